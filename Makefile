@@ -1,0 +1,44 @@
+# Two commands from a fresh clone: `make run` and `make test`. Both set up a virtual environment of their own.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STYLED := actors algorithms benchmarks coordinator examples interface objectives surrogates tests
+# One thread for each process: the replicates and hosts are what runs in parallel.
+export OPENBLAS_NUM_THREADS := 1
+export OMP_NUM_THREADS := 1
+
+.PHONY: run test check format style types setup clean
+
+run: setup  ## run the main job: thirty agents tune a classifier together
+	$(BIN)/fedbo run examples/digits.toml
+
+test: setup  ## pass the tests
+	$(BIN)/python -m pytest
+
+check: style types test  ## everything that a commit must pass
+
+format: setup  ## put the code into its format
+	$(BIN)/ruff format $(STYLED)
+	$(BIN)/ruff check --fix $(STYLED)
+
+style: setup
+	$(BIN)/ruff format --check $(STYLED)
+	$(BIN)/ruff check $(STYLED)
+
+types: setup  ## check the types of the package as it is installed, and that no file was left out
+	rm -rf build/typed
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
+	cd build/typed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p fedbo | tee ../types.txt
+	grep --quiet "in $$(ls $(wildcard actors/*.py algorithms/*.py coordinator/*.py interface/*.py objectives/*.py surrogates/*.py) | wc -l) source files" build/types.txt
+
+setup: $(VENV)/ready
+
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit('fedbo needs Python 3.11 or later; call make PYTHON=python3.11') if sys.version_info < (3, 11) else None"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:  ## remove what the commands above have made
+	rm -rf $(VENV) build *.egg-info .mypy_cache .pytest_cache .ruff_cache

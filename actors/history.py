@@ -1,0 +1,33 @@
+"""What agents learned before the study: an earlier task of each agent alone, written to a file that only it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from fedbo.actors.agent import Agent, Order, Task, history_file
+from fedbo.actors.rows import Key, write_rows
+
+
+def history_task(task: Task) -> Task:
+    """Turn a task into an earlier one: every agent optimises, alone, with draws of its own."""
+    everybody = tuple(range(task.problem.n_agents))
+    problem = replace(task.problem, targets=everybody)
+    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None)
+
+
+def learn(task: Task, numbers: Iterable[int], key: Key, folder: Path) -> None:
+    """Let each of these agents make `initial + iterations` observations; agents whose file is there are left alone."""
+    for number in numbers:
+        path = history_file(folder, number)
+        if path.exists():
+            continue
+        agent = Agent(task, number)
+        total = task.problem.initial + task.problem.iterations
+        step = 0
+        while len(agent.rows) < total:
+            order = Order(number, step, 0.0, (), None)
+            agent.work(order._replace(durations=(0.0,) * agent.decide(order)))
+            step += 1
+        write_rows(agent.rows[:total], key, path)

@@ -1,0 +1,111 @@
+"""What a federated optimisation method is: frozen settings, two halves, and states that travel.
+
+An algorithm is a frozen dataclass of settings. Its agent half and its coordinator half are pure: they take a state and
+return the next one, so the state is at once what Ray ships, what a checkpoint holds and what a replay compares. States
+are named tuples or frozen dataclasses of arrays, numbers and strings. Everything here lives in the unit cube
+`[0, 1]^d`, and larger values are better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.streams import Streams
+
+Array = npt.NDArray[np.float64]
+Payload = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One named array of a message: its dtype, its exact shape, and whether NaN and infinity are refused."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float64"
+    finite: bool = True
+
+
+Declaration = Mapping[str, Field]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What an algorithm may know before the first evaluation.
+
+    `dim` is d, `n_agents` is N, `targets` are the agents that optimise (the others only send), `initial` is the number of
+    points that each target is given before its first decision and `iterations` its budget T of decisions after them.
+    `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned in an earlier task of its own; they are None
+    where there was none, and at the coordinator, which never sees an observation.
+    """
+
+    dim: int
+    n_agents: int
+    targets: tuple[int, ...]
+    initial: int
+    iterations: int
+    agent: int = -1
+    history_x: Array | None = None
+    history_y: Array | None = None
+
+
+class Decision(NamedTuple):
+    """The points to evaluate next, `x (q, d)` with q >= 0, and where they came from, one word for the results."""
+
+    x: Array
+    origin: str
+
+
+class Inbound(NamedTuple):
+    """A message as its receiver sees it: who sent it, at which of its steps, at what time, and the arrays."""
+
+    sender: int
+    step: int
+    sent: float
+    payload: Payload
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """One published method, both halves. Settings are dataclass fields; there are no others.
+
+    `queries` is the number of points of every decision, or None when it varies (the engine then waits for the decision
+    before it can schedule its completion).
+    """
+
+    @property
+    def queries(self) -> int | None: ...
+
+    def sends(self, step: int) -> bool:
+        """Say whether agents have something to send at the end of a step; step 0 is the time before the first decision."""
+
+    def upload(self, problem: Problem) -> Declaration | None:
+        """Declare what an agent sends; None when it never sends."""
+
+    def download(self, problem: Problem) -> Declaration | None:
+        """Declare what the coordinator sends back; None when it never does."""
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Any:
+        """Make an agent's state before its first evaluation."""
+
+    def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
+        """Choose the next points, given the messages that arrived since the last call, in order of arrival."""
+
+    def tell(self, state: Any, x: Array, y: Array) -> Any:
+        """Take in the values `y (q,)` of the points `x (q, d)`."""
+
+    def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
+        """Write the message of the step that just ended, or None."""
+
+    def server_init(self, problem: Problem) -> Any:
+        """Make the coordinator's state before the first message."""
+
+    def receive(self, state: Any, message: Inbound, now: float) -> Any:
+        """Take in one message that has passed the declaration."""
+
+    def broadcast(self, state: Any, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], Any]:
+        """Write to `recipients`, when the exchange mode closes a round; agents left out of the result get nothing."""

@@ -1,0 +1,64 @@
+"""Which algorithms there are: the folder is listed at run time, so a new one is a new file that nothing else names."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
+
+import fedbo.algorithms
+from fedbo.algorithms.base import Algorithm
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in the catalogue: the settings' class, what this name fixes in them, and named presets."""
+
+    settings: type[Any]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    summary: str = ""
+
+    def free(self) -> tuple[str, ...]:
+        """List the settings that may be given."""
+        return tuple(f.name for f in fields(self.settings) if f.name not in self.fixed)
+
+    def make(self, preset: str | None = None, **settings: Any) -> Algorithm:
+        """Make the algorithm; ValueError for an unknown preset or setting, or from the settings themselves."""
+        if preset is not None and preset not in self.presets:
+            raise ValueError(unknown("preset", preset, self.presets))
+        for name in settings:
+            if name not in self.free():
+                raise ValueError(unknown("setting", name, self.free()))
+        algorithm = self.settings(**{**self.presets.get(preset or "", {}), **settings, **self.fixed})
+        assert isinstance(algorithm, Algorithm)
+        return algorithm
+
+
+@cache
+def algorithms() -> dict[str, Entry]:
+    """List every algorithm by name, in alphabetical order."""
+    found: dict[str, Entry] = {}
+    for module in pkgutil.iter_modules(fedbo.algorithms.__path__):
+        entries = getattr(importlib.import_module(f"fedbo.algorithms.{module.name}"), "ALGORITHMS", {})
+        found.update(entries)
+    return dict(sorted(found.items()))
+
+
+def entry(name: str) -> Entry:
+    """Find an algorithm; ValueError with a suggestion when there is none of this name."""
+    if name not in algorithms():
+        raise ValueError(unknown("algorithm", name, algorithms()))
+    return algorithms()[name]
+
+
+def unknown(kind: str, name: str, known: Any) -> str:
+    """Say that there is no such name, what was probably meant, and what there is."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    return f"no {kind} '{name}'{hint} there are: {', '.join(names) or 'none'}"

@@ -1,0 +1,218 @@
+"""Federated Thompson sampling (Dai et al. 2020, Algorithm 1), and the two controls that every claim for it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.schedules import Schedule, check, probability
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.ts import TS, TSState, fresh
+from fedbo.surrogates.draws import message_function
+from fedbo.surrogates.features import Features, draw_features, phi
+from fedbo.surrogates.linear import draw_weights
+from fedbo.surrogates.maximise import maximise
+
+
+class FTSState(NamedTuple):
+    """An agent's state: its own Thompson sampling, what it learned before, and the messages it holds.
+
+    `history_phi (t_n, M)`, `history_y (t_n,)` are the features and values of an earlier task, `phi (n, M)` the features of
+    its own observations; `omega (N, M)` are the messages it holds and `weight (N,)` its P_N, 0 for those it does not
+    hold; `t` counts its decisions.
+    """
+
+    own: TSState
+    features: Features
+    history_phi: Array
+    history_y: Array
+    phi: Array
+    omega: Array
+    weight: Array
+    t: int = 0
+
+
+class FTSServer(NamedTuple):
+    """The coordinator's state: the newest message of every agent, `omega (N, M)`, and who has sent one, `held (N,)`."""
+
+    omega: Array
+    held: Array
+
+
+@dataclass(frozen=True, slots=True)
+class FTS:
+    """Federated Thompson sampling.
+
+    In iteration t an agent maximises a draw from its own posterior with probability `p` (see `schedules`), as `own` says,
+    and otherwise phi(x)' omega_n of an agent n drawn from `weights` (P_N: empty for uniform, else one number for each
+    agent). All agents share `features` random features of `length_scale`; a message is one draw omega_n from the Bayesian
+    linear model with noise variance `noise` on them.
+
+    `every` 0 sends one message before the first iteration, which its receiver uses once and then removes from P_N;
+    `every` k sends a fresh one after every k-th iteration, which may be used until the next one comes, and t_n grows. `relay`
+    "all" passes on the messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from P_N.
+    `control` "noise" replaces every omega_n by a draw from N(0, I), and "uniform" every federated query by a uniform point:
+    the same schedule without the information.
+    """
+
+    own: TS = field(default_factory=TS)
+    p: Schedule = "1-1/t^2"
+    weights: tuple[float, ...] = ()
+    features: int = 100
+    length_scale: float = 0.01
+    noise: float = 1e-6
+    standardise: bool = False
+    every: int = 0
+    relay: str = "all"
+    control: str = "none"
+
+    def __post_init__(self) -> None:
+        check(self.p, "p")
+        for name, known in (("relay", ("all", "one")), ("control", ("none", "noise", "uniform"))):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not '{getattr(self, name)}'")
+        for name in ("length_scale", "noise"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.features < 1:
+            raise ValueError(f"features must be at least 1, not {self.features}")
+        if self.every < 0:
+            raise ValueError(f"every must be 0 (once, before the start) or more, not {self.every}")
+        if any(not 0 <= weight < np.inf for weight in self.weights) or (self.weights and not sum(self.weights) > 0):
+            raise ValueError(f"weights must be at least 0 with a positive sum, not {self.weights}")
+
+    @property
+    def queries(self) -> int:
+        """One point for each decision."""
+        return 1
+
+    def sends(self, step: int) -> bool:
+        """Before the start, and after every `every`-th iteration."""
+        return step == 0 if not self.every else step % self.every == 0
+
+    def upload(self, problem: Problem) -> Declaration | None:
+        """One draw omega_n `(M,)`."""
+        return {"omega": Field((self.features,))}
+
+    def download(self, problem: Problem) -> Declaration | None:
+        """The newest messages of all agents with P_N, or the message of one agent and its number."""
+        if self.relay == "one":
+            return {"omega": Field((self.features,)), "sender": Field((1,), "int64")}
+        return {"omega": Field((problem.n_agents, self.features)), "weight": Field((problem.n_agents,))}
+
+    def agent_init(self, problem: Problem, streams: Streams) -> FTSState:
+        """Draw the shared features and take in what was learned before."""
+        if self.weights and len(self.weights) != problem.n_agents:
+            raise ValueError(f"weights has {len(self.weights)} numbers for {problem.n_agents} agents; give one for each")
+        rng = streams.shared("shared features")
+        features = draw_features(rng, problem.dim, self.features, self.length_scale)
+        known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
+        values = problem.history_y if problem.history_y is not None else np.empty(0)
+        nothing = np.empty((0, self.features))
+        holds = (problem.n_agents if self.relay == "all" else 1) if problem.agent in problem.targets else 0
+        omega, weight = np.zeros((holds, self.features)), np.zeros(holds)
+        own = self.own.agent_init(problem, streams)
+        return FTSState(own, features, phi(features, known), values, nothing, omega, weight)
+
+    def ask(self, state: FTSState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FTSState]:
+        """Follow the own surrogate or a message (Alg. 1 lines 2 to 7)."""
+        for message in inbox:
+            state = self._hold(state, message.payload)
+        state = state._replace(t=state.t + 1)
+        holds = bool((state.weight > 0).any())
+        if not holds or streams.rng("coin").random() <= probability(self.p, state.t):
+            decision, own = self.own.ask(state.own, (), streams)
+            return decision, state._replace(own=own)
+        return self._federated(state, streams)
+
+    def _hold(self, state: FTSState, payload: Payload) -> FTSState:
+        if self.relay == "one":
+            return state._replace(omega=payload["omega"][None, :], weight=np.ones(1))
+        return state._replace(omega=payload["omega"], weight=payload["weight"])
+
+    def _federated(self, state: FTSState, streams: Streams) -> tuple[Decision, FTSState]:
+        chosen = int(streams.rng("P_N").choice(len(state.weight), p=state.weight / state.weight.sum()))
+        if not self.every:  # a message that comes once is used once
+            weight = state.weight.copy()
+            weight[chosen] = 0.0
+            state = state._replace(weight=weight)
+        dim = state.own.x.shape[1]
+        if self.control == "uniform":
+            return Decision(streams.rng("uniform instead").random((1, dim)), "uniform"), state
+        function = message_function(state.features, state.omega[chosen])
+        x, _ = maximise(function, streams.rng("federated maximiser"), dim)
+        return Decision(fresh(x, state.own.x, streams), "federated"), state
+
+    def tell(self, state: FTSState, x: Array, y: Array) -> FTSState:
+        """Append the observations."""
+        return state._replace(own=self.own.tell(state.own, x, y), phi=np.vstack([state.phi, phi(state.features, x)]))
+
+    def outbox(self, state: FTSState, streams: Streams) -> tuple[Payload | None, FTSState]:
+        """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) from all that is known (section 3.1).
+
+        Before the first iteration a message is about the earlier task alone, if there was one.
+        """
+        rng = streams.rng("message")
+        if self.control == "noise":
+            return {"omega": rng.standard_normal(self.features)}, state
+        rows, values = state.history_phi, state.history_y
+        if state.t or not len(values):
+            rows, values = np.vstack([rows, state.phi]), np.concatenate([values, state.own.y])
+        return {"omega": draw_weights(rows, self._scaled(values), self.noise, rng)}, state
+
+    def _scaled(self, values: Array) -> Array:
+        if not self.standardise or not len(values):
+            return values
+        spread = float(values.std())
+        return np.asarray((values - values.mean()) / (spread if spread > 0 else 1.0))
+
+    def server_init(self, problem: Problem) -> FTSServer:
+        """Begin without messages."""
+        return FTSServer(np.zeros((problem.n_agents, self.features)), np.zeros(problem.n_agents))
+
+    def receive(self, state: FTSServer, message: Inbound, now: float) -> FTSServer:
+        """Keep an agent's newest message."""
+        state.omega[message.sender] = message.payload["omega"]
+        state.held[message.sender] = 1.0
+        return state
+
+    def broadcast(self, state: FTSServer, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], FTSServer]:
+        """Pass the messages of the others on; whoever has sent none has P_N = 0 (section 3.1 on stragglers)."""
+        preference = state.held * np.asarray(self.weights or 1.0)
+        payloads: dict[int, Payload] = {}
+        for agent in recipients:
+            weight = preference.copy()
+            weight[agent] = 0.0
+            total = weight.sum()
+            if not total > 0:
+                continue
+            weight /= total
+            if self.relay == "all":
+                payloads[agent] = {"omega": state.omega.copy(), "weight": weight}
+            else:
+                chosen = int(streams.of(agent).rng("P_N at the coordinator").choice(len(weight), p=weight))
+                payloads[agent] = {"omega": state.omega[chosen].copy(), "sender": np.array([chosen])}
+        return payloads, state
+
+
+FAITHFUL = {
+    "own": TS(surrogate="faithful", draw="weights"),
+    "p": "1-1/t^2",
+    "features": 100,
+    "length_scale": 0.01,
+    "noise": 1e-6,
+    "standardise": False,
+}
+
+ALGORITHMS = {
+    "fts": Entry(FTS, {"control": "none"}, {"faithful": FAITHFUL}, "federated Thompson sampling"),
+    "fts_noise": Entry(FTS, {"control": "noise"}, {"faithful": FAITHFUL}, "control for fts: every message is N(0, I)"),
+    "fts_uniform": Entry(
+        FTS, {"control": "uniform"}, {"faithful": FAITHFUL}, "control for fts: uniform points for federated queries"
+    ),
+}

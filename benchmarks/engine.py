@@ -1,0 +1,152 @@
+"""Events per second of the engine with a free objective, against SimPy on the same model in the same run.
+
+The model: N agents, each in a loop of a log-normal evaluation, a message to a server, its answer. Durations are drawn in the
+same way on both sides, and both must end at the same virtual time after the same number of messages, which is checked.
+
+    python benchmarks/engine.py [--agents 100] [--iterations 500] [--repeats 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import simpy
+
+from fedbo.actors.agent import Order, Report
+from fedbo.actors.rows import Key
+from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.random import Random
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.availability import Always
+from fedbo.coordinator.core import Core, World
+from fedbo.coordinator.engine import Watch, run_virtual
+from fedbo.coordinator.exchange import Immediate
+from fedbo.coordinator.timing import Constant, Durations, Lognormal
+
+LATENCY = 0.05
+MESSAGE: Payload = {"omega": np.zeros(1)}
+
+
+class Talkative(Random):
+    """An algorithm that does nothing but send and answer."""
+
+    def sends(self, step: int) -> bool:
+        return step > 0
+
+    def upload(self, problem: Problem) -> Declaration | None:
+        return {"omega": Field((1,))}
+
+    def download(self, problem: Problem) -> Declaration | None:
+        return {"omega": Field((1,))}
+
+    def broadcast(self, state: Any, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], Any]:
+        return dict.fromkeys(recipients, MESSAGE), state
+
+    def receive(self, state: Any, message: Inbound, now: float) -> Any:
+        return state
+
+
+class FreeHosts:
+    """Agents whose work costs nothing."""
+
+    def __init__(self) -> None:
+        self._orders: dict[int, Order] = {}
+
+    def submit(self, order: Order) -> None:
+        self._orders[order.agent] = order
+
+    def result(self, agent: int) -> Report:
+        order = self._orders[agent]
+        return Report(agent, order.step, 1, MESSAGE if order.step else None)
+
+    def decide(self, order: Order) -> int:
+        return 1
+
+    def settle(self) -> None: ...
+
+    def best(self) -> dict[int, float]:
+        return {}
+
+    def best_values(self) -> dict[int, float | None]:
+        return {}
+
+    def flush(self, key: Key, folder: Path) -> None: ...
+
+
+def with_fedbo(agents: int, iterations: int) -> tuple[float, int, float]:
+    """Run the model; give seconds, events and the last time."""
+    problem = Problem(1, agents, tuple(range(agents)), 0, iterations)
+    world = World(Lognormal(1.0, 1.0), Constant(LATENCY), Always())
+    core = Core(Talkative(), problem, Immediate(), world, Streams(1))
+    records = []
+    begun = time.process_time()
+    outcome = run_virtual(core, FreeHosts(), Watch(records.extend))
+    return time.process_time() - begun, outcome.events, outcome.time
+
+
+def with_simpy(agents: int, iterations: int) -> tuple[float, int, float]:
+    """Run the same model as SimPy processes, with an event log of the same length."""
+    environment = simpy.Environment()
+    durations = Durations(Lognormal(1.0, 1.0), "evaluation time", Streams(1))
+    log: list[tuple[float, str, int, int, int, str]] = []
+    inbox: list[list[Payload]] = [[] for _ in range(agents)]
+    arrivals = 0
+
+    def message(agent: int, step: int) -> Generator[Any, Any, None]:
+        nonlocal arrivals
+        yield environment.timeout(LATENCY)
+        arrivals += 1
+        log.append((environment.now, "arrived", agent, step, 8, ""))
+        yield environment.timeout(LATENCY)
+        inbox[agent].append(MESSAGE)
+        log.append((environment.now, "delivered", agent, step, 8, ""))
+
+    def agent(number: int) -> Generator[Any, Any, None]:
+        for step in range(1, iterations + 1):
+            inbox[number].clear()
+            log.append((environment.now, "started", number, step, 0, ""))
+            yield environment.timeout(durations(number, step - 1))
+            log.append((environment.now, "finished", number, step, 0, ""))
+            log.append((environment.now, "sent", number, step, 8, ""))
+            environment.process(message(number, step))
+
+    for number in range(agents):
+        environment.process(agent(number))
+    begun = time.process_time()
+    environment.run()
+    assert arrivals == agents * iterations
+    return time.process_time() - begun, 3 * agents * iterations, environment.now
+
+
+def main() -> None:
+    """Print the two side by side, and the ratio pair by pair."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--agents", type=int, default=100)
+    parser.add_argument("--iterations", type=int, default=500)
+    parser.add_argument("--repeats", type=int, default=5)
+    given = parser.parse_args()
+    ours, theirs, ratios = [], [], []
+    for _ in range(given.repeats):
+        seconds, events, last = with_fedbo(given.agents, given.iterations)
+        other, expected, end = with_simpy(given.agents, given.iterations)
+        # The engine counts besides: the beginning, one for each agent's empty step 0, no answer to an agent that has ended.
+        assert abs(events - expected) <= 1 + 2 * given.agents and abs(last - end) <= 2 * LATENCY + 1e-9
+        ours.append(events / seconds)
+        theirs.append(expected / other)
+        ratios.append(ours[-1] / theirs[-1])
+    print(
+        f"{given.agents} agents, {given.iterations} iterations, {given.repeats} pairs, medians of processor time"
+    )
+    print(f"fedbo {median(ours):10,.0f}")
+    print(f"SimPy {median(theirs):10,.0f}")
+    print(f"ratio {median(ratios):10.2f}   ({min(ratios):.2f} to {max(ratios):.2f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""fedbo: asynchronous simulation of federated black-box optimisation.
+
+`run` carries out a study, `load_study` checks one, `Result.open` reads what an earlier run left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedbo.results import Result as Result
+    from fedbo.runner import RunError as RunError
+    from fedbo.study import Study as Study
+    from fedbo.study import StudyError as StudyError
+    from fedbo.study import load_study as load_study
+
+__all__ = ["Result", "RunError", "Study", "StudyError", "load_study", "run"]
+
+# Imported when first asked for: reading a help text must not wait for Ray and SciPy.
+_PLACES = {
+    "Result": "fedbo.results",
+    "RunError": "fedbo.runner",
+    "Study": "fedbo.study",
+    "StudyError": "fedbo.study",
+    "load_study": "fedbo.study",
+}
+
+
+def run(
+    study: str | Path | Mapping[str, Any] | Study,
+    *,
+    out: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    progress: bool = False,
+) -> Result:
+    """Run a study and give its results.
+
+    `study` is a TOML file, a dictionary of its tables, or a checked study; `overrides` are `dotted.key=value`; `out` is the
+    directory to be made (by default one under `runs/`). StudyError when the study is wrong, RunError when an objective
+    fails; KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
+    """
+    from rich.console import Console
+
+    from fedbo.progress import progress_for
+    from fedbo.runner import run_study
+    from fedbo.study import Study, load_study
+
+    checked = study if isinstance(study, Study) else load_study(study, overrides)
+    return run_study(checked, None if out is None else Path(out), progress_for(Console(stderr=True)) if progress else None)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'fedbo' has no attribute '{name}'")
+    from importlib import import_module
+
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

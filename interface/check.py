@@ -1,0 +1,74 @@
+"""Combinations that cannot be: each table of the study is right by itself, but they do not go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fedbo.faults import Fault
+
+if TYPE_CHECKING:
+    from fedbo.study import Study
+
+
+def combinations(study: Study) -> Iterator[Fault]:
+    """List what does not go together in a study whose tables are right by themselves."""
+    yield from _labels(study)
+    yield from _hosting(study)
+    targets = list(_targets(study))
+    yield from targets
+    history = study.agents.history
+    if history is not None and history.initial > history.observations:
+        yield Fault(("agents", "history", "initial"), f"must be at most observations = {history.observations}")
+    if not targets:
+        yield from _initial_file(study)
+
+
+def _labels(study: Study) -> Iterator[Fault]:
+    first: dict[str, int] = {}
+    for number, table in enumerate(study.algorithm):
+        if table.title in first:
+            key = "name" if table.label is None or table.label == table.name else "label"
+            remedy = f"label '{table.title}' belongs to [[algorithm]] {first[table.title] + 1}; give this one another label"
+            yield Fault(("algorithm", number, key), remedy)
+        first.setdefault(table.title, number)
+
+
+def _targets(study: Study) -> Iterator[Fault]:
+    given, n_agents = study.agents.targets, study.federation().n_agents
+    if given == "all":
+        return
+    loc = ("agents", "targets")
+    if not given:
+        yield Fault(loc, 'must name at least one agent; "all" means every agent')
+    elif not all(0 <= agent < n_agents for agent in given):
+        strange = next(agent for agent in given if not 0 <= agent < n_agents)
+        yield Fault(loc, f"there is no agent {strange}; this objective has agents 0 to {n_agents - 1}")
+    elif len(set(given)) < len(given):
+        twice = next(agent for agent in given if given.count(agent) > 1)
+        yield Fault(loc, f"agent {twice} stands there twice; name each agent once")
+
+
+def _hosting(study: Study) -> Iterator[Fault]:
+    hosting = study.hosting
+    if study.timing.clock == "wall" and hosting.kind == "inline":
+        yield Fault(("timing", "clock"), "needs agents in processes of their own; set [hosting] kind to dedicated or packed")
+    if hosting.kind == "dedicated" and hosting.workers is not None:
+        yield Fault(("hosting", "workers"), "dedicated hosting has one worker for each agent; leave it out")
+    if hosting.kind == "packed" and hosting.workers == 0:
+        yield Fault(("hosting", "workers"), "must be at least 1 for packed hosting")
+    if hosting.kind == "inline" and not hosting.workers and hosting.address is not None:
+        yield Fault(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
+
+
+def _initial_file(study: Study) -> Iterator[Fault]:
+    try:
+        points = study.initial_points()
+    except ValueError as error:
+        yield Fault(("agents", "initial_file"), str(error))
+        return
+    if points is None or "initial" not in study.agents.model_fields_set:
+        return
+    count = len(next(iter(points.values())))
+    if study.agents.initial != count:
+        yield Fault(("agents", "initial"), f"initial_file has {count} points for each target; leave initial out")

@@ -1,0 +1,249 @@
+"""The command `fedbo`: run studies, check them before, look at them after."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fedbo.progress import Progress
+    from fedbo.results import Result
+
+OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+_CODES = (
+    "Exit codes: 0 all went well; 1 the run failed; 2 wrong input (study file, arguments, run directory); "
+    "130 interrupted, and what was done is kept."
+)
+
+app = typer.Typer(
+    name="fedbo",
+    help="Simulate and run federated black-box optimisation, on Ray.",
+    epilog=_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data = typer.Typer(help="Say which data sets are on this machine.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data, name="data")
+
+
+class Format(StrEnum):
+    """How a command prints: words for people, or one JSON object."""
+
+    text = "text"
+    json = "json"
+
+
+class Stop(Exception):
+    """The end of a command with this exit code, all being said."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).", show_default=False)]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the study, such as budget.iterations=20."),
+]
+Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
+Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
+
+
+@app.callback(invoke_without_command=True)
+def _fedbo(version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        print(f"fedbo {installed('fedbo')}")
+        raise Stop(OK)
+
+
+@app.command(epilog=_CODES)
+def run(
+    study: StudyFile,
+    sets: Sets = None,
+    out: Annotated[Path | None, typer.Option(help="A new or empty directory; default: one under runs/.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Short for --set hosting.workers=N.")] = None,
+    printed: Printed = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+) -> None:
+    """Run a study, then print its summary and where its results and its figure are."""
+    from fedbo.study import load_study
+
+    extra = [] if workers is None else [f"hosting.workers={workers}"]
+    checked = load_study(study, [*(sets or []), *extra])
+    from fedbo.runner import run_study
+
+    try:
+        result = run_study(checked, out, None if quiet else _progress())
+    except KeyboardInterrupt as stop:
+        _say_interrupted(stop, printed)
+        raise Stop(INTERRUPTED) from None
+    figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
+    _print_run(result, printed, None, figures)
+
+
+@app.command()
+def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text) -> None:
+    """Check a study without running it: print it with every default, and what it will cost."""
+    from dataclasses import asdict
+
+    from fedbo.estimate import estimate
+    from fedbo.report import console, study_facts
+    from fedbo.study import load_study
+
+    checked = load_study(study, sets or [])
+    cost = estimate(checked)
+    if printed is Format.json:
+        facts = {**asdict(cost), "assumptions": cost.assumptions}
+        _print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
+        return
+    print(checked.to_toml())
+    console().print(study_facts(cost))
+
+
+@app.command()
+def show(folder: RunFolder, baseline: Baseline = None, printed: Printed = Format.text) -> None:
+    """Print the summary of a run."""
+    from fedbo.results import Result
+
+    _print_run(Result.open(folder), printed, baseline, [])
+
+
+@app.command()
+def plot(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
+    kind: Annotated[str, typer.Option(help="overview, curves or timeline.")] = "overview",
+    cell: Annotated[int, typer.Option(help="Which cell of the sweep.")] = 0,
+) -> None:
+    """Draw a figure of a run, and print where it is."""
+    from fedbo.results import Result
+
+    print(Result.open(folder).plot(out, kind, cell))
+
+
+@app.command("list")
+def list_(
+    group: Annotated[str | None, typer.Argument(help="algorithms, objectives, timing, …; default: all.")] = None,
+    printed: Printed = Format.text,
+) -> None:
+    """List what a study can name, with its settings."""
+    from dataclasses import asdict
+
+    from fedbo.algorithms.catalog import unknown
+    from fedbo.listing import groups
+    from fedbo.report import console, items_table
+
+    found = groups()
+    if group is not None and group not in found:
+        raise typer.BadParameter(unknown("group", group, found))
+    chosen = {name: items for name, items in found.items() if group in (None, name)}
+    if printed is Format.json:
+        _print_json({name: [asdict(item) for item in items] for name, items in chosen.items()})
+        return
+    for name, items in chosen.items():
+        console().print(items_table(name, items))
+
+
+@data.command("list")
+def data_list(printed: Printed = Format.text) -> None:
+    """List the data sets, and where each was found."""
+    from dataclasses import asdict
+
+    from fedbo.objectives.data import inventory
+    from fedbo.report import console, data_table
+
+    rows = [{**asdict(row), "where": None if row.where is None else str(row.where)} for row in inventory()]
+    if printed is Format.json:
+        _print_json({"data": rows})
+    else:
+        console().print(data_table(rows))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code; what is wrong is said in one line on standard error."""
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="fedbo", standalone_mode=False)
+    except Stop as stop:
+        return stop.code
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        return _expected(error)
+    return OK
+
+
+def _expected(error: Exception) -> int:
+    """Say an error that a user can do something about in its own words; any other one is ours, and is raised."""
+    if hasattr(error, "format_message"):  # typer's own: wrong usage
+        command = getattr(getattr(error, "ctx", None), "command_path", "fedbo")
+        return _complain(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_INPUT)
+    if type(error).__name__ == "Exit":
+        return int(getattr(error, "exit_code", OK))
+    from fedbo.document import StudyError
+
+    if isinstance(error, StudyError):  # the most frequent one need not wait for the imports that know all the others
+        return _complain(str(error), WRONG_INPUT)
+    from fedbo.errors import is_failure, is_wrong_input
+
+    if is_wrong_input(error):
+        return _complain(str(error), WRONG_INPUT)
+    if is_failure(error):
+        return _complain(str(error), FAILED)
+    raise error
+
+
+def _complain(line: str, code: int) -> int:
+    print(line, file=sys.stderr)
+    return code
+
+
+def _progress() -> Progress:
+    from fedbo.progress import progress_for
+    from fedbo.report import console
+
+    return progress_for(console(stderr=True))
+
+
+def _print_run(result: Result, printed: Format, baseline: str | None, figures: Sequence[str]) -> None:
+    from fedbo.report import console, results_table, run_facts
+
+    if printed is Format.json:
+        _print_json({**run_facts(result, baseline), "figures": list(figures)})
+        return
+    terminal = console()
+    terminal.print(results_table(result, baseline, terminal.width))
+    print(f"results: {result.directory}")
+    for figure in figures:
+        print(f"figure:  {figure}")
+
+
+def _say_interrupted(stop: KeyboardInterrupt, printed: Format) -> None:
+    kept = f"; what was done is in {stop.args[0]}" if stop.args else ""
+    print(f"interrupted{kept}", file=sys.stderr)
+    if printed is Format.json:
+        _print_json({"status": "interrupted", "directory": str(stop.args[0]) if stop.args else None})
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""Study documents as TOML: read with errors that say where, changed by dotted keys, written back."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+Document = dict[str, Any]
+Loc = tuple[str | int, ...]
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_WORD = re.compile(r"[A-Za-z_][\w./+ -]*")
+_AT = re.compile(r"(.*) \(at (.*)\)", re.DOTALL)
+
+
+class StudyError(ValueError):
+    """A wrong study: one line for each fault, `<file>: <place>: <what came>; <remedy>`."""
+
+
+def read(path: Path) -> Document:
+    """Read a TOML file; StudyError when there is none, or when it cannot be read as one."""
+    if path.is_dir():
+        raise StudyError(f"{path}: is a directory; give the study file in it")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise StudyError(f"{path}: no such file; {_beside(path)}") from None
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path}: byte {error.start}: not UTF-8; save the file as UTF-8 text") from None
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+    if not text.strip():
+        raise StudyError(f"{path}: the file is empty; it needs [study], [objective], [budget] and one [[algorithm]]")
+    try:
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(f"{path}: {_syntax(str(error))}") from None
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """Split `key=value`; the value is TOML, and a bare word counts as a string. StudyError when it is neither."""
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key:
+        raise StudyError(f"--set {text}: is not key=value; write, for example, --set budget.iterations=20")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        if _WORD.fullmatch(value):
+            return key, value
+    raise StudyError(f"--set {text}: {value or 'nothing'} is no TOML value; put quotes round a string")
+
+
+def locate(document: Mapping[str, Any], key: str) -> Loc:
+    """Turn a dotted key into a path; `algorithm.<label>.<setting>` finds the algorithm by its label, else KeyError."""
+    head, _, rest = key.partition(".")
+    if head == "sweep" and rest:
+        return (head, rest)
+    if head == "algorithm" and rest:
+        labels = [default_label(table) for table in _algorithms(document)]
+        for number, label in enumerate(labels):
+            if rest.startswith(f"{label}."):
+                return (head, number, *rest.removeprefix(f"{label}.").split("."))
+        raise KeyError(f"{key}: begins with no algorithm's label and a dot; labels are: {', '.join(labels)}")
+    return tuple(key.split("."))
+
+
+def _algorithms(document: Mapping[str, Any]) -> list[Document]:
+    found = document.get("algorithm")
+    return [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []
+
+
+def default_label(table: Mapping[str, Any]) -> str:
+    """Give an algorithm's label: its own, else its name, with the preset in brackets."""
+    name, preset = table.get("name", ""), table.get("preset")
+    return str(table.get("label") or (f"{name} ({preset})" if preset else name))
+
+
+def placed(document: Any, loc: Loc, value: Any) -> Any:
+    """Give a copy of the document with `value` at `loc`, tables made where there are none."""
+    if not loc:
+        return value
+    head, rest = loc[0], loc[1:]
+    if isinstance(head, int):
+        return [placed(item, rest, value) if place == head else item for place, item in enumerate(document)]
+    table = document if isinstance(document, dict) else {}
+    return {**table, head: placed(table.get(head, {}), rest, value)}
+
+
+def at(document: Any, loc: Loc) -> Any:
+    """Look up what stands at `loc`; KeyError when nothing does."""
+    for step in loc:
+        try:
+            document = document[step]
+        except (IndexError, TypeError, KeyError):
+            raise KeyError(loc) from None
+    return document
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> Document:
+    """Write nested tables as one with dotted keys, so that `exchange.mode` needs no quotes."""
+    found: Document = {}
+    for key, value in table.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return found
+
+
+def as_document(value: Any) -> Any:
+    """Copy mappings and sequences as the dictionaries and lists of a TOML document; what is None is not given.
+
+    Arrays and NumPy's numbers become plain ones, and a function the place where it can be imported from; StudyError for
+    anything that no file could hold.
+    """
+    if isinstance(value, Mapping):
+        return {str(key): as_document(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [as_document(item) for item in value]
+    if isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return as_document(value.tolist())
+    name = getattr(value, "__qualname__", "<unnamed>")
+    if callable(value) and "<" not in name and "." not in name:
+        return f"{value.__module__}:{name}"
+    raise StudyError(f"study: {value!r} cannot stand in a study; give numbers, strings, or a function of a module")
+
+
+def shown(value: Any, width: int = 60) -> str:
+    """Write a value on one line the way a study file has it, cut off where it grows long."""
+    text = repr(value) if isinstance(value, str) else _inline(value)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def to_toml(document: Mapping[str, Any]) -> str:
+    """Write a document of tables as TOML; keys whose value is None are left out."""
+    blocks: list[str] = []
+    for name, table in document.items():
+        if isinstance(table, list | tuple):
+            blocks += [_block(f"[[{name}]]", item) for item in table]
+        elif table:
+            nested = {key: value for key, value in table.items() if _holds_tables(value)}
+            blocks.append(_block(f"[{name}]", {key: value for key, value in table.items() if key not in nested}))
+            blocks += [_block(f"[{name}.{_key(key)}]", value) for key, value in nested.items()]
+    return "\n".join(blocks)
+
+
+def _holds_tables(value: Any) -> bool:
+    return isinstance(value, Mapping) and any(isinstance(item, Mapping) for item in value.values())
+
+
+def _block(header: str, table: Mapping[str, Any]) -> str:
+    lines = [f"{_key(key)} = {_inline(value)}" for key, value in table.items() if value is not None]
+    return "\n".join([header, *lines]) + "\n"
+
+
+def _key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _string(key)
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else str(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_inline(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        pairs = (f"{_key(key)} = {_inline(item)}" for key, item in value.items() if item is not None)
+        return f"{{{', '.join(pairs)}}}"
+    return str(value)
+
+
+def _beside(path: Path) -> str:
+    near = sorted(p.name for p in path.parent.glob("*.toml")) if path.parent.is_dir() else []
+    return f"in that folder there are: {', '.join(near[:8])}" if near else "give the path of a study file"
+
+
+def _syntax(message: str) -> str:
+    match = _AT.fullmatch(message)
+    what, where = match.groups() if match else (message, "somewhere")
+    what = what[0].lower() + what[1:]
+    return f"{where}: not TOML ({what}); strings stand in quotes, tables in [brackets]"

@@ -1,0 +1,20 @@
+"""Which errors a user can do something about: those of the input, and those of a run that went wrong."""
+
+from __future__ import annotations
+
+from fedbo.coordinator.core import ProtocolError
+from fedbo.objectives.data import DataDamaged, DataMissing
+from fedbo.plot import PlotError
+from fedbo.results import ResultError
+from fedbo.runner import RunError
+from fedbo.workforce import ClusterError
+
+
+def is_wrong_input(error: Exception) -> bool:
+    """Say whether an argument or a directory was wrong, before anything ran."""
+    return isinstance(error, ResultError | PlotError | FileExistsError | PermissionError)
+
+
+def is_failure(error: Exception) -> bool:
+    """Say whether a run went wrong for a reason that its message explains."""
+    return isinstance(error, RunError | ClusterError | ProtocolError | DataMissing | DataDamaged)

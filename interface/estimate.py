@@ -1,0 +1,93 @@
+"""What a study will cost, reckoned from its file before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbo.algorithms.base import Algorithm, Declaration, Problem
+from fedbo.study import Study
+
+MIB = 2**20
+PROCESS = 250 * MIB  # this process or one worker, with NumPy, SciPy, scikit-learn and Ray imported
+ACTOR = 40 * MIB  # what one more Ray actor shares least of, measured on Linux
+ROW = 200  # bytes in memory of one observation and its events
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The cost of a study: points evaluated, Ray actors at a time, bytes of memory, messages and bytes each way."""
+
+    runs: int
+    evaluations: int
+    actors: int
+    memory: int
+    messages_up: int
+    bytes_up: int
+    bytes_down: int
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Say what the numbers rest on."""
+        return (
+            "decisions of varying length count as one point",
+            "every message is as large as declared, and every one is answered",
+            f"a process takes {PROCESS // MIB} MiB and an actor {ACTOR // MIB} MiB, data and surrogates not counted",
+        )
+
+
+def estimate(study: Study) -> Estimate:
+    """Add up all cells, algorithms and replicates of a study."""
+    parts = [_run(cell.study, table.make()) for cell in study.cells() for table in cell.study.algorithm]
+    repeats = study.study.replicates
+    evaluations, messages, up, down = (repeats * sum(part[place] for part in parts) for place in range(4))
+    evaluations += sum(_history(cell.study) for cell in study.cells())
+    actors = _actors(study)
+    processes = 1 if study.hosting.kind == "inline" and not actors else 2 + actors
+    return Estimate(
+        runs=repeats * len(parts),
+        evaluations=evaluations,
+        actors=actors,
+        memory=PROCESS * min(processes, 3) + ACTOR * actors + ROW * evaluations,
+        messages_up=messages,
+        bytes_up=up,
+        bytes_down=down,
+    )
+
+
+def _run(study: Study, algorithm: Algorithm) -> tuple[int, int, int, int]:
+    """Count evaluations, messages up, bytes up and bytes down of one replicate."""
+    federation, iterations = study.federation(), study.budget.iterations
+    targets = study.targets
+    problem = Problem(len(federation.parameters), federation.n_agents, targets, study.agents.initial, iterations)
+    evaluations = len(targets) * (study.agents.initial + iterations * (algorithm.queries or 1))
+    declared = algorithm.upload(problem)
+    if declared is None:
+        return evaluations, 0, 0, 0
+    steps = sum(algorithm.sends(step) for step in range(iterations + 1))
+    others = (federation.n_agents - len(targets)) * algorithm.sends(0)
+    messages = len(targets) * steps + others
+    return evaluations, messages, messages * _size(declared), messages * _size(algorithm.download(problem))
+
+
+def _history(study: Study) -> int:
+    table = study.agents.history
+    if table is None:
+        return 0
+    return table.observations * study.federation().n_agents * (study.study.replicates if table.fresh else 1)
+
+
+def _actors(study: Study) -> int:
+    """Count the Ray actors at a time: coordinators for inline hosting, else one coordinator and the hosts of agents."""
+    hosting = study.hosting
+    if hosting.kind == "inline":
+        return hosting.workers or 0
+    return 1 + (study.federation().n_agents if hosting.kind == "dedicated" else hosting.workers or 1)
+
+
+def _size(declared: Declaration | None) -> int:
+    fields: Iterable[tuple[tuple[int, ...], str]] = ((f.shape, f.dtype) for f in (declared or {}).values())
+    return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in fields)

@@ -1,0 +1,98 @@
+"""A study as a list of jobs: first what agents learn before it, then its runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from fedbo.actors.agent import Task
+from fedbo.actors.history import history_task
+from fedbo.actors.rows import Key
+from fedbo.algorithms.base import Algorithm, Problem
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.actor import Learning, Run
+from fedbo.coordinator.core import World
+from fedbo.study import Study
+
+_CHUNK = 4  # agents to one job of learning: enough jobs to keep all workers busy
+
+
+def runs(study: Study, parts: Path) -> list[Run]:
+    """List the runs: cell by cell, replicate by replicate, and all algorithms of a replicate side by side."""
+    return [
+        Run(
+            key=Key(cell.number, table.title, replicate),
+            task=_task(cell.study, table.make(), replicate, parts),
+            exchange=cell.study.exchange.make(),
+            world=_world(cell.study),
+            folder=parts,
+            hosting=study.hosting.kind,
+            workers=study.hosting.workers or 1,
+        )
+        for cell in study.cells()
+        for replicate in range(cell.study.study.replicates)
+        for table in cell.study.algorithm
+    ]
+
+
+def learnings(study: Study, parts: Path) -> list[Learning]:
+    """List the earlier tasks; cells that ask for the same history share it, and so do all algorithms."""
+    jobs: dict[Path, list[Learning]] = {}
+    for cell in study.cells():
+        table = cell.study.agents.history
+        for replicate in range(cell.study.study.replicates) if table else ():
+            assert table is not None
+            folder = _history_folder(cell.study, replicate, parts)
+            if folder is None or folder in jobs:
+                continue
+            made = table.algorithm.make()
+            task = history_task(_task(cell.study, made, replicate if table.fresh else 0, parts))
+            initial = min(table.initial, table.observations)
+            problem = Problem(
+                task.problem.dim, task.problem.n_agents, task.problem.targets, initial, table.observations - initial
+            )
+            task = Task(task.federation, made, problem, task.streams, task.noise, phase=task.phase)
+            key = Key(cell.number, table.algorithm.title, replicate if table.fresh else 0)
+            agents = range(problem.n_agents)
+            chunks = [tuple(agents[place : place + _CHUNK]) for place in range(0, len(agents), _CHUNK)]
+            jobs[folder] = [Learning(key, task, chunk, folder) for chunk in chunks]
+    return [job for chunked in jobs.values() for job in chunked]
+
+
+def _task(study: Study, algorithm: Algorithm, replicate: int, parts: Path) -> Task:
+    federation = study.federation()
+    given = study.initial_points()
+    budget = study.budget
+    problem = Problem(
+        dim=len(federation.parameters),
+        n_agents=federation.n_agents,
+        targets=study.targets,
+        initial=study.agents.initial,
+        iterations=budget.iterations,
+    )
+    return Task(
+        federation=federation,
+        algorithm=algorithm,
+        problem=problem,
+        streams=Streams(study.study.seed, replicate),
+        noise=study.objective.noise,
+        initial={agent: points for (agent, number), points in (given or {}).items() if number == replicate},
+        histories=_history_folder(study, replicate, parts),
+        until=float("inf") if budget.time is None else budget.time,
+    )
+
+
+def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
+    table = study.agents.history
+    if table is None:
+        return None
+    made_of = [study.objective.model_dump(mode="json"), table.model_dump(mode="json"), study.study.seed]
+    name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+    return parts / "histories" / f"{name}-{replicate if table.fresh else 0:04d}"
+
+
+def _world(study: Study) -> World:
+    timing = study.timing
+    evaluation = timing.evaluation.make() if timing.clock == "virtual" else None
+    return World(evaluation, timing.latency.make(), study.availability.make())

@@ -1,0 +1,156 @@
+"""What one sees while a study runs: one bar for each algorithm, the best value so far, and the time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+from rich.table import Column
+
+_ROWS = 12  # more rows than this, and only those at work are shown
+_EVERY = 5.0  # seconds between two lines where there is no terminal
+
+
+@dataclass(frozen=True, slots=True)
+class RowInfo:
+    """One row of the display: an algorithm in one cell of the sweep, all its replicates together.
+
+    `title` is the cell's, empty without a sweep; `metric` names the quantity whose best value is shown.
+    """
+
+    cell: int
+    label: str
+    replicates: int
+    metric: str = "value"
+    title: str = ""
+
+
+class Progress(Protocol):
+    """What a run tells about itself as it goes."""
+
+    def start(self, rows: Sequence[RowInfo]) -> None:
+        """Begin, with all the rows there will be."""
+
+    def update(self, cell: int, label: str, replicate: int, done: int, total: int, best: float | None) -> None:
+        """Say how many evaluations of a replicate are `done`, and its best native value so far, mean over targets."""
+
+    def finish(self) -> None:
+        """End, also when the run was interrupted."""
+
+
+@dataclass(slots=True)
+class _Row:
+    info: RowInfo
+    done: dict[int, int] = field(default_factory=dict)
+    total: dict[int, int] = field(default_factory=dict)
+    best: dict[int, float] = field(default_factory=dict)
+    told: bool = False
+
+    def take(self, replicate: int, done: int, total: int, best: float | None) -> None:
+        self.done[replicate], self.total[replicate] = done, total
+        if best is not None:
+            self.best[replicate] = best
+
+    @property
+    def share(self) -> float:
+        parts = (self.done[replicate] / max(1, total) for replicate, total in self.total.items())
+        return sum(parts) / self.info.replicates
+
+    @property
+    def name(self) -> str:
+        return f"{self.info.label}  {self.info.title}".rstrip()
+
+    @property
+    def value(self) -> str:
+        """Write the mean over the replicates that have begun."""
+        return f"{self.info.metric} {sum(self.best.values()) / len(self.best):.4g}" if self.best else ""
+
+
+class LiveProgress:
+    """Bars on a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._bars = RichProgress(
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=None, table_column=Column(ratio=1)),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("[cyan]{task.fields[value]}", table_column=Column(min_width=14, no_wrap=True)),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            expand=True,
+            refresh_per_second=5,
+        )
+        self._rows: dict[tuple[int, str], tuple[_Row, TaskID]] = {}
+        self._all: TaskID | None = None
+
+    def start(self, rows: Sequence[RowInfo]) -> None:
+        """Show one bar for each row, and one for all when there are several."""
+        for info in rows:
+            row = _Row(info)
+            task = self._bars.add_task(row.name, total=1.0, start=False, value="", visible=len(rows) <= _ROWS)
+            self._rows[info.cell, info.label] = (row, task)
+        if len(rows) > 1:
+            self._all = self._bars.add_task("[bold]all", total=float(len(rows)), value="")
+        self._bars.start()
+
+    def update(self, cell: int, label: str, replicate: int, done: int, total: int, best: float | None) -> None:
+        """Move the row's bar."""
+        row, task = self._rows[cell, label]
+        if not row.total:
+            self._bars.start_task(task)
+        row.take(replicate, done, total, best)
+        share = row.share
+        self._bars.update(task, completed=share, value=row.value, visible=len(self._rows) <= _ROWS or share < 1.0)
+        if self._all is not None:
+            self._bars.update(self._all, completed=sum(row.share for row, _ in self._rows.values()))
+
+    def finish(self) -> None:
+        """Leave the bars as they are."""
+        self._bars.stop()
+
+
+class LineProgress:
+    """A plain line every few seconds, where there is no terminal."""
+
+    def __init__(self, stream: TextIO, every: float = _EVERY) -> None:
+        self._stream, self._every = stream, every
+        self._rows: dict[tuple[int, str], _Row] = {}
+        self._began = self._last = time.monotonic()
+
+    def start(self, rows: Sequence[RowInfo]) -> None:
+        """Note the rows and the time."""
+        self._rows = {(info.cell, info.label): _Row(info) for info in rows}
+        self._began = self._last = time.monotonic()
+
+    def update(self, cell: int, label: str, replicate: int, done: int, total: int, best: float | None) -> None:
+        """Write a line if the last one is old, or if the row is done."""
+        row = self._rows[cell, label]
+        row.take(replicate, done, total, best)
+        now = time.monotonic()
+        ended = row.share >= 1.0
+        if row.told or (now - self._last < self._every and not ended):
+            return
+        self._last, row.told = now, ended
+        self._say(row, now - self._began)
+
+    def finish(self) -> None:
+        """Say nothing more."""
+
+    def _say(self, row: _Row, seconds: float) -> None:
+        share = sum(row.share for row in self._rows.values()) / len(self._rows)
+        left = f", {seconds * (1 / share - 1):.0f} s left" if 0 < share < 1 else ""
+        best = f", best {row.value}" if row.value else ""
+        print(f"{row.name}: {row.share:.0%}{best} (all {share:.0%}, {seconds:.0f} s{left})", file=self._stream, flush=True)
+
+
+def progress_for(console: Console, stream: TextIO | None = None) -> Progress:
+    """Choose bars on a terminal, lines elsewhere."""
+    return LiveProgress(console) if console.is_terminal else LineProgress(stream or sys.stderr)

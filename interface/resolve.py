@@ -1,0 +1,56 @@
+"""Defaults made visible: whatever a study names gets all its settings, so that its file says what will run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fedbo.document import Loc
+from fedbo.faults import Fault, Faults
+from fedbo.tables import AgentsTable, HostingTable
+
+if TYPE_CHECKING:
+    from fedbo.study import Study
+
+
+def with_defaults(study: Study, swept: set[Loc]) -> Study:
+    """Fill in the settings of everything that is named; Faults."""
+    faults: list[Fault] = []
+
+    def fill(table: Any, *loc: str | int) -> Any:
+        # A table whose name is swept keeps what was given: the defaults of one name would be wrong for another.
+        if any((*loc, key) in swept for key in ("name", "preset", "model", "mode")):
+            return table.model_copy(update={"label": table.title}) if loc[0] == "algorithm" else table
+        try:
+            return table.resolved()
+        except Faults as found:
+            faults.extend(found.under(*loc).faults)
+            return table
+
+    timing = study.timing
+    changes = {
+        "objective": fill(study.objective, "objective"),
+        "algorithm": tuple(fill(table, "algorithm", number) for number, table in enumerate(study.algorithm)),
+        "timing": timing.model_copy(
+            update={key: fill(getattr(timing, key), "timing", key) for key in ("evaluation", "latency")}
+        ),
+        "availability": fill(study.availability, "availability"),
+        "exchange": fill(study.exchange, "exchange"),
+        "agents": _agents(study.agents, fill),
+        "hosting": _hosting(study.hosting),
+    }
+    if faults:
+        raise Faults(faults)
+    return study.model_copy(update=changes)
+
+
+def _agents(agents: AgentsTable, fill: Callable[..., Any]) -> AgentsTable:
+    if agents.history is None:
+        return agents
+    algorithm = fill(agents.history.algorithm, "agents", "history", "algorithm")
+    return agents.model_copy(update={"history": agents.history.model_copy(update={"algorithm": algorithm})})
+
+
+def _hosting(hosting: HostingTable) -> HostingTable:
+    default = {"inline": 0, "packed": 2, "dedicated": None}[hosting.kind]
+    return hosting if hosting.workers is not None else hosting.model_copy(update={"workers": default})

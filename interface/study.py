@@ -1,0 +1,266 @@
+"""A study: what is compared with what, under which circumstances, checked and complete before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from fedbo.check import combinations
+from fedbo.document import (
+    Document,
+    Loc,
+    StudyError,
+    as_document,
+    at,
+    flat,
+    locate,
+    parse_override,
+    placed,
+    read,
+    shown,
+    to_toml,
+)
+from fedbo.faults import Fault, Faults, from_pydantic
+from fedbo.initial import Points, read_points
+from fedbo.objectives.base import Federation
+from fedbo.resolve import with_defaults
+from fedbo.tables import (
+    AgentsTable,
+    AlgorithmTable,
+    AvailabilityTable,
+    BudgetTable,
+    ExchangeTable,
+    Header,
+    HistoryTable,
+    HostingTable,
+    ObjectiveTable,
+    Table,
+    TimingTable,
+)
+
+__all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
+
+
+class Study(Table):
+    """A study file, every default filled in. `load_study` makes one; its fields are the tables of the file."""
+
+    study: Header
+    objective: ObjectiveTable
+    agents: AgentsTable = AgentsTable()
+    budget: BudgetTable
+    algorithm: Annotated[tuple[AlgorithmTable, ...], Field(strict=False, min_length=1)]
+    timing: TimingTable = TimingTable()
+    availability: AvailabilityTable = AvailabilityTable()
+    exchange: ExchangeTable = ExchangeTable()
+    hosting: HostingTable = HostingTable()
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Give the labels of the algorithms, in the order of the file."""
+        return tuple(table.title for table in self.algorithm)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Give the agents that optimise, in ascending order."""
+        given = self.agents.targets
+        return tuple(range(self.federation().n_agents) if given == "all" else sorted(given))
+
+    def federation(self) -> Federation:
+        """Build the federation, without noise."""
+        federation: Federation = self.objective.make()
+        return federation
+
+    def initial_points(self) -> Points | None:
+        """Read the initial file: points `(n, d)` of the unit cube for each (agent, replicate); None without a file."""
+        if self.agents.initial_file is None:
+            return None
+        dim = len(self.federation().parameters)
+        return read_points(Path(self.agents.initial_file), dim, self.targets, self.study.replicates)
+
+    def cells(self) -> list[Cell]:
+        """List the combinations of the sweep, each with a study of its own; one cell when nothing is swept."""
+        combined = enumerate(_combined(self))
+        return [Cell(number, values, _checked(document)) for number, (values, document) in combined]
+
+    def titles(self) -> list[str]:
+        """Write each cell's values on one line, in the order of the cells; empty where nothing is swept."""
+        return [_title(values) for values, _ in _combined(self)]
+
+    def document(self) -> Document:
+        """Give the study as plain tables, numbers and strings; `load_study` takes it back."""
+        return {key: value for key, value in self.model_dump(mode="json", exclude_none=True).items() if value}
+
+    def to_toml(self) -> str:
+        """Write the study as a TOML file with every default in it."""
+        return to_toml(self.document())
+
+    def digest(self) -> str:
+        """Give a SHA-256 of all that may change a result: not of the name, the description and the hosting."""
+        document = self.document()
+        document["study"] = {key: document["study"][key] for key in ("seed", "replicates")}
+        document.pop("hosting", None)
+        text = hashlib.sha256()
+        if path := document["agents"].pop("initial_file", None):
+            text.update(Path(path).read_bytes())
+        text.update(json.dumps(document, sort_keys=True).encode())
+        return text.hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of a sweep: its number, the values by dotted key, and the study without a sweep."""
+
+    number: int
+    values: Mapping[str, Any]
+    study: Study
+
+    @property
+    def title(self) -> str:
+        """Write the values on one line; empty when nothing is swept."""
+        return ", ".join(f"{key} = {value if isinstance(value, str) else shown(value)}" for key, value in self.values.items())
+
+
+def _title(values: Mapping[str, Any]) -> str:
+    written = {key: value if isinstance(value, str) else shown(value) for key, value in values.items()}
+    return ", ".join(f"{key} = {value}" for key, value in written.items())
+
+
+def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:
+    """Load a study from a TOML file or from a dictionary of its tables; `overrides` are `dotted.key=value`.
+
+    StudyError, with one line for each fault, when anything is wrong.
+    """
+    if isinstance(source, Mapping):
+        name, folder, document = "study", Path.cwd(), as_document(source)
+    else:
+        name, folder, document = str(source), Path(source).absolute().parent, read(Path(source))
+    changed = []
+    for key, value in map(parse_override, overrides):
+        changed.append(_located(document, key))
+        document = placed(document, changed[-1], value)
+    if isinstance(document.get("sweep"), dict):
+        document = {**document, "sweep": flat(document["sweep"])}
+    try:
+        return _checked(_anchored(document, folder))
+    except Faults as found:
+        raise StudyError("\n".join(_line(fault, document, name, changed) for fault in found.faults)) from None
+
+
+def recall_study(path: Path) -> Study:
+    """Read a resolved study that a run left, without asking whether it could run here and now; StudyError."""
+    document = read(path)
+    try:
+        return Study.model_validate(document)
+    except ValidationError as error:
+        lines = [_line(fault, document, str(path), ()) for fault in from_pydantic(error, _known()).faults]
+        raise StudyError("\n".join(lines)) from None
+
+
+def _located(document: Document, key: str) -> Loc:
+    try:
+        return locate(document, key)
+    except KeyError as error:
+        raise StudyError(f"--set {error.args[0]}") from None
+
+
+def _anchored(document: Document, folder: Path) -> Document:
+    """Let the path of the initial file count from the study's folder."""
+    try:
+        path = at(document, ("agents", "initial_file"))
+    except KeyError:
+        return document
+    return placed(document, ("agents", "initial_file"), str(folder / path)) if isinstance(path, str) else document
+
+
+def _line(fault: Fault, document: Document, name: str, changed: Sequence[Loc]) -> str:
+    overridden = any(_concerns(fault, loc) for loc in changed)
+    return f"{'--set' if overridden else name}: {fault.line(document)}"
+
+
+def _checked(document: Document) -> Study:
+    """Check everything, table by table, then the combinations, then every cell; Faults."""
+    if isinstance(document.get("algorithm"), dict):
+        raise Faults([Fault(("algorithm",), "there may be several, so it is a list; write [[algorithm]]")])
+    try:
+        study = Study.model_validate(document)
+    except ValidationError as error:
+        raise from_pydantic(error, _known()) from error
+    swept = _swept(document, study.sweep)
+    resolved = with_defaults(study, swept)
+    if faults := list(combinations(resolved)):
+        raise Faults(faults)
+    _check_cells(resolved)
+    points = resolved.initial_points()
+    if points is None:
+        return resolved
+    initial = len(next(iter(points.values())))
+    return resolved.model_copy(update={"agents": resolved.agents.model_copy(update={"initial": initial})})
+
+
+def _swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
+    try:
+        return {locate(document, key) for key in sweep}
+    except KeyError as error:
+        key = next(key for key in sweep if error.args[0].startswith(f"{key}: "))
+        raise Faults([Fault(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None
+
+
+def _check_cells(study: Study) -> None:
+    """Check every combination of the sweep; what is wrong in one is said of the sweep."""
+    faults: dict[Fault, None] = {}
+    for values, document in _combined(study) if study.sweep else ():
+        try:
+            _checked(document)
+        except Faults as found:
+            faults |= dict.fromkeys(_of_sweep(fault, values, document) for fault in found.faults)
+    if faults:
+        raise Faults(faults)
+
+
+def _of_sweep(fault: Fault, values: Mapping[str, Any], document: Document) -> Fault:
+    for key, value in values.items():
+        if _concerns(fault, locate(document, key)):
+            no_such = fault.remedy.startswith("no such")
+            return Fault(("sweep", key), fault.remedy if no_such else f"{shown(value)} {fault.remedy}")
+    combination = ", ".join(f"{key} = {shown(value)}" for key, value in values.items())
+    return Fault(("sweep",), f"with {combination}: {fault.line(document)}")
+
+
+def _concerns(fault: Fault, loc: Loc) -> bool:
+    """Say whether a fault is one of what was put at `loc`, or of a table that exists only because of it."""
+    return fault.loc[: len(loc)] == loc or (loc[: len(fault.loc)] == fault.loc and fault.remedy.startswith("no such"))
+
+
+def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document]]:
+    """List the sweep's combinations of values, each with its document."""
+    base = {key: value for key, value in study.document().items() if key != "sweep"}
+    for combination in itertools.product(*study.sweep.values()):
+        values = dict(zip(study.sweep, combination, strict=True))
+        document: Any = base
+        for key, value in values.items():
+            document = placed(document, locate(base, key), value)
+        yield values, document
+
+
+def _known() -> dict[Loc, Sequence[str]]:
+    """List the keys of every table, for suggestions."""
+    known: dict[Loc, Sequence[str]] = {(): list(Study.model_fields)}
+    known |= {(key,): list(table.model_fields) for key, table in _TABLES.items()}
+    return known | {("agents", "history"): list(HistoryTable.model_fields)}
+
+
+_TABLES: dict[str, type[Table]] = {
+    "study": Header,
+    "agents": AgentsTable,
+    "budget": BudgetTable,
+    "timing": TimingTable,
+    "hosting": HostingTable,
+}

@@ -1,0 +1,128 @@
+"""A run in numbers: one row for each algorithm in each cell, with standard errors and paired differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+from scipy.special import stdtrit
+
+from fedbo.curves import Array, Trace, mean_and_error, replicate_means
+from fedbo.objectives.base import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over replicates and its standard error, which is None with a single replicate."""
+
+    mean: float
+    error: float | None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g}" + ("" if self.error is None else f" ± {self.error:.2g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A paired difference to the baseline, in native units, with the ends of its 95 % t-interval over replicates."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3g} [{self.low:+.2g}, {self.high:+.2g}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of one algorithm in one cell.
+
+    `final` and `half` are the mean best native values over targets, at the end and at half of the iterations;
+    `difference` is that of `final` to the baseline's on the same replicates. `origins` gives for each origin its share
+    of the points that were decided; `federated` is that of the origin of this name. `bytes_up` and `messages` are means
+    over replicates for each agent that optimised; `duration` (in the study's unit of time) and `evaluations` are means
+    over replicates.
+    """
+
+    cell: int
+    algorithm: str
+    replicates: int
+    final: Estimate
+    half: Estimate
+    difference: Difference | None
+    origins: Mapping[str, float]
+    federated: float
+    bytes_up: float
+    messages: float
+    duration: float
+    evaluations: float
+
+
+def summary_row(found: Sequence[Trace], half: int, tables: tuple[Any, Any], metric: Metric) -> Row:
+    """Sum one algorithm in one cell up; `tables` are its observations and its events."""
+    replicates = len({trace.replicate for trace in found})
+    observations, events = tables
+    sent = events.filter(pc.equal(events["kind"], "sent"))
+    origins = _shares(observations.filter(pc.equal(observations["phase"], "search"))["origin"])
+    return Row(
+        cell=found[0].cell,
+        algorithm=found[0].algorithm,
+        replicates=replicates,
+        final=_estimate(found, math.inf, metric),
+        half=_estimate(found, half, metric),
+        difference=None,
+        origins=origins,
+        federated=origins.get("federated", 0.0),
+        bytes_up=(pc.sum(sent["bytes"]).as_py() or 0) / len(found),
+        messages=len(sent) / len(found),
+        duration=_duration(found),
+        evaluations=sum(len(trace.step) for trace in found) / replicates,
+    )
+
+
+def difference(found: Sequence[Trace], baseline: Sequence[Trace], metric: Metric) -> Difference | None:
+    """Compare final values on the replicates that both have; None with fewer than two of them."""
+    mine, other = (replicate_means(traces, "iteration", np.array([math.inf])) for traces in (found, baseline))
+    shared = sorted(set(mine) & set(other))
+    if len(shared) < 2:
+        return None
+    gaps = metric.sign * np.array([float(mine[r][0] - other[r][0]) for r in shared])
+    mean, error = mean_and_error(gaps[:, None])
+    reach = float(stdtrit(len(shared) - 1, 0.975)) * float(error[0])
+    return Difference(float(mean[0]), float(mean[0]) - reach, float(mean[0]) + reach)
+
+
+def _estimate(found: Sequence[Trace], step: float, metric: Metric) -> Estimate:
+    means = replicate_means(found, "iteration", np.array([step]))
+    mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
+    return Estimate(float(mean[0]), float(error[0]) if len(means) > 1 else None)
+
+
+def _duration(found: Sequence[Trace]) -> float:
+    ends: dict[int, float] = {}
+    for trace in found:
+        ends[trace.replicate] = max(ends.get(trace.replicate, 0.0), float(trace.finished.max()))
+    return float(np.mean(list(ends.values())))
+
+
+def _shares(column: Any) -> dict[str, float]:
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(column).to_pylist()}
+    return {name: counts[name] / len(column) for name in sorted(counts)}
+
+
+def regrets(found: Sequence[Trace], best_values: Mapping[str, Any]) -> list[Trace]:
+    """Turn scores into negated regrets by each agent's own best value; ValueError where it is not known."""
+    return [_regret(trace, best_values) for trace in found]
+
+
+def _regret(trace: Trace, best_values: Mapping[str, Any]) -> Trace:
+    known = best_values.get(str(trace.cell), {}).get(str(trace.replicate), {}).get(str(trace.agent))
+    if known is None:
+        raise ValueError(f"the best value of agent {trace.agent} is not known, so its regret is not either")
+    best: Array = trace.best - float(known)
+    return Trace(trace.cell, trace.algorithm, trace.replicate, trace.agent, trace.step, trace.finished, best, trace.row)

@@ -1,0 +1,154 @@
+"""Who carries out the jobs of a study: this process alone, or coordinators that are Ray actors."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Protocol
+
+import ray
+
+from fedbo.actors.agent import EvaluationError
+from fedbo.coordinator.actor import Coordinator, Ended, Learning, Run, Standing, start_coordinators
+from fedbo.study import Study
+
+Job = Learning | Run
+Look = Callable[[int, Sequence[Standing], Sequence[Ended]], None]
+
+
+class ClusterError(RuntimeError):
+    """The Ray cluster cannot carry the study out."""
+
+
+class Workforce(Protocol):
+    """Carries out jobs; each may use everything that an earlier list of jobs left behind."""
+
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look) -> list[Ended]:
+        """Carry all jobs out, in any order; `look` is told now and then how they stand. EvaluationError from a job."""
+
+
+@contextmanager
+def workforce(study: Study) -> Iterator[Workforce]:
+    """Give the workforce that a study asks for; a Ray that was started for it is stopped in the end."""
+    hosting = study.hosting
+    if hosting.kind == "inline" and not hosting.workers and hosting.address is None:
+        yield Alone()
+        return
+    inline = hosting.kind == "inline"
+    count = (hosting.workers or 1) if inline else 1
+    started = _start_ray(hosting.address, count if inline else 1)
+    try:
+        yield Actors(start_coordinators(count, cpus=1.0 if inline else 0.0))
+    finally:
+        if started:
+            ray.shutdown()
+
+
+class Alone:
+    """This process: one job after the other."""
+
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look) -> list[Ended]:
+        """Carry all jobs out."""
+        ended: list[Ended] = []
+        for number, job in enumerate(jobs):
+            if interrupted():
+                break
+            coordinator = _Watched(interrupted, partial(_tell, look, number, ended))
+            result = _do(coordinator, job)
+            if result is not None:
+                ended.append(result)
+            look(number + 1, [], ended)
+        return ended
+
+
+def _tell(look: Look, number: int, ended: Sequence[Ended], standing: Standing) -> None:
+    look(number, [standing], ended)
+
+
+class _Watched(Coordinator):
+    """A coordinator in this process, which is asked and told by calls from within."""
+
+    def __init__(self, interrupted: Callable[[], bool], tell: Callable[[Standing], None]) -> None:
+        super().__init__()
+        self._interrupted, self._tell = interrupted, tell
+
+    def _look(self, *details: Any) -> None:
+        super()._look(*details)
+        self._tell(self._standing)
+        self._stop = self._interrupted()
+
+
+class Actors:
+    """Coordinators that are Ray actors; each takes the next job when it has ended one."""
+
+    def __init__(self, coordinators: Sequence[Any]) -> None:
+        self._coordinators = list(coordinators)
+
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look) -> list[Ended]:
+        """Carry all jobs out."""
+        waiting, ended = list(jobs), []
+        idle = list(self._coordinators)
+        busy: dict[Any, Any] = {}
+        told = False
+        while (waiting and not told) or busy:
+            while waiting and idle and not told:
+                coordinator, job = idle.pop(0), waiting.pop(0)
+                method = coordinator.learn if isinstance(job, Learning) else coordinator.run
+                busy[method.remote(job)] = coordinator
+            done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
+            for call in done:
+                idle.append(busy.pop(call))
+                result = _got(call)
+                if result is not None:
+                    ended.append(result)
+            if interrupted() and not told:
+                told = True
+                ray.get([coordinator.stop.remote() for coordinator in self._coordinators])
+            look(len(jobs) - len(waiting) - len(busy), self._standings(list(busy.values())), ended)
+        return ended
+
+    def _standings(self, coordinators: Sequence[Any]) -> list[Standing]:
+        calls = [coordinator.standing.remote() for coordinator in coordinators]
+        done, _ = ray.wait(calls, num_returns=len(calls), timeout=0.5) if calls else ([], [])
+        standings: list[Standing] = ray.get(done)
+        return standings
+
+
+def _do(coordinator: Coordinator, job: Job) -> Ended | None:
+    if isinstance(job, Run):
+        return coordinator.run(job)
+    coordinator.learn(job)
+    return None
+
+
+def _got(call: Any) -> Ended | None:
+    try:
+        result: Ended | None = ray.get(call)
+        return result
+    except ray.exceptions.RayTaskError as error:
+        cause: BaseException | None = error.cause
+        while cause is not None and not isinstance(cause, EvaluationError):
+            cause = getattr(cause, "cause", None) or cause.__cause__
+        raise (cause or error) from None
+
+
+def _start_ray(address: str | None, cpus: int) -> bool:
+    if ray.is_initialized():
+        return False
+    if address is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        options: dict[str, Any] = {"num_cpus": max(cores, cpus), "include_dashboard": False}
+    else:
+        options = {"address": address}
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ClusterError(f"no Ray cluster at '{address or 'this machine'}': {error}") from error
+    have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
+    if have < cpus:
+        ray.shutdown()
+        raise ClusterError(f"[hosting] workers = {cpus}: the cluster at '{address}' has {have} CPUs; ask for at most {have}")
+    return True

@@ -1,0 +1,96 @@
+"""What is optimised: a federation of agents, each with a private objective over the same parameters.
+
+Values are maximised everywhere; a quantity that people minimise (an error) says so in its `Metric` and is turned round
+once, here. Points are in native units in this room and in `[0, 1]^d` in all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One tuned quantity with its range `[low, high]` in native units; `log` maps the unit interval geometrically."""
+
+    name: str
+    low: float
+    high: float
+    log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """The native quantity that a value stands for: native = offset + sign * value; sign -1 means it is minimised."""
+
+    name: str = "value"
+    sign: int = 1
+    offset: float = 0.0
+
+    @property
+    def direction(self) -> str:
+        """Say how the native quantity is optimised: `maximise` or `minimise`."""
+        return "maximise" if self.sign > 0 else "minimise"
+
+    def native(self, value: Array | float) -> Array:
+        """Turn values to be maximised into the native quantity."""
+        return self.offset + self.sign * np.asarray(value, dtype=np.float64)
+
+
+def require(holds: bool, field: str, value: object, remedy: str) -> None:
+    """Refuse a setting: ValueError naming the field, what came and what would do, unless it holds."""
+    if not holds:
+        raise ValueError(f"{field} = {value!r} will not do: {remedy}")
+
+
+def require_agent(agent: int, n_agents: int) -> None:
+    """Refuse an agent that the federation does not have: IndexError."""
+    if not 0 <= agent < n_agents:
+        raise IndexError(f"no agent {agent}: there are {n_agents}, numbered from 0 to {n_agents - 1}")
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """One agent's private black box.
+
+    `best_value` is the largest noise-free value over the box, where it is known. `evaluate` takes `x (d,)` in native
+    units and returns one (possibly noisy) value to be maximised; all its randomness comes from `rng`, and a point
+    outside the box is refused with a ValueError. `score` is the value by which a point is judged afterwards, where an
+    observation is not it already. Objectives hold arrays and plain settings only, so they pickle.
+    """
+
+    @property
+    def best_value(self) -> float | None: ...
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give one observation of the objective at x."""
+
+    def score(self, x: Array) -> float | None:
+        """Give the noise-free value at x, or None when `evaluate` already does."""
+
+
+@runtime_checkable
+class Federation(Protocol):
+    """A named problem: settings as dataclass fields, and one objective for each agent.
+
+    `objective` builds agent `agent`'s black box. `world` is a stream that every agent of a replicate obtains alike (a
+    common function, a split of the data); `own` belongs to this agent alone.
+    """
+
+    @property
+    def n_agents(self) -> int: ...
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]: ...
+
+    @property
+    def metric(self) -> Metric: ...
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Objective:
+        """Build one agent's objective; IndexError when there is no such agent."""

@@ -1,0 +1,175 @@
+"""Handwritten digits: agents that hold few, skewed, partly mislabelled images tune a support vector machine.
+
+No file is needed: the images are those that scikit-learn ships (1,797 of 8 x 8 pixels; Alpaydin and Kaynak 1998).
+What makes it a benchmark rather than a plateau, measured over 30 agents: *wrong labels* make a large C harmful, so that
+the good region is a narrow valley along C gamma = constant instead of a quarter of the box; *contrast* moves that
+valley from agent to agent (in gamma, by its square), so that the agents are related but not alike; *label skew* gives
+each its own classes and hence its own level; and three half splits make 90 validations of 60 images, so that an error
+moves in steps of 0.011.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn import config_context
+from sklearn.datasets import load_digits
+from sklearn.svm import SVC
+
+from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.space import inside
+
+Indices = npt.NDArray[np.int64]
+
+CLASSES = 10
+FAVOURITES = 2  # classes that every agent surely holds …
+OF_EACH = 4  # … and with so many images, so that both halves of every split see both
+MOST_AGENTS = 100
+PARAMETERS = (Parameter("C", 1e-1, 1e4, log=True), Parameter("gamma", 1e-4, 1e1, log=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """One split of an agent's images: rows that train with the labels they were given, rows that validate."""
+
+    train: Indices
+    given: Indices
+    validate: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class DigitsAgent:
+    """One agent's images `(n, 64)`, their true labels `(n,)`, and the splits on which a machine is judged."""
+
+    images: Array
+    label: Indices
+    halves: tuple[Half, ...]
+    parameters: tuple[Parameter, ...] = field(default=PARAMETERS, repr=False)
+    best_value: float | None = None
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give minus the mean validation error over the splits for x = (C, gamma); nothing is drawn."""
+        c, gamma = inside(self.parameters, x)
+        # the input was checked once, when it was cut; checking it at every fit would take a third of the time
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            wrong = sum(self._wrong(SVC(C=c, gamma=gamma), half) for half in self.halves)
+        return -wrong / sum(len(half.validate) for half in self.halves)
+
+    def score(self, x: Array) -> float | None:
+        """Give None: an observation is already noise-free."""
+        return None
+
+    def _wrong(self, machine: Any, half: Half) -> int:
+        guess = machine.fit(self.images[half.train], half.given).predict(self.images[half.validate])
+        return int(np.count_nonzero(guess != self.label[half.validate]))
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Scikit-learn's digits split among agents with Dirichlet label skew: tune C and gamma to lower the error.
+
+    `agents` share the 1,797 images, each used exactly once. `alpha` is the Dirichlet concentration: small is skewed
+    (Hsu et al. 2019, Sec. 3). `mislabelled` is the share of training labels that are exchanged among themselves.
+    `contrast` is the standard deviation of the logarithm of an agent's pixel scale. `splits` counts the half splits;
+    an evaluation fits so many machines.
+    """
+
+    agents: int = 30
+    alpha: float = 0.3
+    mislabelled: float = 0.2
+    contrast: float = 0.3
+    splits: int = 3
+
+    def __post_init__(self) -> None:
+        require(1 <= self.agents <= MOST_AGENTS, "agents", self.agents, f"1 to {MOST_AGENTS} leave each enough images")
+        require(0.01 <= self.alpha <= 1e6, "alpha", self.alpha, "take 0.01 (one class each) to 1e6 (no skew)")
+        require(0.0 <= self.mislabelled < 1.0, "mislabelled", self.mislabelled, "take a share in [0, 1)")
+        require(0.0 <= self.contrast <= 2.0, "contrast", self.contrast, "take 0 (all alike) to 2")
+        require(1 <= self.splits <= 100, "splits", self.splits, "take 1 to 100")
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the ranges of C (the weight of errors) and gamma (inverse squared pixel units), both geometric."""
+        return PARAMETERS
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the validation error, a share in [0, 1], is minimised."""
+        return Metric("error", sign=-1)
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> DigitsAgent:
+        """Build one agent's objective: its images are of the world, its contrast, splits and wrong labels its own."""
+        require_agent(agent, self.agents)
+        rows = split_digits(self.agents, self.alpha, int(world.integers(2**63)))[agent]
+        images, label = _digits()
+        scale = np.exp(self.contrast * own.standard_normal()) / 16.0  # pixels run from 0 to 16
+        halves = tuple(_half(label[rows], self.mislabelled, own) for _ in range(self.splits))
+        return DigitsAgent(images[rows] * scale, label[rows], halves)
+
+
+@cache
+def _digits() -> tuple[Array, Indices]:
+    images, label = load_digits(return_X_y=True)
+    return images, label.astype(np.int64)
+
+
+@lru_cache(maxsize=64)
+def split_digits(agents: int, alpha: float, seed: int) -> tuple[Indices, ...]:
+    """Split all images among agents: the rows of each, of nearly equal number, with Dirichlet label skew.
+
+    Each agent draws its taste, class probabilities from Dirichlet(alpha), and is given `OF_EACH` images of its two
+    favourite classes; then the agents draw one class after the other, in turn, from what is left (Hsu et al. 2019 let
+    one agent after the other draw, which leaves the last with what nobody wanted).
+    """
+    rng = np.random.Generator(np.random.Philox(seed))
+    label = _digits()[1]
+    taste = rng.dirichlet(np.full(CLASSES, alpha), size=agents)
+    counts = _counts(taste, np.bincount(label, minlength=CLASSES), rng)
+    piles = [rng.permutation(np.flatnonzero(label == digit)) for digit in range(CLASSES)]
+    ends = counts.cumsum(axis=0)
+    return tuple(
+        np.concatenate([pile[end - n : end] for pile, end, n in zip(piles, row_ends, row, strict=True)])
+        for row_ends, row in zip(ends, counts, strict=True)
+    )
+
+
+def _counts(taste: Array, supply: Indices, rng: np.random.Generator) -> Indices:
+    """Count the images of each agent and class: `(agents, classes)`, columns summing to the supply."""
+    left, agents = supply.copy(), len(taste)
+    counts = np.zeros(taste.shape, dtype=np.int64)
+    for own, likes in zip(counts, taste, strict=True):
+        # a class that nearly ran out is passed over, so that a favourite always comes in full
+        digits = [digit for digit in np.argsort(-likes, kind="stable") if left[digit] >= OF_EACH][:FAVOURITES]
+        own[digits] += OF_EACH
+        left[digits] -= OF_EACH
+    while left.any():
+        hungry = np.flatnonzero(counts.sum(axis=1) < -(-supply.sum() // agents))
+        for agent in hungry[: left.sum()]:
+            wanted = taste[agent] * (left > 0)
+            weight = wanted if wanted.sum() > 0.0 else left.astype(np.float64)
+            digit = rng.choice(CLASSES, p=weight / weight.sum())
+            counts[agent, digit] += 1
+            left[digit] -= 1
+    return counts
+
+
+def _half(label: Indices, mislabelled: float, rng: np.random.Generator) -> Half:
+    """Split rows into halves class by class, then exchange a share of the training labels among themselves."""
+    dealt = np.concatenate([rng.permutation(np.flatnonzero(label == digit)) for digit in range(CLASSES)])
+    train, validate = dealt[0::2], dealt[1::2]
+    given = label[train]
+    chosen = rng.permutation(len(given))[: round(mislabelled * len(given))]
+    given[chosen] = given[np.roll(chosen, 1)]
+    return Half(train, given, validate)
+
+
+FEDERATIONS = {"digits": Digits}

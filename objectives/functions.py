@@ -1,0 +1,141 @@
+"""Analytic test functions with a known best value, cheap enough to test and time everything else.
+
+Each agent has its own copy, moved by a random shift, so `spread` says how unlike the agents are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.space import inside
+
+# Dixon and Szegö 1978: three minimisers, one value
+BRANIN_BOX = (Parameter("x1", -5.0, 10.0), Parameter("x2", 0.0, 15.0))
+BRANIN_MINIMISER = np.array([np.pi, 2.275])
+BRANIN_MINIMUM = 10.0 / (8.0 * np.pi)  # the squared term vanishes and the cosine is -1
+MOST_SHIFT = 2.0  # keeps the minimiser (pi, 2.275) in the box for every agent
+
+
+@dataclass(frozen=True, eq=False)
+class Bowl:
+    """Minus the squared distance to a centre `(d,)`, plus normal noise of variance `noise`."""
+
+    centre: Array
+    noise: float
+    parameters: tuple[Parameter, ...] = field(repr=False)
+    best_value: float = 0.0
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give one noisy value at x `(d,)`."""
+        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
+
+    def score(self, x: Array) -> float:
+        """Give the value without noise."""
+        gap = inside(self.parameters, x) - self.centre
+        return -float((gap * gap).sum())
+
+
+@dataclass(frozen=True)
+class Quadratic:
+    """Bowls in the unit cube: each agent is to find its own centre.
+
+    The centres lie within `spread` of a common one, per coordinate, and all in [0, 1]^d; `spread` 0 makes the agents
+    equal, 0.5 and more unrelated. `dimensions` is d, `noise` the variance of an observation.
+    """
+
+    agents: int = 10
+    dimensions: int = 2
+    spread: float = 0.1
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
+        require(0.0 <= self.spread <= 1.0, "spread", self.spread, "take 0 (all alike) to 1")
+        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give d parameters x1, x2, … in [0, 1]."""
+        return tuple(Parameter(f"x{i + 1}", 0.0, 1.0) for i in range(self.dimensions))
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the squared distance to the centre is minimised."""
+        return Metric("squared distance", sign=-1)
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Bowl:
+        """Build one agent's bowl: the common centre is of the world, the way from it the agent's own."""
+        require_agent(agent, self.agents)
+        common = world.uniform(size=self.dimensions)
+        centre = np.clip(common + self.spread * own.uniform(-1.0, 1.0, self.dimensions), 0.0, 1.0)
+        return Bowl(centre, self.noise, self.parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftedBranin:
+    """Minus the Branin function moved by a shift `(2,)`, plus normal noise of variance `noise`."""
+
+    shift: Array
+    noise: float
+    parameters: tuple[Parameter, ...] = field(default=BRANIN_BOX, repr=False)
+    best_value: float = -BRANIN_MINIMUM
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give one noisy value at x `(2,)`."""
+        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
+
+    def score(self, x: Array) -> float:
+        """Give the value without noise."""
+        first, second = inside(self.parameters, x) - self.shift
+        valley = second - 5.1 / (4.0 * np.pi**2) * first**2 + 5.0 / np.pi * first - 6.0
+        return -float(valley**2 + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(first) + 10.0)
+
+
+@dataclass(frozen=True)
+class Branin:
+    """The Branin function (Dixon and Szegö 1978), moved by up to `spread` native units per coordinate for each agent.
+
+    The box is the usual one for every agent, so the shift also changes which of the three minimisers are inside; the
+    middle one always is, so the least value is that of the plain function. `noise` is the variance of an observation.
+    """
+
+    agents: int = 10
+    spread: float = 1.0
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        require(0.0 <= self.spread <= MOST_SHIFT, "spread", self.spread, f"take 0 (all alike) to {MOST_SHIFT}")
+        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give x1 in [-5, 10] and x2 in [0, 15]."""
+        return BRANIN_BOX
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the function is minimised."""
+        return Metric("value", sign=-1)
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> ShiftedBranin:
+        """Build one agent's function; its shift is its own, and nothing is of the world."""
+        require_agent(agent, self.agents)
+        return ShiftedBranin(self.spread * own.uniform(-1.0, 1.0, 2), self.noise)
+
+
+FEDERATIONS = {"quadratic": Quadratic, "branin": Branin}

@@ -1,0 +1,155 @@
+"""Functions drawn from a Gaussian process on a grid, a little different for every agent.
+
+The synthetic experiments of Dai et al. 2020 (FTS, appendix D.1) and 2021 (DP-FTS-DE, Sec. 5.1).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.space import inside
+
+PARAMETERS = (Parameter("x", 0.0, 1.0),)
+REACH = 9.0  # length scales after which the squared-exponential kernel is below the rounding of 1
+ALIASES = np.array([-1.0, 0.0, 1.0])  # enough at a length scale of at least one grid step: the next is below 1e-18
+
+
+@dataclass(frozen=True, eq=False)
+class GridFunction:
+    """A function known at evenly spaced points of [0, 1]; x is taken to the nearest, observations are noisy."""
+
+    values: Array
+    noise: float
+    parameters: tuple[Parameter, ...] = field(default=PARAMETERS, repr=False)
+
+    @property
+    def best_value(self) -> float:
+        """Give the exact maximum over the grid."""
+        return float(self.values.max())
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give the value at the grid point nearest to x `(1,)`, plus normal noise of variance `noise`."""
+        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
+
+    def score(self, x: Array) -> float:
+        """Give the value without noise."""
+        (place,) = inside(self.parameters, x)
+        return float(self.values[round(place * (len(self.values) - 1))])
+
+
+@dataclass(frozen=True)
+class GPSynthetic:
+    """A function from a Gaussian process, shared by all agents up to +-d_n (Dai et al. 2020, appendix D.1).
+
+    A draw at `points` grid points of [0, 1], squared-exponential kernel of `length_scale`, is scaled to [0, 1].
+    Agent 0 has it as it is (the target); every other adds `difference` or minus it at each grid point with probability
+    one half, so `difference` is d_n, the largest gap to the target. `noise` is the variance of an observation.
+    """
+
+    agents: int = 51
+    difference: float = 0.02
+    noise: float = 0.01
+    length_scale: float = 0.03
+    points: int = 1000
+
+    def __post_init__(self) -> None:
+        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        require(0.0 <= self.difference < np.inf, "difference", self.difference, "take a number from 0 on")
+        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+        require(2 <= self.points <= 1_000_000, "points", self.points, "take 2 to 1000000")
+        step = 1.0 / (self.points - 1)
+        require(step <= self.length_scale <= 1.0, "length_scale", self.length_scale, f"take {step:.3g} (the grid) to 1")
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents, the target included."""
+        return self.agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the one parameter x in [0, 1]."""
+        return PARAMETERS
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the value itself is maximised."""
+        return Metric()
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> GridFunction:
+        """Build one agent's function: the draw is of the world, the signs are the agent's own."""
+        require_agent(agent, self.agents)
+        values = common_function(self.points, self.length_scale, int(world.integers(2**63)))
+        if agent == 0:
+            return GridFunction(values, self.noise)
+        return GridFunction(values + self.difference * own.choice((-1.0, 1.0), size=self.points), self.noise)
+
+
+@dataclass(frozen=True)
+class GPSyntheticDE:
+    """A function from a Gaussian process with a small random perturbation for every agent (Dai et al. 2021, Sec. 5.1).
+
+    As `GPSynthetic`, but no agent is a target: each adds at every grid point its own uniform draw from [-`difference`,
+    `difference`]. The paper says "different small random perturbations" and gives neither their law nor their size.
+    """
+
+    agents: int = 200
+    difference: float = 0.02
+    noise: float = 0.01
+    length_scale: float = 0.03
+    points: int = 1000
+
+    def __post_init__(self) -> None:
+        self._alike()  # has the same settings, and refuses the same
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the one parameter x in [0, 1]."""
+        return PARAMETERS
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the value itself is maximised."""
+        return Metric()
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> GridFunction:
+        """Build one agent's function: the draw is of the world, the perturbation is the agent's own."""
+        require_agent(agent, self.agents)
+        common = self._alike().objective(0, world, own)
+        return GridFunction(common.values + self.difference * own.uniform(-1.0, 1.0, self.points), self.noise)
+
+    def _alike(self) -> GPSynthetic:
+        return GPSynthetic(self.agents, self.difference, self.noise, self.length_scale, self.points)
+
+
+@lru_cache(maxsize=32)
+def common_function(points: int, length_scale: float, seed: int) -> Array:
+    """Draw from a Gaussian process with a squared-exponential kernel on a grid of [0, 1], scaled to run from 0 to 1.
+
+    The draw is exact: the grid is closed to a circle so wide that its far side is uncorrelated, where the covariance is
+    diagonal in Fourier space (Dietrich and Newsam 1997). Its spectrum is written down, not computed from the kernel,
+    whose transform would lose everything below rounding; a Cholesky factor would need jitter, and its bits would depend
+    on the LAPACK at hand. Returns `(points,)`.
+    """
+    rng = np.random.Generator(np.random.Philox(seed))
+    span = points - 1  # grid steps in [0, 1]; below, frequencies are in cycles per step
+    size = 2 ** int(np.ceil(np.log2(points + 2.0 * REACH * length_scale * span)))
+    width = length_scale * span
+    frequency = np.fft.fftfreq(size)[:, np.newaxis] + ALIASES
+    spectrum = np.sqrt(2.0 * np.pi) * width * np.exp(-2.0 * (np.pi * width * frequency) ** 2).sum(axis=1)
+    white = rng.standard_normal(size) + 1j * rng.standard_normal(size)
+    drawn = np.fft.fft(np.sqrt(spectrum / size) * white).real[:points]
+    scaled: Array = (drawn - drawn.min()) / (drawn.max() - drawn.min())
+    scaled.flags.writeable = False  # it is shared by all agents of the process
+    return scaled
+
+
+FEDERATIONS = {"gp_synthetic": GPSynthetic, "gp_synthetic_de": GPSyntheticDE}

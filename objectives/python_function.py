@@ -1,0 +1,144 @@
+"""Any Python function as an objective: `f(x)`, `f(x, agent)` or `f(x, agent, rng)`, named or given directly."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.space import inside
+
+
+@dataclass(frozen=True, eq=False)
+class CalledFunction:
+    """One agent's view of a Python function; a value that is not a finite number is passed on as it is."""
+
+    function: Callable[..., float]
+    agent: int
+    sign: int
+    parameters: tuple[Parameter, ...] = field(repr=False)
+    best_value: float | None = None
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Call the function at x `(d,)`; TypeError when what it returns is not a number."""
+        point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
+        value = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
+        try:
+            return self.sign * float(value)
+        except (TypeError, ValueError) as failure:
+            raise TypeError(f"{_named(self.function)} returned {value!r}: one number would do") from failure
+
+    def score(self, x: Array) -> float | None:
+        """Give None: nothing better than an observation is known."""
+        return None
+
+
+@dataclass(frozen=True)
+class PythonFunction:
+    """A Python function tuned by several agents.
+
+    `function` is a callable, or its place as "package.module:name". It takes x `(d,)` in native units, and, if it asks
+    for them, the agent's index and a `numpy.random.Generator`, from which all its randomness must come. `low` and
+    `high` bound each parameter; `names` and `log` (a geometric axis) are optional, one each. `best` is the best native
+    value where it is known, the same for all agents; `metric_name` is what the value is called in results.
+    """
+
+    function: str | Callable[..., float]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    agents: int = 1
+    direction: Literal["maximise", "minimise"] = "maximise"
+    names: tuple[str, ...] = ()
+    log: tuple[bool, ...] = ()
+    best: float | None = None
+    metric_name: str = "value"
+
+    def __post_init__(self) -> None:
+        d = len(self.low)
+        require(d >= 1, "low", self.low, "give one number for each parameter")
+        require(len(self.high) == d, "high", self.high, f"give as many numbers as in low: {d}")
+        require(len(self.names) in (0, d), "names", self.names, f"give none or {d}")
+        require(len(set(self.names)) == len(self.names), "names", self.names, "give each parameter its own")
+        require(len(self.log) in (0, d), "log", self.log, f"give none or {d}")
+        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        require(self.direction in ("maximise", "minimise"), "direction", self.direction, "'maximise' or 'minimise'")
+        inside(self.parameters, np.array(self.low))  # refuses an empty range, or a log range that reaches 0
+        load(self.function)
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the parameters in the order of x."""
+        names = self.names or tuple(f"x{i + 1}" for i in range(len(self.low)))
+        log = self.log or (False,) * len(self.low)
+        each = zip(names, self.low, self.high, log, strict=True)
+        return tuple(Parameter(name, float(low), float(high), geometric) for name, low, high, geometric in each)
+
+    @property
+    def metric(self) -> Metric:
+        """Say how the function's own value is called and optimised."""
+        return Metric(self.metric_name, sign=1 if self.direction == "maximise" else -1)
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> CalledFunction:
+        """Build one agent's view of the function."""
+        require_agent(agent, self.agents)
+        sign = self.metric.sign
+        best = None if self.best is None else sign * self.best
+        return CalledFunction(load(self.function), agent, sign, self.parameters, best)
+
+
+def load(function: str | Callable[..., float]) -> Callable[..., float]:
+    """Give the callable itself, imported when it is named as "package.module:name"; ValueError says what is amiss."""
+    if not isinstance(function, str):
+        require(callable(function), "function", function, 'give a callable, or its place as "package.module:name"')
+        return function
+    module_name, _, name = function.partition(":")
+    require(bool(module_name and name), "function", function, 'write it as "package.module:name"')
+    module = _module(module_name, function)
+    there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+    require(hasattr(module, name), "function", function, f"{module_name} has no {name!r}; its callables: {there}")
+    found: Any = getattr(module, name)
+    require(callable(found), "function", function, f"it is a {type(found).__name__}, and a callable would do")
+    return found  # type: ignore[no-any-return]
+
+
+def _module(module_name: str, function: str) -> Any:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as failure:
+        # a module that the user's own module misses is the user's error, and is shown as it is
+        if failure.name is None or not (module_name + ".").startswith(failure.name + "."):
+            raise
+        remedy = f"there is no module {failure.name!r}; run where it can be imported, or put its folder in PYTHONPATH"
+        raise ValueError(f"function = {function!r} will not do: {remedy}") from failure
+
+
+def _wanted(function: Callable[..., float]) -> int:
+    """Count the arguments that a function asks for: x, the agent when required or so named, then likewise rng."""
+    try:
+        taken = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some functions written in C do not say
+        return 1
+    wanted = 1
+    for parameter, name in zip(taken[1:], ("agent", "rng"), strict=False):
+        by_position = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        if not by_position or (parameter.default is not parameter.empty and parameter.name != name):
+            break
+        wanted += 1
+    return wanted
+
+
+def _named(function: Callable[..., float]) -> str:
+    return getattr(function, "__qualname__", repr(function))
+
+
+FEDERATIONS = {"python_function": PythonFunction}

@@ -1,0 +1,52 @@
+"""Acquisition functions of a Gaussian belief, with gradients; larger is better."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr
+
+from fedbo.surrogates.features import Features, phi_and_jacobian
+from fedbo.surrogates.linear import LinearModel, predict_gradients
+from fedbo.surrogates.posterior import Posterior, predict_with_gradients
+
+Array = npt.NDArray[np.float64]
+TINY = 1e-300
+
+
+class Belief(NamedTuple):
+    """Mean and variance at n points, each `(n,)`, and their gradients with respect to the inputs, each `(n, d)`."""
+
+    mean: Array
+    variance: Array
+    mean_gradient: Array
+    variance_gradient: Array
+
+
+def belief(posterior: Posterior, x: Array) -> Belief:
+    """What a Gaussian process believes at `x (n, d)`."""
+    return Belief(*predict_with_gradients(posterior, x))
+
+
+def linear_belief(features: Features, model: LinearModel, x: Array) -> Belief:
+    """What a Bayesian linear model in feature space believes at `x (n, d)`."""
+    return Belief(*predict_gradients(model, *phi_and_jacobian(features, x)))
+
+
+def expected_improvement(at: Belief, best: float) -> tuple[Array, Array]:
+    """Expected improvement over `best`, `(n,)`, and its gradient `(n, d)`; with variance zero the plain improvement."""
+    sd = np.sqrt(np.maximum(at.variance, TINY))
+    z = np.clip((at.mean - best) / sd, -1e8, 1e8)
+    density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
+    below = ndtr(z)
+    value = (at.mean - best) * below + sd * density
+    gradient = below[:, None] * at.mean_gradient + (0.5 * density / sd)[:, None] * at.variance_gradient
+    return value, gradient
+
+
+def upper_confidence_bound(at: Belief, beta: float) -> tuple[Array, Array]:
+    """Mean plus `beta` standard deviations, `(n,)`, and its gradient `(n, d)`."""
+    sd = np.sqrt(np.maximum(at.variance, TINY))
+    return at.mean + beta * sd, at.mean_gradient + (0.5 * beta / sd)[:, None] * at.variance_gradient

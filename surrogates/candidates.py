@@ -1,0 +1,187 @@
+"""Candidate points as a product of two small sets, so that a draw's values on all of them are one matrix product.
+
+The first inputs take the values of set U, the others those of set V, and every pair is a candidate. By the addition
+theorem cos(s.(u + v) + b) = cos(s.u + b) cos(s.v) - sin(s.u + b) sin(s.v), so A x B values of m features need A + B
+rows of cosines in place of A x B. Up to three inputs U x V is a grid; beyond that both sets are scrambled Sobol
+points.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil, sqrt
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.spatial.distance import cdist
+from scipy.stats import qmc
+
+from fedbo.surrogates.draws import Draw, KernelPart
+from fedbo.surrogates.kernels import SE
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+Sizes = tuple[int, ...]
+SOBOL_SEED = 20200
+# Fewest and most points per axis of a grid in 1, 2 and 3 inputs; a grid step is then at most 0.8 / 100 in two.
+AXIS_LIMITS = {1: (64, 2048), 2: (24, 160), 3: (12, 32)}
+HALF_SIZES = (64, 128)
+PROMISE = 4.0
+
+
+class Product(NamedTuple):
+    """Sets U `(A, d_u)` and V `(B, d_v)`, d_u + d_v = d, and the shape of the grid, empty when they form none."""
+
+    u: Array
+    v: Array
+    shape: Sizes
+
+    def points(self, index: Index) -> Array:
+        """The candidates with flat indices `(q,)`, shape `(q, d)`."""
+        return np.hstack([self.u[index // len(self.v)], self.v[index % len(self.v)]])
+
+
+class Tables(NamedTuple):
+    """[cos, -sin] of s.u + b `(A, 2m)`, [cos; sin] of s.v `(2m, B)`, and what makes phi of cosines, `(A, B)` or ()."""
+
+    u: Array
+    v: Array
+    norm: Array | float
+
+
+def frequencies(draw: Draw, dim: int) -> Array:
+    """Typical frequency of the draw along every input, `(d,)`: its roughness, sigma for frequencies N(0, sigma^2)."""
+    rough = np.zeros(dim)
+    if draw.features is not None:
+        s = draw.features.frequencies
+        # From sixth moments, 15 sigma^6 for Gaussian frequencies: the heavy tails of Matern features need finer grids.
+        cubes = s * s * s
+        rough = (np.einsum("ij,ij->j", cubes, cubes) / (15.0 * len(s))) ** (1.0 / 6.0)
+    if draw.kernel_part is not None:
+        rough = np.maximum(rough, 1.0 / np.asarray(draw.kernel_part.kernel.length_scale))
+    return rough
+
+
+def grid_sizes(rough: Array, spacing: float) -> Sizes:
+    """Numbers of points per axis such that a step is about `spacing / frequency`, within limits, in steps of 8."""
+    if len(rough) > 3:
+        size = HALF_SIZES[int(rough.max() > 1.5)]
+        return (size, size)
+    low, high = AXIS_LIMITS[len(rough)]
+    return tuple(min(max(8 * ceil((f / spacing + 1.0) / 8.0), low), high) for f in rough.tolist())
+
+
+@lru_cache(maxsize=64)
+def product(dim: int, sizes: Sizes) -> Product:
+    """Candidates of `dim` inputs: points per axis for dim <= 3, otherwise the numbers of points of U and of V."""
+    if dim > 3:
+        half = (dim + 1) // 2
+        return Product(_sobol(half, sizes[0], SOBOL_SEED), _sobol(dim - half, sizes[1], SOBOL_SEED + 1), ())
+    axes = [np.linspace(0.0, 1.0, size)[:, None] for size in sizes]
+    if dim == 1:
+        return Product(axes[0], np.empty((1, 0)), sizes)
+    if dim == 2:
+        return Product(axes[0], axes[1], sizes)
+    pairs = np.hstack([np.repeat(axes[0], sizes[1], axis=0), np.tile(axes[1], (sizes[0], 1))])
+    return Product(pairs, axes[2], sizes)
+
+
+def _sobol(dim: int, count: int, seed: int) -> Array:
+    """Scrambled Sobol points `(count, dim)`, a power of two of them, the same in every process."""
+    points = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(int(count - 1).bit_length())
+    return np.asarray(points, dtype=np.float64)
+
+
+def values(draw: Draw, dim: int, sizes: Sizes) -> Array:
+    """Values of the draw at every candidate, `(A, B)`, less its offset and divided by its scale."""
+    grid = product(dim, sizes)
+    total = np.zeros((len(grid.u), len(grid.v)))
+    if draw.features is not None and draw.weights is not None:
+        features = draw.features
+        raw = (features.frequencies.tobytes(), features.phases.tobytes())
+        tables = _tables(*raw, features.variance, features.normalise, sizes)
+        total = (tables.u * np.concatenate([draw.weights, draw.weights])) @ tables.v
+        total *= tables.norm
+    if draw.kernel_part is not None and len(draw.kernel_part.v):
+        total += _kernel_values(draw.kernel_part, grid)
+    return total
+
+
+@lru_cache(maxsize=32)
+def _tables(frequencies: bytes, phases: bytes, variance: float, normalise: bool, sizes: Sizes) -> Tables:
+    """Tables of a feature set, remembered because all agents share one; the key is the numbers, to the bit."""
+    b = np.frombuffer(phases)
+    s = np.frombuffer(frequencies).reshape(b.size, -1)
+    grid = product(s.shape[1], sizes)
+    split = grid.u.shape[1]
+    at_u = grid.u @ s[:, :split].T + b
+    at_v = s[:, split:] @ grid.v.T
+    cos_u, sin_u, cos_v, sin_v = np.cos(at_u), np.sin(at_u), np.cos(at_v), np.sin(at_v)
+    tables = Tables(np.hstack([cos_u, -sin_u]), np.vstack([cos_v, sin_v]), sqrt(2.0 * variance / b.size))
+    if not normalise:
+        return tables
+    # |raw phi|^2 = sum cos^2 = m / 2 + sum cos(2 (s.x + b)) / 2, and doubled angles need no new cosines.
+    double_u = np.hstack([2.0 * cos_u * cos_u - 1.0, -2.0 * sin_u * cos_u])
+    double_v = np.vstack([2.0 * cos_v * cos_v - 1.0, 2.0 * sin_v * cos_v])
+    squares = np.maximum(0.5 * (b.size + double_u @ double_v), 1e-300)
+    return tables._replace(norm=np.sqrt(variance / squares))
+
+
+def _kernel_values(part: KernelPart, grid: Product) -> Array:
+    """k(x, X)v at every candidate, `(A, B)`; the squared exponential splits into a product, the others do not."""
+    split, kernel = grid.u.shape[1], part.kernel
+    scale = np.broadcast_to(np.asarray(kernel.length_scale), (part.x.shape[1],))
+    x = part.x / scale
+    from_u = cdist(grid.u / scale[:split], x[:, :split], "sqeuclidean")
+    from_v = cdist(grid.v / scale[split:], x[:, split:], "sqeuclidean") if grid.v.shape[1] else np.zeros((1, len(x)))
+    weights = kernel.variance * part.v
+    if isinstance(kernel, SE):
+        return np.asarray((kernel.correlation(from_u) * weights) @ kernel.correlation(from_v).T)
+    rows = [kernel.correlation(row + from_v) @ weights for row in from_u]
+    return np.array(rows)
+
+
+def best_candidates(at_candidates: Array, grid: Product, count: int) -> Array:
+    """At most `count` points `(q, d)` to climb from, the most promising first.
+
+    Without a grid they are those with the largest values `(A, B)`. On a grid they are the points that no axis
+    neighbour exceeds, moved to the top of the parabola through the neighbours, less those that this cannot make the
+    best.
+    """
+    flat = at_candidates.ravel()
+    if not grid.shape:
+        top = np.argpartition(flat, -count)[-count:] if count < flat.size else np.arange(flat.size)
+        return grid.points(top[np.argsort(-flat[top], kind="stable")])
+    return _peaks(at_candidates.reshape(grid.shape), count)
+
+
+def _peaks(grid: Array, count: int) -> Array:
+    """Points `(q, d)` of at most `count` peaks of values on a grid, refined by one parabola per axis."""
+    # Mirrored at the edges, so that every point has two neighbours along every axis.
+    padded = np.empty([size + 2 for size in grid.shape])
+    padded[(slice(1, -1),) * grid.ndim] = grid
+    is_peak = np.ones(padded.shape, dtype=np.bool_)
+    for axis in range(grid.ndim):
+        layers, marks = padded.swapaxes(0, axis), is_peak.swapaxes(0, axis)
+        layers[0], layers[-1] = layers[2], layers[-3]
+        marks[0] = marks[-1] = False
+        marks[1:-1] &= (layers[1:-1] > layers[:-2]) & (layers[1:-1] >= layers[2:])
+    flat, peak = padded.ravel(), np.flatnonzero(is_peak)
+    if not peak.size:
+        return np.full((1, grid.ndim), 0.5)
+    height = flat[peak]
+    promise, shifts = np.zeros(len(peak)), []
+    for stride in padded.strides:
+        step = stride // padded.itemsize
+        below, above = flat[peak - step], flat[peak + step]
+        bend = 2.0 * height - below
+        bend -= above
+        shifts.append((above - below) / np.maximum(2.0 * bend, 1e-300))
+        promise += 0.125 * bend
+    # A parabola rises at most bend / 8 above the grid; the factor allows for diagonal ridges and higher orders.
+    contender = np.flatnonzero(height + PROMISE * promise >= height.max())
+    contender = contender[np.argsort(-(height + promise)[contender], kind="stable")[:count]]
+    places = np.unravel_index(peak[contender], padded.shape)
+    axes = zip(places, shifts, grid.shape, strict=True)
+    return np.column_stack([(place - 1.0 + shift[contender]) / (size - 1.0) for place, shift, size in axes])

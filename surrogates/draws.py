@@ -1,0 +1,153 @@
+"""A function draw as one type: what an agent maximises, be it its own draw, a mean, or a message it received."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lapack
+
+from fedbo.surrogates.features import Derivatives, Features, draw_features, phi
+from fedbo.surrogates.features import derivatives as feature_derivatives
+from fedbo.surrogates.kernels import Kernel
+from fedbo.surrogates.linear import draw_weights
+from fedbo.surrogates.posterior import Hyperparameters, Posterior
+
+Array = npt.NDArray[np.float64]
+
+
+class KernelPart(NamedTuple):
+    """The function k(x, X)v: a kernel, points X `(n, d)`, and weights v `(n,)`."""
+
+    kernel: Kernel
+    x: Array
+    v: Array
+
+
+class Draw(NamedTuple):
+    """The function offset + scale (phi(x)'weights + k(x, X)v); either part may be absent."""
+
+    features: Features | None = None
+    weights: Array | None = None
+    kernel_part: KernelPart | None = None
+    offset: float = 0.0
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WeightSpace:
+    """How a draw is made in weight space: number of fresh features, beta_t, and whether |phi(x)| is made constant."""
+
+    features: int = 200
+    beta: float = 1.0
+    normalise: bool = True
+
+
+def value(draw: Draw, x: Array) -> Array:
+    """Values of the draw at `x (n, d)`, shape `(n,)`."""
+    total = np.zeros(len(x))
+    if draw.features is not None and draw.weights is not None:
+        total += phi(draw.features, x) @ draw.weights
+    if draw.kernel_part is not None:
+        part = draw.kernel_part
+        total += part.kernel(x, part.x) @ part.v
+    return draw.offset + draw.scale * total
+
+
+def value_and_gradient(draw: Draw, x: Array) -> tuple[Array, Array]:
+    """Values `(n,)` and gradients `(n, d)` of the draw at `x (n, d)`."""
+    at_x, gradient, _ = derivatives(draw)(x)
+    return at_x, gradient
+
+
+def derivatives(draw: Draw) -> Callable[[Array], Derivatives]:
+    """Function that gives value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of the draw at `x (n, d)`."""
+    parts = []
+    if draw.features is not None and draw.weights is not None:
+        parts.append(feature_derivatives(draw.features, draw.scale * draw.weights))
+    if draw.kernel_part is not None:
+        parts.append(_kernel_derivatives(draw.kernel_part._replace(v=draw.scale * draw.kernel_part.v)))
+    if not parts:
+        raise ValueError("a draw needs features with weights, a kernel part, or both; got neither")
+    if len(parts) == 1 and draw.offset == 0.0:
+        return parts[0]
+
+    def together(x: Array) -> Derivatives:
+        at_x = [part(x) for part in parts]
+        first = at_x[0] if len(at_x) == 1 else tuple(a + b for a, b in zip(*at_x, strict=True))
+        return first[0] + draw.offset, first[1], first[2]
+
+    return together
+
+
+def weight_space_draw(
+    hyper: Hyperparameters,
+    x: Array,
+    y: Array,
+    rng: np.random.Generator,
+    settings: WeightSpace = WeightSpace(),  # noqa: B008
+) -> Draw:
+    """Draw f_t ~ GP(mu, beta^2 sigma^2) with fresh features at the learned length scale (FTS Alg. 1, appendix A)."""
+    features = draw_features(
+        rng,
+        x.shape[1],
+        settings.features,
+        hyper.length_scale,
+        hyper.family,
+        variance=hyper.variance,
+        normalise=settings.normalise,
+    )
+    standard = (y - hyper.offset) / hyper.scale
+    weights = draw_weights(phi(features, x), standard, hyper.noise_variance, rng, settings.beta)
+    return Draw(features, weights, None, hyper.offset, hyper.scale)
+
+
+def pathwise_draw(posterior: Posterior, rng: np.random.Generator, count: int = 200, beta: float = 1.0) -> Draw:
+    """Draw from the exact posterior by pathwise conditioning.
+
+    It is a prior draw f_0 of `count` features plus k(x, X)(K + sigma^2 I)^-1 (y - f_0(X) - eps). Only the prior draw
+    is approximate (Wilson et al. 2020); f_0 and eps are multiplied by beta.
+    """
+    hyper, x = posterior.hyper, posterior.x
+    scale, family = hyper.length_scale, hyper.family
+    features = draw_features(rng, x.shape[1], count, scale, family, variance=hyper.variance, normalise=False)
+    weights = beta * rng.standard_normal(count)
+    noise = (beta * sqrt(hyper.noise_variance)) * rng.standard_normal(len(x))
+    if len(x) == 0:
+        return Draw(features, weights, None, hyper.offset, hyper.scale)
+    shift = lapack.dpotrs(posterior.factor, phi(features, x) @ weights + noise, lower=1)[0]
+    return Draw(features, weights, KernelPart(hyper.kernel, x, posterior.alpha - shift), hyper.offset, hyper.scale)
+
+
+def mean_function(posterior: Posterior) -> Draw:
+    """The posterior mean as a function."""
+    hyper = posterior.hyper
+    return Draw(None, None, KernelPart(hyper.kernel, posterior.x, posterior.alpha), hyper.offset, hyper.scale)
+
+
+def message_function(features: Features, omega: Array) -> Draw:
+    """The function phi(x)'omega of a received message omega `(m,)` (FTS Alg. 1 line 6)."""
+    return Draw(features, omega)
+
+
+def _kernel_derivatives(part: KernelPart) -> Callable[[Array], Derivatives]:
+    """Value, gradient and Hessian of k(x, X)v."""
+    kernel = part.kernel
+    inverse = 1.0 / np.broadcast_to(np.asarray(kernel.length_scale), (part.x.shape[1],))
+    centres, v = part.x * inverse, kernel.variance * part.v
+    spread = 2.0 * np.diag(inverse**2)
+
+    def at(x: Array) -> Derivatives:
+        apart = (x * inverse)[:, None, :] - centres
+        correlation, slope, bend = kernel.slopes(np.einsum("ijd,ijd->ij", apart, apart))
+        apart *= inverse
+        pull = slope * v
+        gradient = 2.0 * np.matmul(pull[:, None, :], apart)[:, 0]
+        outer = np.matmul(apart.transpose(0, 2, 1), (4.0 * bend * v)[:, :, None] * apart)
+        return correlation @ v, gradient, outer + pull.sum(axis=1)[:, None, None] * spread
+
+    return at

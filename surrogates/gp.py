@@ -1,0 +1,173 @@
+"""Gaussian processes: settings, the fit of hyperparameters, and the posterior.
+
+`GPSettings()` as it stands is what the authors of FTS ran (isotropic SE, zero mean, raw y, maximum marginal
+likelihood with ten restarts); `ROBUST` is what we recommend for new studies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import Bounds, minimize
+
+from fedbo.surrogates.evidence import evidence_function, log_marginal_likelihood
+from fedbo.surrogates.kernels import FAMILIES
+from fedbo.surrogates.posterior import (
+    Hyperparameters,
+    NotPositiveDefinite,
+    Posterior,
+    condition,
+    covariance,
+    extend,
+    predict,
+    predict_with_gradients,
+)
+
+__all__ = [
+    "ROBUST",
+    "GPSettings",
+    "Hyperparameters",
+    "NotPositiveDefinite",
+    "Parameter",
+    "Posterior",
+    "condition",
+    "covariance",
+    "extend",
+    "fit_gp",
+    "log_marginal_likelihood",
+    "predict",
+    "predict_with_gradients",
+]
+
+Array = npt.NDArray[np.float64]
+Evidence = Callable[[Array], tuple[float, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One positive hyperparameter: start, bounds, log-normal prior as (median, sd of the log), or fixed at start."""
+
+    start: float
+    bounds: tuple[float, float] = (1e-5, 1e5)
+    prior: tuple[float, float] | None = None
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        low, high = self.bounds
+        if not 0.0 < low <= self.start <= high:
+            raise ValueError(f"need 0 < lower bound <= start <= upper bound; got {low}, {self.start}, {high}")
+
+
+@dataclass(frozen=True, slots=True)
+class GPSettings:
+    """How a Gaussian process is fitted; the defaults are the setting of the authors of FTS.
+
+    `spread` is the standard deviation, in log units, of the restarts about the start value where there is no prior.
+    """
+
+    kernel: str = "se"
+    ard: bool = False
+    centre: bool = False
+    standardise: bool = False
+    length_scale: Parameter = field(default_factory=lambda: Parameter(1.0))
+    variance: Parameter = field(default_factory=lambda: Parameter(0.1))
+    noise_variance: Parameter = field(default_factory=lambda: Parameter(1e-4, (1e-8, 1e3)))
+    restarts: int = 10
+    spread: float = 1.5
+    iterations: int = 200
+
+    def __post_init__(self) -> None:
+        if self.kernel not in FAMILIES:
+            raise ValueError(f"no kernel {self.kernel!r}; there are: {', '.join(FAMILIES)}")
+
+    def parameters(self, dim: int) -> list[Parameter]:
+        """The parameters of a problem with `dim` inputs, in the order of the log hyperparameters."""
+        return [self.length_scale] * (dim if self.ard else 1) + [self.variance, self.noise_variance]
+
+
+ROBUST = GPSettings(
+    standardise=True,
+    length_scale=Parameter(0.3, (0.01, 10.0), prior=(0.3, 0.75)),
+    variance=Parameter(1.0, (0.05, 20.0), prior=(1.0, 0.75)),
+    noise_variance=Parameter(0.01, (1e-6, 1.0), prior=(0.01, 1.5)),
+    restarts=2,
+)
+
+
+def fit_gp(
+    x: Array,
+    y: Array,
+    settings: GPSettings,
+    rng: np.random.Generator,
+    start: Hyperparameters | None = None,
+) -> Hyperparameters:
+    """Hyperparameters that maximise the marginal likelihood of `y (n,)` at `x (n, d)`, times the priors if any.
+
+    One climb by L-BFGS-B begins at `start`, or else at the start values; `settings.restarts` more begin at points
+    drawn from `rng`, which is asked for the same numbers whatever n is. Without observations the start values come
+    back. Raises ValueError when a number is not finite, NotPositiveDefinite when a covariance matrix has no Cholesky
+    factor.
+    """
+    if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError("points and values must be finite")
+    parameters = settings.parameters(x.shape[1])
+    normals = rng.standard_normal((settings.restarts, len(parameters)))
+    offset, scale = _standardisation(y, settings)
+    first = np.log([p.start for p in parameters]) if start is None else _pack(start, settings, x.shape[1])
+    bounds = np.log([(p.start, p.start) if p.fixed else p.bounds for p in parameters])
+    first = np.clip(first, bounds[:, 0], bounds[:, 1])
+    best = first
+    if len(x) and not all(p.fixed for p in parameters):
+        objective = _with_priors(evidence_function(settings.kernel, x, (y - offset) / scale, ard=settings.ard), parameters)
+        starts = np.clip(_restart_points(normals, parameters, settings.spread), bounds[:, 0], bounds[:, 1])
+        best = _best_climb(objective, np.vstack([first, starts]), bounds, settings.iterations)
+    return _unpack(best, settings, offset, scale)
+
+
+def _standardisation(y: Array, settings: GPSettings) -> tuple[float, float]:
+    """Offset and scale of the modelled values; a constant y keeps scale 1."""
+    offset = float(y.mean()) if (settings.centre or settings.standardise) and len(y) else 0.0
+    spread = float(y.std()) if settings.standardise and len(y) > 1 else 1.0
+    return offset, spread if spread > 0.0 else 1.0
+
+
+def _pack(hyper: Hyperparameters, settings: GPSettings, dim: int) -> Array:
+    scales = np.broadcast_to(np.asarray(hyper.length_scale, dtype=np.float64), (dim,))
+    return np.log([*(scales if settings.ard else scales[:1]), hyper.variance, hyper.noise_variance])
+
+
+def _unpack(theta: Array, settings: GPSettings, offset: float, scale: float) -> Hyperparameters:
+    values = [float(v) for v in np.exp(theta)]
+    length_scale = tuple(values[:-2]) if settings.ard else values[0]
+    return Hyperparameters(length_scale, values[-2], values[-1], settings.kernel, offset, scale)
+
+
+def _restart_points(normals: Array, parameters: list[Parameter], spread: float) -> Array:
+    centre = np.log([p.prior[0] if p.prior else p.start for p in parameters])
+    width = np.array([p.prior[1] if p.prior else spread for p in parameters])
+    return np.asarray(centre + width * normals)
+
+
+def _with_priors(evidence: Evidence, parameters: list[Parameter]) -> Evidence:
+    """Minus the log posterior density of the log hyperparameters, up to a constant, with its gradient."""
+    medians = np.log([p.prior[0] if p.prior else 1.0 for p in parameters])
+    precisions = np.array([p.prior[1] ** -2 if p.prior else 0.0 for p in parameters])
+
+    def objective(theta: Array) -> tuple[float, Array]:
+        value, gradient = evidence(theta)
+        pull = precisions * (theta - medians)
+        return 0.5 * float(pull @ (theta - medians)) - value, pull - gradient
+
+    return objective
+
+
+def _best_climb(objective: Evidence, starts: Array, bounds: Array, iterations: int) -> Array:
+    """The best end point of one climb from each of `starts (r, p)`; the first one wins a tie."""
+    box = Bounds(bounds[:, 0], bounds[:, 1])
+    options: Any = {"maxiter": iterations}
+    results = [minimize(objective, s, jac=True, method="L-BFGS-B", bounds=box, options=options) for s in starts]
+    return np.asarray(min(results, key=lambda result: float(result.fun)).x)

@@ -1,0 +1,122 @@
+"""Maximisers over the unit cube: candidates first, then Newton's method from the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.surrogates import candidates
+from fedbo.surrogates.climb import Surface, climb
+from fedbo.surrogates.climb_plane import climb_plane, plane
+from fedbo.surrogates.draws import Draw, derivatives, value
+
+Array = npt.NDArray[np.float64]
+STEP = 1e-5
+EXTRA = 2
+FEW = 10
+
+
+@dataclass(frozen=True, slots=True)
+class MaximiserSettings:
+    """How hard a maximiser tries.
+
+    `spacing` is the candidates' step times the draw's typical frequency; `starts` of them (twice that in
+    more than three inputs) are climbed from, until the promised gain is below `tolerance` (relative beyond 1) or
+    `iterations` are over. In more than three inputs `scatter` further candidates are drawn about the best one.
+    """
+
+    spacing: float = 0.8
+    starts: int = 24
+    tolerance: float = 1e-8
+    iterations: int = 30
+    scatter: int = 64
+
+
+def maximise(
+    draw: Draw,
+    rng: np.random.Generator,
+    dim: int,
+    settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
+    extra: Array | None = None,
+) -> tuple[Array, float]:
+    """The point `(d,)` of `[0, 1]^d` where the draw is largest, and its value there.
+
+    `extra (e, d)` are further starts, such as incumbents. `rng` is used in more than three inputs only. Raises
+    ValueError when the draw is not finite.
+    """
+    rough = np.maximum(candidates.frequencies(draw, dim), 1.0)
+    sizes = candidates.grid_sizes(rough, settings.spacing)
+    at_candidates = draw.scale * candidates.values(draw, dim, sizes)
+    if not np.isfinite(at_candidates).all():
+        raise ValueError("the draw has values that are not finite")
+    starts = candidates.best_candidates(at_candidates, candidates.product(dim, sizes), _count(dim, settings))
+    if extra is not None and len(extra):
+        starts = np.vstack([starts, _best_extra(value(draw, extra), extra)])
+    reach = 1.0 / rough
+    if dim <= 2 and len(starts) <= FEW and draw.kernel_part is None and draw.features is not None and draw.weights is not None:
+        function = plane(draw.features, draw.scale * draw.weights)
+        point, top = climb_plane(function, starts, reach, settings.tolerance, settings.iterations)
+        return point, draw.offset + top
+    surface = derivatives(draw)
+    if dim > 3:
+        starts = _scattered(surface, starts, rng, reach, settings)
+    return climb(surface, starts, reach, settings.tolerance, settings.iterations)
+
+
+def maximise_function(
+    function: Callable[[Array], tuple[Array, Array]],
+    rng: np.random.Generator,
+    dim: int,
+    settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
+    extra: Array | None = None,
+) -> tuple[Array, float]:
+    """The point `(d,)` of `[0, 1]^d` where any function is largest, and its value there, as for an acquisition.
+
+    `function` gives values `(n,)` and gradients `(n, d)` at `x (n, d)`; curvature is taken from differences of
+    gradients, up to 1e-5 outside the cube. The candidates are those of a function of length scale 0.05.
+    """
+    rough = np.full(dim, 20.0)
+    sizes = candidates.grid_sizes(rough, settings.spacing)
+    grid = candidates.product(dim, sizes)
+    at_candidates = function(grid.points(np.arange(len(grid.u) * len(grid.v))))[0].reshape(len(grid.u), len(grid.v))
+    starts = candidates.best_candidates(at_candidates, grid, _count(dim, settings))
+    if extra is not None and len(extra):
+        starts = np.vstack([starts, _best_extra(function(extra)[0], extra)])
+    surface = _with_curvature(function)
+    if dim > 3:
+        starts = _scattered(surface, starts, rng, 1.0 / rough, settings)
+    return climb(surface, starts, 1.0 / rough, settings.tolerance, settings.iterations)
+
+
+def _count(dim: int, settings: MaximiserSettings) -> int:
+    """Number of starts; candidates are sparse in more than three inputs, so that twice as many are needed."""
+    return settings.starts if dim <= 3 else 2 * settings.starts
+
+
+def _best_extra(at_extra: Array, extra: Array) -> Array:
+    return extra[np.argsort(-at_extra, kind="stable")[:EXTRA]]
+
+
+def _scattered(surface: Surface, starts: Array, rng: np.random.Generator, reach: Array, settings: MaximiserSettings) -> Array:
+    """The starts and the best of some points scattered about the first: candidates are sparse in many inputs."""
+    cloud = starts[0] + rng.standard_normal((settings.scatter, starts.shape[1])) * np.minimum(reach, 0.2)
+    cloud = np.clip(cloud, 0.0, 1.0)
+    order = np.argsort(-surface(cloud)[0], kind="stable")[: max(settings.starts // 4, 1)]
+    return np.vstack([starts, cloud[order]])
+
+
+def _with_curvature(function: Callable[[Array], tuple[Array, Array]]) -> Surface:
+    """The function with a Hessian from central differences of its gradients."""
+
+    def surface(x: Array) -> tuple[Array, Array, Array]:
+        k, d = x.shape
+        shifts = STEP * np.vstack([np.zeros((1, d)), np.eye(d), -np.eye(d)])
+        value, gradient = function((x[None] + shifts[:, None]).reshape(-1, d))
+        slopes = gradient.reshape(2 * d + 1, k, d)
+        hessian = ((slopes[1 : d + 1] - slopes[d + 1 :]) / (2.0 * STEP)).transpose(1, 0, 2)
+        return value[:k], gradient[:k], 0.5 * (hessian + hessian.transpose(0, 2, 1))
+
+    return surface

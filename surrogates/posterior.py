@@ -1,0 +1,137 @@
+"""The exact posterior of a Gaussian process (FTS equation (1))."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lapack
+
+from fedbo.surrogates.kernels import Kernel, LengthScale, make_kernel
+
+Array = npt.NDArray[np.float64]
+JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
+class NotPositiveDefinite(np.linalg.LinAlgError):
+    """A covariance matrix that has no Cholesky factor at any rung of the jitter ladder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperparameters:
+    """Everything a Gaussian process needs besides data; `(y - offset) / scale` is what it models."""
+
+    length_scale: LengthScale = 1.0
+    variance: float = 1.0
+    noise_variance: float = 1e-4
+    family: str = "se"
+    offset: float = 0.0
+    scale: float = 1.0
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, without noise."""
+        return make_kernel(self.family, self.length_scale, self.variance)
+
+
+class Posterior(NamedTuple):
+    """A Gaussian process given `x (n, d)`, `y (n,)`: lower Cholesky factor of K + (sigma^2 + jitter) I, its solve."""
+
+    hyper: Hyperparameters
+    x: Array
+    y: Array
+    factor: Array
+    alpha: Array
+    jitter: float
+
+
+def factorise(matrix: Array) -> tuple[Array, float]:
+    """Lower Cholesky factor `(n, n)` of a covariance matrix and the jitter that it took.
+
+    The jitter climbs a ladder of 0, 1e-12, 1e-10, 1e-8, 1e-6 times the mean of the diagonal. Raises
+    NotPositiveDefinite at the top of the ladder, at once when a number is not finite.
+    """
+    level = float(matrix.trace()) / max(len(matrix), 1)
+    if not np.isfinite(level):
+        raise NotPositiveDefinite("the covariance matrix holds numbers that are not finite")
+    for jitter in JITTERS:
+        raised = matrix if jitter == 0.0 else matrix + jitter * level * np.eye(len(matrix))
+        factor, info = lapack.dpotrf(raised, lower=1)
+        if info == 0:
+            return factor, jitter * level
+    raise NotPositiveDefinite(f"no Cholesky factor of {matrix.shape} with jitter up to {JITTERS[-1]:g} of the mean diagonal")
+
+
+def condition(hyper: Hyperparameters, x: Array, y: Array) -> Posterior:
+    """Posterior given `x (n, d)`, `y (n,)`, n >= 0; raises NotPositiveDefinite when the jitter ladder ends."""
+    covariance = hyper.kernel(x, x)
+    covariance.flat[:: len(x) + 1] += hyper.noise_variance
+    factor, jitter = factorise(covariance)
+    return Posterior(hyper, x, y, factor, _solve(factor, _standard(hyper, y)), jitter)
+
+
+def extend(posterior: Posterior, x: Array, y: float) -> Posterior:
+    """Posterior with one more observation, `x (d,)` and its value, in O(n^2)."""
+    hyper, n = posterior.hyper, len(posterior.x)
+    all_x, all_y = np.vstack([posterior.x, x]), np.append(posterior.y, y)
+    cross = hyper.kernel(posterior.x, all_x[n:])[:, 0]
+    row = lapack.dtrtrs(posterior.factor, cross, lower=1)[0] if n else cross
+    pivot = hyper.variance + hyper.noise_variance + posterior.jitter - row @ row
+    if not pivot > 0.0:
+        return condition(hyper, all_x, all_y)
+    factor = np.zeros((n + 1, n + 1), order="F")
+    factor[:n, :n] = posterior.factor
+    factor[n, :n] = row
+    factor[n, n] = np.sqrt(pivot)
+    return Posterior(hyper, all_x, all_y, factor, _solve(factor, _standard(hyper, all_y)), posterior.jitter)
+
+
+def predict(posterior: Posterior, x: Array) -> tuple[Array, Array]:
+    """Mean and variance of the noise-free function at `x (n', d)`, each `(n',)` (FTS equation (1))."""
+    cross, root = _cross(posterior, x)
+    hyper = posterior.hyper
+    variance = hyper.variance - np.einsum("ij,ij->j", root, root)
+    return hyper.offset + hyper.scale * (cross @ posterior.alpha), hyper.scale**2 * np.maximum(variance, 0.0)
+
+
+def covariance(posterior: Posterior, x: Array) -> Array:
+    """Posterior covariance of the noise-free function at `x (n', d)`, shape `(n', n')`."""
+    _, root = _cross(posterior, x)
+    return posterior.hyper.scale**2 * (posterior.hyper.kernel(x, x) - root.T @ root)
+
+
+def predict_with_gradients(posterior: Posterior, x: Array) -> tuple[Array, Array, Array, Array]:
+    """Mean and variance at `x (n', d)`, each `(n',)`, and their gradients, each `(n', d)`."""
+    mean, variance = predict(posterior, x)
+    cross, hyper = _prior_cross(posterior, x), posterior.hyper
+    rise = hyper.kernel.gradient(x, posterior.x)
+    solved = _solve(posterior.factor, cross.T)
+    mean_gradient = hyper.scale * np.einsum("ind,n->id", rise, posterior.alpha)
+    return mean, variance, mean_gradient, -2.0 * hyper.scale**2 * np.einsum("ind,ni->id", rise, solved)
+
+
+def _prior_cross(posterior: Posterior, x: Array) -> Array:
+    """Prior covariances of `x (n', d)` with the observed points, `(n', n)`."""
+    return posterior.hyper.kernel(x, posterior.x)
+
+
+def _cross(posterior: Posterior, x: Array) -> tuple[Array, Array]:
+    """k(x, X), `(n', n)`, and L^-1 k(X, x), `(n, n')`."""
+    cross = _prior_cross(posterior, x)
+    if cross.shape[1] == 0:
+        return cross, cross.T
+    return cross, lapack.dtrtrs(posterior.factor, cross.T, lower=1)[0]
+
+
+def _standard(hyper: Hyperparameters, y: Array) -> Array:
+    return (np.asarray(y, dtype=np.float64) - hyper.offset) / hyper.scale
+
+
+def _solve(factor: Array, right: Array) -> Array:
+    """(L L')^-1 times `right (n,)` or `(n, c)`; LAPACK refuses an empty system."""
+    if len(factor) == 0:
+        return right
+    solution: Array = lapack.dpotrs(factor, right, lower=1)[0]
+    return solution

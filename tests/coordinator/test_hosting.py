@@ -1,0 +1,152 @@
+"""Where agents live never changes a result: one study, every hosting, the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbo
+from fedbo.actors.agent import EvaluationError
+from fedbo.actors.host import RayHosts, start_hosts
+
+STUDY: dict[str, Any] = {
+    "study": {"name": "hosting", "seed": 3, "replicates": 2},
+    "objective": {"name": "quadratic", "agents": 6},
+    "agents": {"targets": [0, 1, 2, 4], "initial": 2, "history": {"algorithm": "random", "observations": 6}},
+    "budget": {"iterations": 5},
+    "algorithm": [
+        {"name": "random"},
+        {"name": "ts"},
+        {"name": "fts", "every": 1, "p": 0.5, "length_scale": 0.2, "noise": 0.01, "features": 30},
+    ],
+    "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "constant", "mean": 0.1}},
+    "availability": {"model": "bernoulli", "probability": 0.2},
+}
+TABLES = ("observations.parquet", "events.parquet", "histories.parquet")
+
+
+def _bytes(tmp_path: Path, mode: str, **hosting: Any) -> list[bytes]:
+    name = "-".join(str(word) for word in hosting.values())
+    study = {**STUDY, "exchange": {"mode": mode}, "hosting": hosting}
+    result = fedbo.run(study, out=tmp_path / f"{mode}-{name}")
+    return [(result.directory / table).read_bytes() for table in TABLES]
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["immediate", "barrier"])
+def test_every_hosting_gives_the_same_bytes(mode: str, tmp_path: Path, ray_session: None) -> None:
+    alone = _bytes(tmp_path, mode, kind="inline", workers=0)
+    for hosting in (
+        {"kind": "inline", "workers": 1},
+        {"kind": "inline", "workers": 2},
+        {"kind": "inline", "workers": 4},
+        {"kind": "packed", "workers": 1},
+        {"kind": "packed", "workers": 2},
+        {"kind": "packed", "workers": 4},
+        {"kind": "dedicated"},
+    ):
+        assert _bytes(tmp_path, mode, **hosting) == alone, hosting
+
+
+@pytest.mark.ray
+def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) -> None:
+    """One agent beside none, beside some, and beside the same in another order."""
+    from small_runs import Setting, fts
+
+    from fedbo.actors.agent import Order
+    from fedbo.actors.host import Host
+
+    task = Setting(fts(), agents=6).task()
+    found = []
+    for numbers in ([3], [3, 1, 5], [0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0]):
+        host = Host()
+        host.load(task, numbers)
+        for step in range(5):
+            host.work([Order(number, step, float(step), (), (0.5,) * (2 if step == 0 else 1)) for number in numbers])
+        found.append([row._replace(agent=0) for row in host.agents[3].rows])
+    assert all(rows == found[0] for rows in found)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_real_time_runs_the_same_core_and_takes_real_seconds(tmp_path: Path, ray_session: None) -> None:
+    study = {
+        **STUDY,
+        "study": {"name": "wall", "seed": 3},
+        "timing": {"clock": "wall", "latency": {"model": "constant", "mean": 0.05}},
+        "hosting": {"kind": "packed", "workers": 2},
+    }
+    result = fedbo.run(study, out=tmp_path / "wall")
+    table = result.observations
+    assert len(table) == 3 * 4 * (2 + 5)
+    started, finished = table["started"].to_numpy(), table["finished"].to_numpy()
+    assert (finished >= started).all() and finished.max() > 0
+    kinds = set(result.events["kind"].to_pylist())
+    assert {"started", "finished", "sent", "arrived", "delivered", "absent", "returned", "done"} <= kinds
+    events = result.events.to_pandas()
+    delays = events[events.kind == "arrived"].time.to_numpy() - events[events.kind == "sent"].time.to_numpy()
+    assert np.median(delays) >= 0.05
+
+
+@pytest.mark.ray
+def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_them(ray_session: None) -> None:
+    """Four agents that each sleep 0.5 s in four actors take far less than the 2 s of one after the other."""
+    import time
+
+    from small_runs import Setting
+
+    from fedbo.actors.agent import Order
+    from fedbo.algorithms.catalog import entry
+    from fedbo.objectives.python_function import PythonFunction
+
+    setting = Setting(entry("random").make(), agents=4, initial=1)
+    task = setting.task()
+    sleepy = PythonFunction(function="sleeping:nap", agents=4, low=(0.0, 0.0), high=(1.0, 1.0))
+    actors = start_hosts(4)
+    hosts = RayHosts(actors, type(task)(sleepy, task.algorithm, task.problem, task.streams), range(4))
+    begun = time.monotonic()
+    for agent in range(4):
+        hosts.submit(Order(agent, 0, 0.0, (), (1.0,)))
+    hosts.settle()
+    assert [hosts.result(agent).queries for agent in range(4)] == [1] * 4
+    assert time.monotonic() - begun < 1.6
+
+
+@pytest.mark.ray
+def test_an_objective_that_raises_ends_the_run_names_the_place_and_loses_nothing(tmp_path: Path, ray_session: None) -> None:
+    study = {
+        **STUDY,
+        "objective": {
+            "name": "python_function",
+            "function": "sleeping:moody",
+            "agents": 3,
+            "low": [0.0],
+            "high": [1.0],
+        },
+        "agents": {"initial": 2},
+        "algorithm": [{"name": "random"}],
+        "hosting": {"kind": "inline", "workers": 2},
+    }
+    with pytest.raises(fedbo.RunError, match=r"agent 1 at x = \[.*\]: RuntimeError: not today") as caught:
+        fedbo.run(study, out=tmp_path / "moody")
+    kept = fedbo.Result.open(caught.value.directory)
+    assert kept.manifest["status"] == "failed"
+    assert len(kept.observations) > 0
+
+
+def test_an_objective_that_gives_no_finite_number_is_said_to(tmp_path: Path) -> None:
+    from small_runs import Setting
+
+    from fedbo.actors.agent import Agent, Order
+    from fedbo.algorithms.catalog import entry
+    from fedbo.objectives.python_function import PythonFunction
+
+    task = Setting(entry("random").make(), agents=1).task()
+    nowhere = PythonFunction(function="sleeping:nowhere", agents=1, low=(0.0, 0.0), high=(1.0, 1.0))
+    agent = Agent(type(task)(nowhere, task.algorithm, task.problem, task.streams), 0)
+    with pytest.raises(EvaluationError, match="agent 0 at x = .*: the objective gave nan, not a finite number"):
+        agent.work(Order(0, 0, 0.0, (), (1.0, 1.0)))

@@ -1,0 +1,53 @@
+"""The coordinator's door: what a message weighs, and which ones are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fedbo.algorithms.base import Field
+from fedbo.coordinator.messages import decode, encode, fault, size
+
+DECLARED = {"omega": Field((3,)), "sender": Field((1,), "int64")}
+GOOD = {"omega": np.array([1.0, -2.0, 3.5]), "sender": np.array([4])}
+
+
+def test_a_message_weighs_what_it_is_serialised_to() -> None:
+    assert size(GOOD) == len(encode(GOOD, DECLARED)) == 3 * 8 + 8
+
+
+def test_a_serialised_message_reads_back_to_the_bit() -> None:
+    back = decode(encode(GOOD, DECLARED), DECLARED)
+    assert back.keys() == GOOD.keys()
+    for name in GOOD:
+        assert back[name].dtype == GOOD[name].dtype
+        np.testing.assert_array_equal(back[name], GOOD[name])
+
+
+@pytest.mark.parametrize(("change", "complaint"), [(lambda b: b[:-1], "ends inside"), (lambda b: b + b"x", "32 are decl")])
+def test_a_serialised_message_of_another_length_is_refused(change, complaint) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        decode(change(encode(GOOD, DECLARED)), DECLARED)
+
+
+def test_a_message_as_declared_has_no_fault() -> None:
+    assert fault(GOOD, DECLARED) is None
+
+
+@pytest.mark.parametrize(
+    ("payload", "complaint"),
+    [
+        ({**GOOD, "y": np.ones(2)}, "undeclared field 'y'"),
+        ({"omega": GOOD["omega"]}, "field 'sender' is missing"),
+        ({**GOOD, "omega": np.ones(4)}, "field 'omega' has shape (4,), declared (3,)"),
+        ({**GOOD, "omega": np.ones((3, 1))}, "field 'omega' has shape (3, 1), declared (3,)"),
+        ({**GOOD, "omega": np.array([1.0, np.nan, 2.0])}, "field 'omega' holds a value that is not finite"),
+        ({**GOOD, "omega": np.array([1.0, np.inf, 2.0])}, "field 'omega' holds a value that is not finite"),
+        ({**GOOD, "omega": np.ones(3, np.float32)}, "field 'omega' is float32, declared float64"),
+        ({**GOOD, "omega": [1.0, 2.0, 3.0]}, "field 'omega' is a list, not an array"),
+        ({**GOOD, "omega": np.array([object(), 1, 2])}, "field 'omega' is object, declared float64"),
+        (b"pickle", "payload is a bytes, not named arrays"),
+    ],
+)
+def test_a_message_that_is_not_as_declared_is_refused_with_the_reason(payload, complaint) -> None:
+    assert fault(payload, DECLARED) == complaint

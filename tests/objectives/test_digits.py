@@ -1,0 +1,79 @@
+"""The digits: a fair split, and a landscape that is worth searching."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.digits import OF_EACH, Digits, DigitsAgent, split_digits
+from fedbo.objectives.space import from_unit
+
+LABEL = load_digits().target
+
+
+def holder(federation: Digits, agent: int, seed: int = 0) -> DigitsAgent:
+    return federation.objective(agent, Streams(seed).rng("world"), Streams(seed, owner=agent).rng("own"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(agents=st.integers(1, 100), alpha=st.sampled_from([0.01, 0.1, 0.3, 10.0, 1e6]), seed=st.integers(0, 2**32))
+def test_every_image_has_one_holder_and_every_agent_enough(agents: int, alpha: float, seed: int) -> None:
+    rows = split_digits(agents, alpha, seed)
+    assert np.array_equal(np.sort(np.concatenate(rows)), np.arange(1797))
+    sizes = [len(own) for own in rows]
+    assert max(sizes) - min(sizes) <= 1
+    for own in rows:
+        assert np.sum(np.bincount(LABEL[own], minlength=10) >= OF_EACH) >= 2
+
+
+def test_a_small_alpha_skews_the_labels_and_a_large_one_does_not() -> None:
+    def largest_share(alpha: float) -> float:
+        return float(np.mean([np.bincount(LABEL[own]).max() / len(own) for own in split_digits(30, alpha, 1)]))
+
+    assert largest_share(0.1) > 0.5 > largest_share(0.3) > 0.3 > largest_share(1e6)
+
+
+def test_both_halves_of_every_split_have_two_classes_also_with_many_wrong_labels() -> None:
+    federation = Digits(agents=100, alpha=0.01, mislabelled=0.9)
+    for agent in range(100):
+        one = holder(federation, agent)
+        for half in one.halves:
+            assert len(set(half.given)) >= 2 and len(set(one.label[half.validate])) >= 2
+            assert sorted([*half.train, *half.validate]) == list(range(len(one.label)))
+
+
+def test_wrong_labels_are_exchanged_so_the_share_of_each_class_stays() -> None:
+    one = holder(Digits(mislabelled=0.3), 0)
+    for half in one.halves:
+        true = one.label[half.train]
+        assert np.array_equal(np.sort(true), np.sort(half.given))
+        assert 0.1 < np.mean(true != half.given) <= 0.3 + 1.0 / len(true)
+    clean = holder(Digits(mislabelled=0.0), 0)
+    assert all(np.array_equal(clean.label[half.train], half.given) for half in clean.halves)
+
+
+def test_the_landscape_has_a_small_good_region_that_differs_between_agents() -> None:
+    """Fixed seed: 8 agents, a 9 x 9 grid; loose bounds round what was measured over 30 agents."""
+    federation = Digits()
+    axis = np.linspace(0.0, 1.0, 9)
+    points = from_unit(federation.parameters, [[c, gamma] for c in axis for gamma in axis])
+    rng = Streams(0).rng("none")
+    error = np.array([[-holder(federation, agent).evaluate(x, rng) for x in points] for agent in range(8)])
+    best, median = error.min(axis=1), np.median(error, axis=1)
+    assert np.all(median - best > 0.05) and np.median(median - best) > 0.1
+    assert np.median(np.mean(error < best[:, None] + 0.02, axis=1)) < 0.15
+    assert len({tuple(points[i]) for i in error.argmin(axis=1)}) >= 4
+    assert np.corrcoef(error)[np.triu_indices(8, 1)].mean() > 0.4
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("agents", 101), ("alpha", 0.0), ("alpha", float("nan")), ("mislabelled", 1.0), ("contrast", -1.0), ("splits", 0)],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(setting: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{setting} = {value} will not do: "):
+        Digits(**{setting: value})  # type: ignore[arg-type]

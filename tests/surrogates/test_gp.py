@@ -1,0 +1,208 @@
+"""The exact Gaussian process against scikit-learn, dense algebra and finite differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+
+from fedbo.surrogates import gp
+from fedbo.surrogates.gp import (
+    ROBUST,
+    GPSettings,
+    Hyperparameters,
+    NotPositiveDefinite,
+    Parameter,
+    condition,
+    extend,
+    fit_gp,
+    log_marginal_likelihood,
+    predict,
+)
+from fedbo.surrogates.kernels import FAMILIES
+from fedbo.surrogates.posterior import factorise
+
+Array = npt.NDArray[np.float64]
+SCALES = (0.4, (0.3, 0.6))
+
+
+def data(n: int = 30) -> tuple[Array, Array]:
+    rng = np.random.default_rng(n)
+    x = rng.random((n, 2))
+    return x, np.sin(6.0 * x[:, 0]) + x[:, 1] ** 2 + 0.05 * rng.standard_normal(n)
+
+
+def theirs(hyper: Hyperparameters, x: Array, y: Array) -> GaussianProcessRegressor:
+    """scikit-learn's regressor with the same hyperparameters."""
+    nu = {"matern32": 1.5, "matern52": 2.5}
+    scale = hyper.length_scale
+    shape = RBF(scale) if hyper.family == "se" else Matern(scale, nu=nu[hyper.family])
+    kernel = ConstantKernel(hyper.variance) * shape + WhiteKernel(hyper.noise_variance)
+    return GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None).fit(x, y)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_predictions_and_evidence_agree_with_scikit_learn(family: str, scale: float) -> None:
+    x, y = data()
+    hyper, other = Hyperparameters(scale, 1.4, 0.02, family), np.random.default_rng(9).random((20, 2))
+    reference, posterior = theirs(hyper, x, y), condition(hyper, x, y)
+    mean, variance = predict(posterior, other)
+    expected, covariance = reference.predict(other, return_cov=True)
+    np.testing.assert_allclose(mean, expected, atol=1e-9)
+    # Theirs is the variance of an observation, ours of the function.
+    np.testing.assert_allclose(gp.covariance(posterior, other), covariance - 0.02 * np.eye(20), atol=1e-9)
+    np.testing.assert_allclose(variance, np.diag(covariance) - 0.02, atol=1e-9)
+    value, gradient = log_marginal_likelihood(hyper, x, y)
+    expected_value, by_theta = reference.log_marginal_likelihood(reference.kernel_.theta, eval_gradient=True)
+    assert value == pytest.approx(expected_value, abs=1e-9)
+    # Theirs has the order variance, length scale(s), noise.
+    np.testing.assert_allclose(gradient, np.concatenate([by_theta[1:-1], by_theta[:1], by_theta[-1:]]), atol=1e-8)
+
+
+def test_extending_a_posterior_is_the_same_as_conditioning_anew() -> None:
+    x, y = data(25)
+    hyper = Hyperparameters(0.3, 1.2, 1e-4, offset=0.4, scale=2.0)
+    grown = condition(hyper, x[:0], y[:0])
+    for point, value in zip(x, y, strict=True):
+        grown = extend(grown, point, float(value))
+    whole, other = condition(hyper, x, y), np.random.default_rng(0).random((10, 2))
+    np.testing.assert_allclose(grown.factor, whole.factor, atol=1e-10)
+    np.testing.assert_allclose(predict(grown, other), predict(whole, other), atol=1e-9)
+
+
+def test_a_repeated_noise_free_point_is_met_with_jitter_that_is_reported() -> None:
+    x, y = np.full((4, 2), 0.5), np.ones(4)
+    posterior = condition(Hyperparameters(0.3, 1.0, 0.0), x, y)
+    assert 0.0 < posterior.jitter <= 1e-6
+    assert predict(posterior, x[:1])[0] == pytest.approx(1.0, abs=1e-5)
+    first = condition(Hyperparameters(0.3, 1.0, 0.0), x[:1], y[:1])
+    assert first.jitter == 0.0
+    assert extend(first, x[0], 1.0).jitter > 0.0
+
+
+def test_a_matrix_beyond_the_jitter_ladder_raises_a_typed_error() -> None:
+    with pytest.raises(NotPositiveDefinite, match="no Cholesky factor"):
+        factorise(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    with pytest.raises(NotPositiveDefinite, match="not finite"):
+        factorise(np.array([[np.nan, 0.0], [0.0, 1.0]]))
+
+
+def test_without_observations_the_prior_is_left() -> None:
+    posterior = condition(Hyperparameters(0.3, 1.5, 0.1, offset=2.0, scale=3.0), np.empty((0, 2)), np.empty(0))
+    mean, variance = predict(posterior, np.random.default_rng(0).random((4, 2)))
+    np.testing.assert_allclose(mean, 2.0)
+    np.testing.assert_allclose(variance, 1.5 * 9.0)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_of_the_prediction_agree_with_differences(family: str) -> None:
+    x, y = data(15)
+    posterior = condition(Hyperparameters((0.3, 0.5), 1.2, 0.01, family, 0.3, 2.0), x, y)
+    other = np.random.default_rng(3).random((6, 2))
+    *beliefs, mean_gradient, variance_gradient = gp.predict_with_gradients(posterior, other)
+    np.testing.assert_allclose(beliefs, predict(posterior, other), atol=1e-12)
+    for j, e in enumerate(1e-5 * np.eye(2)):
+        high, low = predict(posterior, other + e), predict(posterior, other - e)
+        np.testing.assert_allclose(mean_gradient[:, j], (high[0] - low[0]) / 2e-5, atol=1e-6)
+        np.testing.assert_allclose(variance_gradient[:, j], (high[1] - low[1]) / 2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("ard", [False, True])
+def test_a_fit_ends_where_the_evidence_has_no_slope_and_beats_scikit_learn(ard: bool) -> None:
+    x, y = data(40)
+    settings = replace(GPSettings(), ard=ard)
+    hyper = fit_gp(x, y, settings, np.random.default_rng(0))
+    value, gradient = log_marginal_likelihood(hyper, x, y)
+    assert np.abs(gradient).max() < 1e-2
+    kernel = ConstantKernel(0.1) * RBF([1.0, 1.0] if ard else 1.0) + WhiteKernel(1e-4, (1e-8, 1e3))
+    reference = GaussianProcessRegressor(kernel, alpha=0.0, n_restarts_optimizer=2, random_state=0).fit(x, y)
+    assert value > reference.log_marginal_likelihood_value_ - 1e-4
+
+
+def test_the_setting_of_the_authors_is_the_default() -> None:
+    settings = GPSettings()
+    starts = [p.start for p in settings.parameters(2)]
+    assert starts == [1.0, 0.1, 1e-4]
+    assert (settings.kernel, settings.ard, settings.centre, settings.standardise, settings.restarts) == (
+        "se",
+        False,
+        False,
+        False,
+        10,
+    )
+
+
+def test_priors_pull_a_fit_of_few_points_towards_their_medians() -> None:
+    x, y = data(4)
+    narrow = Parameter(0.2, prior=(0.2, 0.01))
+    hyper = fit_gp(x, y, replace(ROBUST, length_scale=narrow), np.random.default_rng(0))
+    assert hyper.length_scale == pytest.approx(0.2, rel=0.02)
+
+
+def test_fixed_parameters_keep_their_values() -> None:
+    x, y = data(20)
+    fixed = Parameter(0.25, fixed=True)
+    hyper = fit_gp(x, y, replace(GPSettings(), noise_variance=fixed, restarts=1), np.random.default_rng(0))
+    assert hyper.noise_variance == pytest.approx(0.25, rel=1e-12)
+    everything = replace(GPSettings(), length_scale=fixed, variance=fixed, noise_variance=fixed)
+    assert fit_gp(x, y, everything, np.random.default_rng(0)).length_scale == pytest.approx(0.25, rel=1e-12)
+
+
+def test_standardised_values_are_modelled_and_predictions_come_back_in_native_units() -> None:
+    x, y = data(30)
+    plain = fit_gp(x, y, ROBUST, np.random.default_rng(0))
+    moved = fit_gp(x, 100.0 + 50.0 * y, ROBUST, np.random.default_rng(0))
+    assert moved.length_scale == pytest.approx(plain.length_scale, rel=1e-3)
+    mean, variance = predict(condition(plain, x, y), x)
+    moved_mean, moved_variance = predict(condition(moved, x, 100.0 + 50.0 * y), x)
+    np.testing.assert_allclose(moved_mean, 100.0 + 50.0 * mean, rtol=1e-4)
+    np.testing.assert_allclose(moved_variance, 2500.0 * variance, rtol=1e-2)
+
+
+def test_a_fit_depends_on_its_generator_alone_and_asks_it_for_the_same_numbers_whatever_n_is() -> None:
+    x, y = data(20)
+    assert fit_gp(x, y, ROBUST, np.random.default_rng(4)) == fit_gp(x, y, ROBUST, np.random.default_rng(4))
+    after = []
+    for n in (0, 1, 20):
+        rng = np.random.default_rng(4)
+        fit_gp(x[:n], y[:n], ROBUST, rng)
+        after.append(rng.random())
+    assert after[0] == after[1] == after[2]
+
+
+def test_a_constant_history_can_be_fitted() -> None:
+    x, _ = data(10)
+    hyper = fit_gp(x, np.full(10, 0.7), ROBUST, np.random.default_rng(0))
+    assert hyper.scale == 1.0 and hyper.offset == pytest.approx(0.7)
+
+
+def test_a_warm_start_is_never_worse_than_where_it_began() -> None:
+    x, y = data(30)
+    best = fit_gp(x, y, GPSettings(), np.random.default_rng(0))
+    again = fit_gp(x, y, replace(GPSettings(), restarts=0), np.random.default_rng(0), start=best)
+    assert log_marginal_likelihood(again, x, y)[0] >= log_marginal_likelihood(best, x, y)[0] - 1e-9
+
+
+def test_wrong_settings_and_data_are_refused() -> None:
+    with pytest.raises(ValueError, match="no kernel 'rbf'; there are: se, matern32, matern52"):
+        GPSettings(kernel="rbf")
+    with pytest.raises(ValueError, match="need 0 < lower bound <= start <= upper bound"):
+        Parameter(1.0, (2.0, 3.0))
+    with pytest.raises(ValueError, match="must be finite"):
+        fit_gp(np.zeros((1, 2)), np.array([np.inf]), GPSettings(), np.random.default_rng(0))
+
+
+def test_a_fit_of_fifty_points_takes_less_than_fifty_milliseconds() -> None:
+    x, y = data(50)
+    seconds = []
+    for seed in range(5):
+        begin = perf_counter()
+        fit_gp(x, y, ROBUST, np.random.default_rng(seed))
+        seconds.append(perf_counter() - begin)
+    assert min(seconds) < 0.05

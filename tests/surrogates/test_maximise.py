@@ -1,0 +1,219 @@
+"""The maximiser against dense grids, many climbs and DIRECT, and its reproducibility to the bit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.optimize import direct
+
+from fedbo.surrogates import candidates
+from fedbo.surrogates.climb import climb
+from fedbo.surrogates.climb_plane import climb_plane, plane
+from fedbo.surrogates.draws import (
+    Draw,
+    KernelPart,
+    derivatives,
+    mean_function,
+    message_function,
+    pathwise_draw,
+    value,
+    weight_space_draw,
+)
+from fedbo.surrogates.features import draw_features
+from fedbo.surrogates.gp import Hyperparameters, condition
+from fedbo.surrogates.kernels import FAMILIES, make_kernel
+from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_function
+
+Array = npt.NDArray[np.float64]
+
+
+def message(seed: int, dim: int = 2, scale: float = 0.1, normalise: bool = True) -> Draw:
+    rng = np.random.default_rng((seed, dim))
+    return message_function(draw_features(rng, dim, 100, scale, normalise=normalise), rng.standard_normal(100))
+
+
+def own(seed: int, scale: float) -> Draw:
+    rng = np.random.default_rng(seed)
+    x = rng.random((5 + 5 * seed, 2))
+    return weight_space_draw(Hyperparameters(scale, 0.1, 1e-4), x, np.sin(4.0 * x[:, 0]) * x[:, 1], rng)
+
+
+def many_climbs(draw: Draw, dim: int, scale: float, count: int) -> float:
+    """The best of climbs from the better quarter of many uniform points."""
+    starts = np.random.default_rng(0).random((count, dim))
+    starts = starts[np.argsort(-value(draw, starts))[: count // 4]]
+    return climb(derivatives(draw), starts, np.full(dim, scale), 1e-8, 40)[1]
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 7])
+def test_candidate_values_by_the_addition_theorem_are_the_values(dim: int, normalise: bool) -> None:
+    draw = message(0, dim, 0.2, normalise)
+    sizes = candidates.grid_sizes(candidates.frequencies(draw, dim), 0.8)
+    found = candidates.values(draw, dim, sizes).ravel()[:300]
+    points = candidates.product(dim, sizes).points(np.arange(len(found)))
+    np.testing.assert_allclose(found, value(draw, points), atol=1e-12)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dim", [1, 2, 3, 5])
+def test_candidate_values_of_a_kernel_part_are_the_values(family: str, dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    kernel = make_kernel(family, tuple(0.2 + 0.1 * np.arange(dim)), 1.5)
+    draw = Draw(kernel_part=KernelPart(kernel, rng.random((7, dim)), rng.standard_normal(7)))
+    sizes = candidates.grid_sizes(candidates.frequencies(draw, dim), 0.8)
+    found = candidates.values(draw, dim, sizes).ravel()[:200]
+    points = candidates.product(dim, sizes).points(np.arange(len(found)))
+    np.testing.assert_allclose(found, value(draw, points), atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.05, 0.3])
+def test_maxima_are_those_that_direct_finds_with_20000_evaluations(scale: float) -> None:
+    for seed in range(2):
+        draw = message(seed, scale=scale) if scale == 0.01 else own(3 * seed + 1, scale)
+        theirs = direct(
+            lambda x, draw=draw: -float(value(draw, x[None])[0]),
+            [(0.0, 1.0)] * 2,
+            eps=1e-4,
+            maxfun=20_000,
+            maxiter=20_000,
+            locally_biased=False,
+            vol_tol=0.0,
+            len_tol=0.0,
+        )
+        point, found = maximise(draw, np.random.default_rng(0), 2)
+        assert found >= -theirs.fun - 1e-3
+        assert value(draw, point[None])[0] == pytest.approx(found, abs=1e-9)
+
+
+@pytest.mark.parametrize("dim, scale, count", [(1, 0.01, 400), (2, 0.01, 4000), (2, 0.3, 200), (3, 0.2, 1000)])
+def test_maxima_are_those_of_very_many_climbs(dim: int, scale: float, count: int) -> None:
+    for seed in range(8):
+        draw = message(seed, dim, scale, normalise=seed % 2 == 0)
+        found = maximise(draw, np.random.default_rng(0), dim)[1]
+        assert found >= many_climbs(draw, dim, scale, count) - 1e-3
+
+
+@pytest.mark.parametrize("dim", [5, 10])
+def test_in_many_inputs_the_maximum_is_within_a_tenth_of_that_of_many_climbs(dim: int) -> None:
+    for seed in range(3):
+        draw = message(seed, dim, 0.5)
+        found = maximise(draw, np.random.default_rng(0), dim)[1]
+        assert found >= 0.9 * many_climbs(draw, dim, 0.5, 600)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pathwise_draws_and_means_are_maximised_as_on_a_dense_grid(family: str) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.random((20, 2))
+    posterior = condition(Hyperparameters((0.1, 0.3), 1.0, 1e-3, family, 5.0, 2.0), x, np.cos(8.0 * x[:, 0]) + x[:, 1])
+    axis = np.linspace(0.0, 1.0, 151)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    for draw in (pathwise_draw(posterior, rng), mean_function(posterior)):
+        point, found = maximise(draw, rng, 2, extra=x)
+        assert found >= value(draw, grid).max() - 1e-9
+        assert value(draw, point[None])[0] == pytest.approx(found, abs=1e-9)
+
+
+def test_a_maximum_on_an_edge_or_in_a_corner_is_found_exactly() -> None:
+    kernel = make_kernel("se", 0.5, 1.0)
+    for centre in ([1.2, 0.4], [1.3, -0.2]):
+        draw = Draw(kernel_part=KernelPart(kernel, np.array([centre]), np.ones(1)))
+        point, _ = maximise(draw, np.random.default_rng(0), 2)
+        np.testing.assert_allclose(point, np.clip(centre, 0.0, 1.0), atol=1e-4)
+
+
+def test_both_climbs_end_at_the_same_maximum() -> None:
+    settings = MaximiserSettings()
+    for dim in (1, 2):
+        for seed in range(10):
+            draw = message(seed, dim, 0.2, normalise=seed % 2 == 0)
+            assert draw.features is not None and draw.weights is not None
+            starts, reach = np.random.default_rng(seed).random((1, dim)), np.full(dim, 0.2)
+            at_once = climb(derivatives(draw), starts, reach, settings.tolerance, settings.iterations)
+            alone = climb_plane(plane(draw.features, draw.weights), starts, reach, settings.tolerance, settings.iterations)
+            assert alone[1] == pytest.approx(at_once[1], abs=1e-6)
+
+
+def test_extra_points_are_climbed_from_as_well() -> None:
+    # A needle between the candidates: without the extra point nothing points to it.
+    needle = Draw(kernel_part=KernelPart(make_kernel("se", 1e-4, 1.0), np.array([[0.50213, 0.31347]]), np.ones(1)))
+    found = maximise(needle, np.random.default_rng(0), 2, extra=np.array([[0.1, 0.1], [0.50218, 0.31342]]))
+    np.testing.assert_allclose(found[0], [0.50213, 0.31347], atol=1e-6)
+
+
+def test_a_flat_function_has_a_maximum_too() -> None:
+    draw = message_function(draw_features(np.random.default_rng(0), 2, 20, 0.3), np.zeros(20))
+    point, found = maximise(draw, np.random.default_rng(0), 2)
+    assert found == 0.0 and ((point >= 0.0) & (point <= 1.0)).all()
+    level, top = maximise_function(lambda x: (np.ones(len(x)), np.zeros(x.shape)), np.random.default_rng(0), 2)
+    assert top == 1.0 and ((level >= 0.0) & (level <= 1.0)).all()
+
+
+def test_a_draw_that_is_not_finite_is_refused() -> None:
+    draw = message(0)
+    assert draw.weights is not None
+    with pytest.raises(ValueError, match="the draw has values that are not finite"):
+        maximise(draw._replace(weights=draw.weights * np.nan), np.random.default_rng(0), 2)
+
+
+def test_neighbours_and_caches_never_change_a_bit() -> None:
+    rng = np.random.default_rng(0)
+    features = draw_features(rng, 2, 100, 0.1)
+    draws = [message_function(features, rng.standard_normal(100)) for _ in range(6)]
+    draws += [own(seed, 0.2) for seed in range(3)]
+    first = [maximise(draw, np.random.default_rng(1), 2) for draw in draws]
+    for index in (8, 2, 5, 0, 7, 1, 3, 6, 4):
+        candidates._tables.cache_clear()
+        candidates.product.cache_clear()
+        point, found = maximise(draws[index], np.random.default_rng(1), 2)
+        assert point.tobytes() == first[index][0].tobytes() and found == first[index][1]
+
+
+SCRIPT = """
+import numpy as np
+from fedbo.surrogates.draws import message_function, pathwise_draw, weight_space_draw
+from fedbo.surrogates.features import draw_features
+from fedbo.surrogates.gp import ROBUST, condition, fit_gp
+from fedbo.surrogates.maximise import maximise
+
+def everything():
+    rng = np.random.default_rng(3)
+    x = rng.random((15, 2))
+    y = np.sin(5 * x[:, 0]) + x[:, 1]
+    hyper = fit_gp(x, y, ROBUST, rng)
+    draws = [weight_space_draw(hyper, x, y, rng), pathwise_draw(condition(hyper, x, y), rng)]
+    shapes = ((2, 0.01), (5, 0.4))
+    draws += [message_function(draw_features(rng, d, 100, l), rng.standard_normal(100)) for d, l in shapes]
+    results = [maximise(draw, rng, draw.features.frequencies.shape[1]) for draw in draws]
+    return [np.append(point, found).tobytes().hex() for point, found in results]
+"""
+
+
+def test_a_fresh_process_gives_the_same_bits() -> None:
+    space: dict[str, Callable[[], list[str]]] = {}
+    exec(SCRIPT, space)  # noqa: S102
+    message(1), own(1, 0.1)
+    here = space["everything"]()
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT + "\nprint('\\n'.join(everything()))"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == here
+
+
+def test_a_smooth_message_is_maximised_in_far_less_than_a_millisecond_and_an_own_draw_in_five() -> None:
+    smooth, rough, rng, seconds = message(0), own(4, 0.05), np.random.default_rng(0), []
+    for draw in (smooth, rough):
+        times = []
+        for _ in range(20):
+            begin = perf_counter()
+            maximise(draw, rng, 2)
+            times.append(perf_counter() - begin)
+        seconds.append(min(times))
+    assert seconds[0] < 1e-3 and seconds[1] < 5e-3

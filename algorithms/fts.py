@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
-from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.schedules import Schedule, check, probability
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.ts import TS, TSState, fresh
+from fedbo.algorithms.ts import TS, TSState, scatter, standardised
 from fedbo.surrogates.draws import message_function
 from fedbo.surrogates.features import Features, draw_features, phi
 from fedbo.surrogates.linear import draw_weights
@@ -48,34 +50,48 @@ class FTSServer(NamedTuple):
 class FTS:
     """Federated Thompson sampling.
 
-    In iteration t an agent maximises a draw from its own posterior with probability `p` (see `schedules`), as `own` says,
-    and otherwise phi(x)' omega_n of an agent n drawn from `weights` (P_N: empty for uniform, else one number for each
-    agent). All agents share `features` random features of `length_scale`; a message is one draw omega_n from the Bayesian
-    linear model with noise variance `noise` on them.
+    In iteration t an agent maximises a draw from its own posterior with probability `p` (see `schedules`), as `own` says, and
+    otherwise a function made of the messages that it holds. With `query` "draw" that is phi(x)' omega_n of one agent n drawn
+    from P_N, as in the paper; with "mean" it is the mean of all messages, weighted by P_N times independent exponential
+    weights (the Bayesian bootstrap), so that it varies as much as the agents disagree. P_N is `weights`: empty for uniform,
+    else one number for each agent.
 
-    `every` 0 sends one message before the first iteration, which its receiver uses once and then removes from P_N;
-    `every` k sends a fresh one after every k-th iteration, which may be used until the next one comes, and t_n grows. `relay`
-    "all" passes on the messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from P_N.
+    All agents share `features` random features with `kernel` and `length_scale`. A message is one draw omega_n from the
+    Bayesian linear model with noise variance `noise` on them; with `centre`, of the values less their mean and over their
+    standard deviation, by which the draw is multiplied again.
+
+    `every` 0 sends one message before the first iteration; with `query` "draw" its receiver uses it once and then removes
+    its agent from P_N. `every` k sends a fresh one after every k-th iteration, and t_n grows. `relay` "all" passes on the
+    messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from P_N.
+
     `control` "noise" replaces every omega_n by a draw from N(0, I), and "uniform" every federated query by a uniform point:
     the same schedule without the information.
     """
 
     own: TS = field(default_factory=TS)
-    p: Schedule = "1-1/t^2"
+    p: Schedule = "1-1/t"
+    query: str = "mean"
     weights: tuple[float, ...] = ()
     features: int = 100
-    length_scale: float = 0.01
-    noise: float = 1e-6
-    standardise: bool = False
+    kernel: str = "matern52"
+    length_scale: float = 0.2
+    noise: float = 0.01
+    centre: bool = True
     every: int = 0
     relay: str = "all"
     control: str = "none"
 
     def __post_init__(self) -> None:
         check(self.p, "p")
-        for name, known in (("relay", ("all", "one")), ("control", ("none", "noise", "uniform"))):
+        choices = {
+            "query": ("draw", "mean"),
+            "kernel": ("se", "matern32", "matern52"),
+            "relay": ("all", "one"),
+            "control": ("none", "noise", "uniform"),
+        }
+        for name, known in choices.items():
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, not '{getattr(self, name)}'")
+                raise ValueError(unknown(name, getattr(self, name), known))
         for name in ("length_scale", "noise"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
@@ -108,19 +124,19 @@ class FTS:
     def agent_init(self, problem: Problem, streams: Streams) -> FTSState:
         """Draw the shared features and take in what was learned before."""
         if self.weights and len(self.weights) != problem.n_agents:
-            raise ValueError(f"weights has {len(self.weights)} numbers for {problem.n_agents} agents; give one for each")
+            raise ValueError(f"weights must be one number for each of the {problem.n_agents} agents, not {len(self.weights)}")
         rng = streams.shared("shared features")
-        features = draw_features(rng, problem.dim, self.features, self.length_scale)
+        features = draw_features(rng, problem.dim, self.features, self.length_scale, self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
-        nothing = np.empty((0, self.features))
+        rows = phi(features, to_coordinates(known, self.own.coordinates))
         holds = (problem.n_agents if self.relay == "all" else 1) if problem.agent in problem.targets else 0
         omega, weight = np.zeros((holds, self.features)), np.zeros(holds)
         own = self.own.agent_init(problem, streams)
-        return FTSState(own, features, phi(features, known), values, nothing, omega, weight)
+        return FTSState(own, features, rows, values, np.empty((0, self.features)), omega, weight)
 
     def ask(self, state: FTSState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FTSState]:
-        """Follow the own surrogate or a message (Alg. 1 lines 2 to 7)."""
+        """Follow the own surrogate or the messages (Alg. 1 lines 2 to 7)."""
         for message in inbox:
             state = self._hold(state, message.payload)
         state = state._replace(t=state.t + 1)
@@ -136,21 +152,30 @@ class FTS:
         return state._replace(omega=payload["omega"], weight=payload["weight"])
 
     def _federated(self, state: FTSState, streams: Streams) -> tuple[Decision, FTSState]:
-        chosen = int(streams.rng("P_N").choice(len(state.weight), p=state.weight / state.weight.sum()))
-        if not self.every:  # a message that comes once is used once
-            weight = state.weight.copy()
-            weight[chosen] = 0.0
-            state = state._replace(weight=weight)
-        dim = state.own.x.shape[1]
+        omega, state = self._function(state, streams)
+        dim = state.own.u.shape[1]
         if self.control == "uniform":
             return Decision(streams.rng("uniform instead").random((1, dim)), "uniform"), state
-        function = message_function(state.features, state.omega[chosen])
-        x, _ = maximise(function, streams.rng("federated maximiser"), dim)
-        return Decision(fresh(x, state.own.x, streams), "federated"), state
+        u, _ = maximise(message_function(state.features, omega), scatter(dim, streams), dim)
+        return Decision(self.own.fresh(u, state.own, streams), "federated"), state
+
+    def _function(self, state: FTSState, streams: Streams) -> tuple[Array, FTSState]:
+        """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
+        rng = streams.rng("P_N")
+        if self.query == "mean":
+            bootstrap = state.weight * rng.standard_exponential(len(state.weight))
+            return bootstrap @ state.omega / bootstrap.sum(), state
+        chosen = int(rng.choice(len(state.weight), p=state.weight / state.weight.sum()))
+        if self.every:
+            return state.omega[chosen], state
+        weight = state.weight.copy()
+        weight[chosen] = 0.0
+        return state.omega[chosen], state._replace(weight=weight)
 
     def tell(self, state: FTSState, x: Array, y: Array) -> FTSState:
         """Append the observations."""
-        return state._replace(own=self.own.tell(state.own, x, y), phi=np.vstack([state.phi, phi(state.features, x)]))
+        rows = phi(state.features, to_coordinates(x, self.own.coordinates))
+        return state._replace(own=self.own.tell(state.own, x, y), phi=np.concatenate([state.phi, rows]))
 
     def outbox(self, state: FTSState, streams: Streams) -> tuple[Payload | None, FTSState]:
         """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) from all that is known (section 3.1).
@@ -160,16 +185,13 @@ class FTS:
         rng = streams.rng("message")
         if self.control == "noise":
             return {"omega": rng.standard_normal(self.features)}, state
-        rows, values = state.history_phi, state.history_y
-        if state.t or not len(values):
-            rows, values = np.vstack([rows, state.phi]), np.concatenate([values, state.own.y])
-        return {"omega": draw_weights(rows, self._scaled(values), self.noise, rng)}, state
-
-    def _scaled(self, values: Array) -> Array:
-        if not self.standardise or not len(values):
-            return values
-        spread = float(values.std())
-        return np.asarray((values - values.mean()) / (spread if spread > 0 else 1.0))
+        rows, y = state.history_phi, state.history_y
+        if state.t or not len(y):
+            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.own.y])
+        if not self.centre:
+            return {"omega": draw_weights(rows, y, self.noise, rng)}, state
+        spread = float(y.std()) if len(y) else 0.0
+        return {"omega": (spread or 1.0) * draw_weights(rows, standardised(y), self.noise, rng)}, state
 
     def server_init(self, problem: Problem) -> FTSServer:
         """Begin without messages."""
@@ -201,18 +223,23 @@ class FTS:
 
 
 FAITHFUL = {
-    "own": TS(surrogate="faithful", draw="weights"),
+    "own": TS(**ts.FAITHFUL),  # type: ignore[arg-type]
     "p": "1-1/t^2",
+    "query": "draw",
     "features": 100,
+    "kernel": "se",
     "length_scale": 0.01,
     "noise": 1e-6,
-    "standardise": False,
+    "centre": False,
 }
 
+
+def _entry(control: str, summary: str) -> Entry:
+    return Entry(FTS, {"control": control}, {"faithful": FAITHFUL}, summary)
+
+
 ALGORITHMS = {
-    "fts": Entry(FTS, {"control": "none"}, {"faithful": FAITHFUL}, "federated Thompson sampling"),
-    "fts_noise": Entry(FTS, {"control": "noise"}, {"faithful": FAITHFUL}, "control for fts: every message is N(0, I)"),
-    "fts_uniform": Entry(
-        FTS, {"control": "uniform"}, {"faithful": FAITHFUL}, "control for fts: uniform points for federated queries"
-    ),
+    "fts": _entry("none", "federated Thompson sampling"),
+    "fts_noise": _entry("noise", "control for fts: every message is a draw from N(0, I)"),
+    "fts_uniform": _entry("uniform", "control for fts: uniform points instead of federated queries"),
 }

@@ -11,50 +11,73 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.coordinates import COORDINATES, from_coordinates, to_coordinates
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.draws import Draw, WeightSpace, pathwise_draw, weight_space_draw
+from fedbo.surrogates.features import Features, draw_features, phi
 from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, condition, fit_gp
+from fedbo.surrogates.linear import draw_weights
 from fedbo.surrogates.maximise import maximise
 
 SURROGATES = {"robust": ROBUST, "faithful": GPSettings()}
 DRAWS = ("pathwise", "weights")
+SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
 class TSState(NamedTuple):
-    """An agent's observations `x (n, d)`, `y (n,)`, and its surrogate's hyperparameters, fitted to the first `fitted`."""
+    """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
-    x: Array
+    `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are
+    the features and `phi (n, m)` their values.
+    """
+
+    u: Array
     y: Array
     hyper: Hyperparameters | None = None
     fitted: int = 0
+    shared: Features | None = None
+    phi: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TS:
-    """Thompson sampling on an exact Gaussian process.
+    """Thompson sampling on a Gaussian process.
 
-    `surrogate` names how the process is fitted, `refit` after how many observations it is fitted anew, `draw` how a
-    function is drawn: `pathwise` from the exact posterior, `weights` from `features` fresh random features as the papers
-    do. `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4): a
-    constant, or 0 for the theoretical value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
+    `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "faithful" (as the
+    authors of FTS fitted theirs), or "features": a Bayesian linear model on `features` random features of `length_scale`
+    that all agents share, with noise variance `noise`, which is never fitted and so costs least. The first two are fitted
+    anew after every `refit` observations. `coordinates` are those of the surrogate (see the module of this name).
+
+    `draw` is "pathwise", from the exact posterior, or "weights", with `features` fresh random features, as the papers do.
+    `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); 0 stands for the
+    theoretical value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
     """
 
     surrogate: str = "robust"
+    coordinates: str = "arcsine"
     refit: int = 5
     draw: str = "pathwise"
     features: int = 200
+    length_scale: float = 0.2
+    noise: float = 0.01
     beta: float = 1.0
     norm: float = 1.0
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.surrogate not in SURROGATES:
-            raise ValueError(unknown("surrogate", self.surrogate, SURROGATES))
-        if self.draw not in DRAWS:
-            raise ValueError(unknown("draw", self.draw, DRAWS))
-        for name, least in (("refit", 1), ("features", 1), ("beta", 0), ("norm", 0)):
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        choices = {"surrogate": (*SURROGATES, "features"), "coordinates": COORDINATES, "draw": DRAWS}
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise ValueError(unknown(name, getattr(self, name), known))
+        for name in ("refit", "features"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("beta", "norm"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+        for name in ("length_scale", "noise"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie between 0 and 1, not {self.delta}")
 
@@ -77,48 +100,69 @@ class TS:
 
     def agent_init(self, problem: Problem, streams: Streams) -> TSState:
         """Begin without observations."""
-        return TSState(np.empty((0, problem.dim)), np.empty(0))
+        state = TSState(np.empty((0, problem.dim)), np.empty(0))
+        if self.surrogate != "features":
+            return state
+        rng = streams.shared("shared features")
+        shared = draw_features(rng, problem.dim, self.features, self.length_scale)
+        return state._replace(shared=shared, phi=np.empty((0, self.features)))
 
     def ask(self, state: TSState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, TSState]:
         """Maximise a draw from the posterior; a point that has been evaluated already gives way to a uniform one."""
-        dim = state.x.shape[1]
-        if not len(state.x):
+        dim = state.u.shape[1]
+        if not len(state.u):
             return Decision(streams.rng("first point").random((1, dim)), "own"), state
         state = self.fit(state, streams)
-        x, _ = maximise(self.function(state, streams), streams.rng("own maximiser"), dim, extra=state.x)
-        return Decision(fresh(x, state.x, streams), "own"), state
+        # The incumbents of a smooth draw are not worth the climb: its candidates are dense enough.
+        extra = None if self.surrogate == "features" else state.u
+        u, _ = maximise(self.function(state, streams), scatter(dim, streams), dim, extra=extra)
+        return Decision(self.fresh(u, state, streams), "own"), state
+
+    def fresh(self, u: Array, state: TSState, streams: Streams) -> Array:
+        """Give the point `(1, d)` with coordinates `u (d,)`, or a uniform one where u has been evaluated already."""
+        if len(state.u) and float(np.abs(state.u - u).max(axis=1).min()) < SAME_POINT:
+            return streams.rng("instead of a repeated point").random((1, len(u)))
+        return from_coordinates(u[None, :], self.coordinates)
 
     def fit(self, state: TSState, streams: Streams) -> TSState:
         """Fit the hyperparameters anew when enough observations have come in."""
-        if state.hyper is not None and len(state.x) - state.fitted < self.refit:
+        if self.surrogate == "features" or (state.hyper is not None and len(state.u) - state.fitted < self.refit):
             return state
         settings = SURROGATES[self.surrogate]
-        hyper = fit_gp(state.x, state.y, settings, streams.rng("restarts"), state.hyper)
-        return state._replace(hyper=hyper, fitted=len(state.x))
+        hyper = fit_gp(state.u, state.y, settings, streams.rng("restarts"), state.hyper)
+        return state._replace(hyper=hyper, fitted=len(state.u))
 
     def function(self, state: TSState, streams: Streams) -> Draw:
-        """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2)."""
-        assert state.hyper is not None
+        """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
         rng = streams.rng("own draw")
         beta = self.beta or self.theoretical_beta(state)
+        if state.phi is not None:
+            return Draw(state.shared, draw_weights(state.phi, standardised(state.y), self.noise, rng, beta))
+        assert state.hyper is not None
         if self.draw == "weights":
-            return weight_space_draw(state.hyper, state.x, state.y, rng, WeightSpace(self.features, beta))
-        return pathwise_draw(condition(state.hyper, state.x, state.y), rng, self.features, beta)
+            return weight_space_draw(state.hyper, state.u, state.y, rng, WeightSpace(self.features, beta))
+        return pathwise_draw(condition(state.hyper, state.u, state.y), rng, self.features, beta)
 
     def theoretical_beta(self, state: TSState) -> float:
         """Compute beta_t = B + sigma sqrt(2 (gamma_{t-1} + 1 + log(4 / delta))) (Dai et al. 2020, Theorem 1).
 
-        The information gain gamma is that of the points at hand, which bounds nothing but is what can be computed.
+        The information gain gamma is that of the points at hand: what can be computed, and no bound.
         """
-        assert state.hyper is not None
-        hyper, n = state.hyper, len(state.x)
-        gram = hyper.kernel(state.x, state.x) / hyper.noise_variance + np.eye(n)
-        gamma = 0.5 * float(np.linalg.slogdet(gram)[1])
-        return self.norm + math.sqrt(hyper.noise_variance * 2 * (gamma + 1 + math.log(4 / self.delta)))
+        if state.phi is not None:
+            gram, noise = state.phi @ state.phi.T, self.noise
+        else:
+            assert state.hyper is not None
+            gram, noise = state.hyper.kernel(state.u, state.u), state.hyper.noise_variance
+        gamma = 0.5 * float(np.linalg.slogdet(gram / noise + np.eye(len(gram)))[1])
+        return self.norm + math.sqrt(noise * 2 * (gamma + 1 + math.log(4 / self.delta)))
 
     def tell(self, state: TSState, x: Array, y: Array) -> TSState:
         """Append the observations."""
-        return state._replace(x=np.vstack([state.x, x]), y=np.concatenate([state.y, y]))
+        u = to_coordinates(x, self.coordinates)
+        rows = None
+        if state.phi is not None and state.shared is not None:
+            rows = np.concatenate([state.phi, phi(state.shared, u)])
+        return state._replace(u=np.concatenate([state.u, u]), y=np.concatenate([state.y, y]), phi=rows)
 
     def outbox(self, state: TSState, streams: Streams) -> tuple[Payload | None, TSState]:
         """Say nothing."""
@@ -137,17 +181,20 @@ class TS:
         return {}, state
 
 
-def fresh(x: Array, known: Array, streams: Streams) -> Array:
-    """Give `x (d,)` as a decision `(1, d)`, or a uniform point where x has been evaluated already."""
-    if len(known) and bool((known == x).all(axis=1).any()):
-        return streams.rng("instead of a repeated point").random((1, len(x)))
-    return np.array(x)[None, :]
+def scatter(dim: int, streams: Streams) -> np.random.Generator | None:
+    """Give the maximiser's random stream where it needs one, beyond three inputs."""
+    return streams.rng("maximiser") if dim > 3 else None
 
+
+def standardised(y: Array) -> Array:
+    """Shift and scale values `(n,)` to mean 0 and standard deviation 1; equal values become 0."""
+    centred = y - y.mean() if len(y) else y
+    spread = float(np.sqrt(np.mean(centred**2))) if len(y) else 0.0
+    return centred / spread if spread > 0 else centred
+
+
+FAITHFUL = {"surrogate": "faithful", "coordinates": "plain", "draw": "weights", "features": 200, "refit": 5, "beta": 1.0}
 
 ALGORITHMS = {
-    "ts": Entry(
-        TS,
-        presets={"faithful": {"surrogate": "faithful", "draw": "weights", "features": 200, "refit": 5, "beta": 1.0}},
-        summary="Thompson sampling on an exact Gaussian process, every agent alone",
-    )
+    "ts": Entry(TS, presets={"faithful": FAITHFUL}, summary="Thompson sampling on a Gaussian process, every agent alone")
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable
+from math import sqrt
 from time import perf_counter
 from typing import NamedTuple
 
@@ -87,11 +88,11 @@ def at_point(draw: Draw) -> Callable[[Array], float]:
     """Minus the draw at one point `(d,)`, as lean as numpy allows, so that DIRECT is not charged for our types."""
     if draw.kernel_part is not None or not isinstance(draw.features, Features) or draw.weights is None:
         return lambda point: -float(value(draw, point[None])[0])
-    s, b, weights, root = draw.features.frequencies, draw.features.phases, draw.weights, draw.features.variance**0.5
+    s, b, weights, root = draw.features.frequencies, draw.features.phases, draw.weights, sqrt(draw.features.variance)
 
     def negative(point: Array) -> float:
         c = np.cos(s @ point + b)
-        return -root * float(weights @ c) / float(c @ c) ** 0.5
+        return -root * float(weights @ c) / sqrt(float(c @ c))
 
     return negative
 

@@ -140,9 +140,7 @@ def main() -> None:
         ours.append(events / seconds)
         theirs.append(expected / other)
         ratios.append(ours[-1] / theirs[-1])
-    print(
-        f"{given.agents} agents, {given.iterations} iterations, {given.repeats} pairs, medians of processor time"
-    )
+    print(f"{given.agents} agents, {given.iterations} iterations, {given.repeats} pairs, medians of processor time")
     print(f"fedbo {median(ours):10,.0f}")
     print(f"SimPy {median(theirs):10,.0f}")
     print(f"ratio {median(ratios):10.2f}   ({min(ratios):.2f} to {max(ratios):.2f})")

@@ -14,7 +14,7 @@ Document = dict[str, Any]
 Loc = tuple[str | int, ...]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_WORD = re.compile(r"[A-Za-z_][\w./+ -]*")
+_WORD = re.compile(r"[\w./~-][^\[\]{}\"',=]*")  # a word or a path
 _AT = re.compile(r"(.*) \(at (.*)\)", re.DOTALL)
 
 

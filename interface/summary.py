@@ -45,7 +45,7 @@ class Row:
     `final` and `half` are the mean best native values over targets, at the end and at half of the iterations;
     `difference` is that of `final` to the baseline's on the same replicates. `origins` gives for each origin its share
     of the points that were decided; `federated` is that of the origin of this name. `bytes_up` and `messages` are means
-    over replicates for each agent that optimised; `duration` (in the study's unit of time) and `evaluations` are means
+    over replicates for each agent that sent something; `duration` (in the study's unit of time) and `evaluations` are means
     over replicates.
     """
 
@@ -68,6 +68,7 @@ def summary_row(found: Sequence[Trace], half: int, tables: tuple[Any, Any], metr
     replicates = len({trace.replicate for trace in found})
     observations, events = tables
     sent = events.filter(pc.equal(events["kind"], "sent"))
+    senders = max(1, sent.group_by(["replicate", "agent"]).aggregate([]).num_rows)
     origins = _shares(observations.filter(pc.equal(observations["phase"], "search"))["origin"])
     return Row(
         cell=found[0].cell,
@@ -78,8 +79,8 @@ def summary_row(found: Sequence[Trace], half: int, tables: tuple[Any, Any], metr
         difference=None,
         origins=origins,
         federated=origins.get("federated", 0.0),
-        bytes_up=(pc.sum(sent["bytes"]).as_py() or 0) / len(found),
-        messages=len(sent) / len(found),
+        bytes_up=(pc.sum(sent["bytes"]).as_py() or 0) / senders,
+        messages=len(sent) / senders,
         duration=_duration(found),
         evaluations=sum(len(trace.step) for trace in found) / replicates,
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 import ray
@@ -140,7 +142,13 @@ def _start_ray(address: str | None, cpus: int) -> bool:
         return False
     if address is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        options: dict[str, Any] = {"num_cpus": max(cores, cpus), "include_dashboard": False}
+        # The workers import what this process can import: an objective may stand beside the user's own script.
+        paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if not path.startswith(sys.base_prefix))
+        options: dict[str, Any] = {
+            "num_cpus": max(cores, cpus),
+            "include_dashboard": False,
+            "runtime_env": {"env_vars": {"PYTHONPATH": paths}},
+        }
     else:
         options = {"address": address}
     try:

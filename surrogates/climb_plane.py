@@ -42,7 +42,7 @@ def plane(features: Features, omega: Array) -> Plane:
     even, norm_even, constant = second_moments(s)
     weighted = (omega * sqrt(features.variance * (1.0 if features.normalise else 2.0 / m)))[:, None]
     even, odd = weighted * even, weighted * -s
-    cxx, cxy, cyy = constant[0, 0], constant[0, 1], constant[1, 1]
+    cxx, cxy, _, cyy = constant.ravel().tolist()
 
     def raw(x: float, y: float) -> tuple[Array, Array, Local]:
         angle = s @ np.array([x, y])

@@ -90,11 +90,13 @@ class GPSettings:
 
 
 ROBUST = GPSettings(
+    kernel="matern52",
+    ard=True,
     standardise=True,
-    length_scale=Parameter(0.3, (0.01, 10.0), prior=(0.3, 0.75)),
-    variance=Parameter(1.0, (0.05, 20.0), prior=(1.0, 0.75)),
-    noise_variance=Parameter(0.01, (1e-6, 1.0), prior=(0.01, 1.5)),
-    restarts=2,
+    length_scale=Parameter(0.3, (0.03, 3.0), prior=(0.3, 0.7)),
+    variance=Parameter(1.0, (0.05, 20.0), prior=(1.0, 1.0)),
+    noise_variance=Parameter(0.0025, (1e-4, 1.0), prior=(0.0025, 2.0)),
+    restarts=1,
 )
 
 

@@ -37,7 +37,7 @@ class MaximiserSettings:
 
 def maximise(
     draw: Draw,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
     dim: int,
     settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
     extra: Array | None = None,
@@ -68,7 +68,7 @@ def maximise(
 
 def maximise_function(
     function: Callable[[Array], tuple[Array, Array]],
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
     dim: int,
     settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
     extra: Array | None = None,
@@ -100,8 +100,12 @@ def _best_extra(at_extra: Array, extra: Array) -> Array:
     return extra[np.argsort(-at_extra, kind="stable")[:EXTRA]]
 
 
-def _scattered(surface: Surface, starts: Array, rng: np.random.Generator, reach: Array, settings: MaximiserSettings) -> Array:
+def _scattered(
+    surface: Surface, starts: Array, rng: np.random.Generator | None, reach: Array, settings: MaximiserSettings
+) -> Array:
     """The starts and the best of some points scattered about the first: candidates are sparse in many inputs."""
+    if rng is None:
+        raise ValueError("more than three inputs need a random generator")
     cloud = starts[0] + rng.standard_normal((settings.scatter, starts.shape[1])) * np.minimum(reach, 0.2)
     cloud = np.clip(cloud, 0.0, 1.0)
     order = np.argsort(-surface(cloud)[0], kind="stable")[: max(settings.starts // 4, 1)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -13,6 +16,9 @@ from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.linear import linear_model, update
 from fedbo.surrogates.maximise import maximise_function
 
+Array = npt.NDArray[np.float64]
+Look = Callable[[Array], Belief]
+Acquisition = Callable[[Belief], tuple[Array, Array]]
 X = np.random.default_rng(0).random((14, 2))
 Y = np.sin(5.0 * X[:, 0]) * X[:, 1]
 POSTERIOR = condition(Hyperparameters(0.3, 1.0, 0.01), X, Y)
@@ -36,8 +42,10 @@ def test_gradients_agree_with_differences() -> None:
     other, best = np.random.default_rng(1).random((8, 2)), float(Y.max())
     features = draw_features(np.random.default_rng(2), 2, 50, 0.3)
     model = update(linear_model(50, 0.01), phi(features, X), Y)
-    for look in (lambda x: belief(POSTERIOR, x), lambda x: linear_belief(features, model, x)):
-        for acquisition in (lambda at: expected_improvement(at, best), lambda at: upper_confidence_bound(at, 2.0)):
+    looks: list[Look] = [lambda x: belief(POSTERIOR, x), lambda x: linear_belief(features, model, x)]
+    acquisitions: list[Acquisition] = [lambda at: expected_improvement(at, best), lambda at: upper_confidence_bound(at, 2)]
+    for look in looks:
+        for acquisition in acquisitions:
             gradient = acquisition(look(other))[1]
             for j, e in enumerate(1e-6 * np.eye(2)):
                 high, low = acquisition(look(other + e))[0], acquisition(look(other - e))[0]

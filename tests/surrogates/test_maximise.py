@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.optimize import direct
+from scipy.optimize import Bounds, direct
 
 from fedbo.surrogates import candidates
 from fedbo.surrogates.climb import climb
@@ -77,9 +78,10 @@ def test_candidate_values_of_a_kernel_part_are_the_values(family: str, dim: int)
 def test_maxima_are_those_that_direct_finds_with_20000_evaluations(scale: float) -> None:
     for seed in range(2):
         draw = message(seed, scale=scale) if scale == 0.01 else own(3 * seed + 1, scale)
+        negative: Callable[[Array], float] = partial(lambda draw, x: -float(value(draw, x[None])[0]), draw)
         theirs = direct(
-            lambda x, draw=draw: -float(value(draw, x[None])[0]),
-            [(0.0, 1.0)] * 2,
+            negative,
+            Bounds([0.0] * 2, [1.0] * 2),
             eps=1e-4,
             maxfun=20_000,
             maxiter=20_000,

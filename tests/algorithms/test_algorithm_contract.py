@@ -1,0 +1,165 @@
+"""What every algorithm in the folder must do, found by name at run time."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbo.algorithms.base import Algorithm, Inbound, Problem
+from fedbo.algorithms.catalog import algorithms, entry
+from fedbo.algorithms.streams import COORDINATOR, Streams
+
+SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
+each = pytest.mark.parametrize(("name", "preset"), SETTINGS, ids=lambda word: str(word))
+N, DIM, INITIAL, STEPS = 3, 2, 3, 4
+
+
+def _value(x: np.ndarray, agent: int) -> np.ndarray:
+    return np.asarray(1.0 - ((x - 0.2 - 0.2 * agent) ** 2).sum(axis=1))
+
+
+class Loop:
+    """A lock-step exchange among three agents: the least that runs both halves of an algorithm."""
+
+    def __init__(self, algorithm: Algorithm, history: bool = True, seed: int = 5) -> None:
+        self.algorithm, self.streams = algorithm, Streams(seed)
+        self.problem = Problem(DIM, N, tuple(range(N)), INITIAL, STEPS)
+        rng = np.random.default_rng(1)
+        known = [rng.random((6, DIM)) for _ in range(N)]
+        self.states: list[Any] = []
+        for agent in range(N):
+            x, y = (known[agent], _value(known[agent], agent)) if history else (None, None)
+            problem = dataclasses.replace(self.problem, agent=agent, history_x=x, history_y=y)
+            self.states.append(algorithm.agent_init(problem, self.streams.of(agent)))
+        self.server = algorithm.server_init(self.problem)
+        self.inbox: list[list[Inbound]] = [[] for _ in range(N)]
+        self.asked: list[np.ndarray] = []
+        self.sent: list[tuple[Any, Any]] = []
+        self.step = 0
+
+    def advance(self) -> None:
+        for agent in range(N):
+            streams = self.streams.of(agent).at(self.step)
+            if self.step == 0:
+                x = streams.rng("initial points").random((INITIAL, DIM))
+            else:
+                decision, self.states[agent] = self.algorithm.ask(self.states[agent], tuple(self.inbox[agent]), streams)
+                self.inbox[agent], x = [], decision.x
+                self.asked.append(x)
+                assert decision.origin
+            self.states[agent] = self.algorithm.tell(self.states[agent], x, _value(x, agent))
+        self.exchange()
+        self.step += 1
+
+    def exchange(self, times: int = 1, backwards: bool = False) -> None:
+        if not self.algorithm.sends(self.step):
+            return
+        declared = self.algorithm.upload(self.problem)
+        arrivals = []
+        for agent in range(N):
+            streams = self.streams.of(agent).at(self.step)
+            payload, self.states[agent] = self.algorithm.outbox(self.states[agent], streams)
+            if payload is not None:
+                self.sent.append((payload, declared))
+                arrivals += [Inbound(agent, self.step, 0.0, payload)] * times
+        for message in reversed(arrivals) if backwards else arrivals:
+            self.server = self.algorithm.receive(self.server, message, 1.0)
+        streams = self.streams.of(COORDINATOR).at(self.step)
+        answers, self.server = self.algorithm.broadcast(self.server, range(N), streams)
+        for agent, answer in answers.items():
+            self.sent.append((answer, self.algorithm.download(self.problem)))
+            self.inbox[agent].append(Inbound(COORDINATOR, self.step, 1.0, answer))
+
+    def run(self, steps: int = STEPS) -> bytes:
+        while self.step <= steps:
+            self.advance()
+        return np.concatenate(self.asked).tobytes()
+
+
+def _loops(name: str, preset: str | None) -> Iterator[Loop]:
+    algorithm = entry(name).make(preset)
+    yield Loop(algorithm, history=True)
+    yield Loop(algorithm, history=False)
+
+
+@each
+def test_points_lie_in_the_unit_cube_and_have_the_declared_number(name: str, preset: str | None) -> None:
+    for loop in _loops(name, preset):
+        loop.run()
+        points = np.concatenate(loop.asked)
+        assert points.shape[1] == DIM and ((points >= 0) & (points <= 1)).all()
+        if loop.algorithm.queries is not None:
+            assert {len(x) for x in loop.asked} == {loop.algorithm.queries}
+
+
+@each
+def test_the_same_seed_gives_the_same_points_and_another_seed_others(name: str, preset: str | None) -> None:
+    algorithm = entry(name).make(preset)
+    assert Loop(algorithm).run() == Loop(algorithm).run()
+    assert Loop(algorithm).run() != Loop(algorithm, seed=6).run()
+
+
+@each
+def test_a_run_that_is_stored_and_taken_up_again_goes_on_as_if_nothing_had_been(name: str, preset: str | None) -> None:
+    undisturbed = Loop(entry(name).make(preset)).run()
+    loop = Loop(entry(name).make(preset))
+    while loop.step <= STEPS:
+        loop.states, loop.server, loop.inbox = pickle.loads(pickle.dumps((loop.states, loop.server, loop.inbox)))
+        loop.algorithm = pickle.loads(pickle.dumps(loop.algorithm))
+        loop.advance()
+    assert np.concatenate(loop.asked).tobytes() == undisturbed
+
+
+@each
+def test_messages_are_as_declared(name: str, preset: str | None) -> None:
+    for loop in _loops(name, preset):
+        loop.run()
+        speaks = loop.algorithm.upload(loop.problem) is not None
+        assert speaks == bool(loop.sent)
+        for payload, declared in loop.sent:
+            assert payload.keys() == declared.keys()
+            for word, field in declared.items():
+                assert payload[word].shape == field.shape and payload[word].dtype == field.dtype
+                assert not field.finite or np.isfinite(payload[word]).all()
+
+
+@each
+def test_a_second_copy_of_a_message_and_another_order_of_arrival_change_nothing(name: str, preset: str | None) -> None:
+    plain = Loop(entry(name).make(preset)).run()
+    for trouble in ({"times": 2}, {"backwards": True}):
+        loop = Loop(entry(name).make(preset))
+        exchange = loop.exchange
+        loop.exchange = lambda exchange=exchange, trouble=trouble: exchange(**trouble)  # type: ignore[method-assign]
+        assert loop.run() == plain
+
+
+@each
+def test_settings_are_frozen_and_the_algorithm_is_one(name: str, preset: str | None) -> None:
+    algorithm = entry(name).make(preset)
+    assert isinstance(algorithm, Algorithm)
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
+        setattr(algorithm, dataclasses.fields(algorithm)[0].name, 3)  # type: ignore[arg-type]
+
+
+def test_a_fresh_process_asks_for_the_same_points() -> None:
+    """Nothing hangs on what the process did before: not on caches, not on the hash seed."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from test_algorithm_contract import *\n"
+        "print([hashlib.sha256(Loop(entry(n).make(p)).run()).hexdigest() for n, p in SETTINGS])"
+    )
+    told = [
+        subprocess.run([sys.executable, "-c", f"import hashlib\n{code}"], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    import hashlib
+
+    here = [hashlib.sha256(Loop(entry(name).make(preset)).run()).hexdigest() for name, preset in SETTINGS]
+    assert told == [f"{here}\n"] * 2

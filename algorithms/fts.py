@@ -69,7 +69,7 @@ class FTS:
     """
 
     own: TS = field(default_factory=TS)
-    p: Schedule = "1-1/t"
+    p: Schedule = "1-1/sqrt(t)"
     query: str = "mean"
     weights: tuple[float, ...] = ()
     features: int = 100

@@ -44,9 +44,12 @@ class TS:
     """Thompson sampling on a Gaussian process.
 
     `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "faithful" (as the
-    authors of FTS fitted theirs), or "features": a Bayesian linear model on `features` random features of `length_scale`
-    that all agents share, with noise variance `noise`, which is never fitted and so costs least. The first two are fitted
-    anew after every `refit` observations. `coordinates` are those of the surrogate (see the module of this name).
+    authors of FTS fitted theirs), which are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a
+    squared-exponential kernel of `length_scale` with noise variance `noise`, and "features" a Bayesian linear model on as
+    many random features of that kernel as `features` says, which all agents share and which costs least. These two take the
+    values as they are, or with `standardise` shifted and scaled to mean 0 and variance 1. `coordinates` are those of the
+    surrogate (see the module of this name). Values below the quantile `clip` of those observed are taken as that quantile, so
+    that the surrogate resolves what is good and not how bad the rest is.
 
     `draw` is "pathwise", from the exact posterior, or "weights", with `features` fresh random features, as the papers do.
     `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); 0 stands for the
@@ -55,17 +58,19 @@ class TS:
 
     surrogate: str = "robust"
     coordinates: str = "arcsine"
+    clip: float = 0.5
     refit: int = 5
     draw: str = "pathwise"
     features: int = 200
     length_scale: float = 0.2
     noise: float = 0.01
+    standardise: bool = True
     beta: float = 1.0
     norm: float = 1.0
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        choices = {"surrogate": (*SURROGATES, "features"), "coordinates": COORDINATES, "draw": DRAWS}
+        choices = {"surrogate": (*SURROGATES, "fixed", "features"), "coordinates": COORDINATES, "draw": DRAWS}
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise ValueError(unknown(name, getattr(self, name), known))
@@ -78,6 +83,8 @@ class TS:
         for name in ("length_scale", "noise"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if not 0 <= self.clip < 1:
+            raise ValueError(f"clip must be at least 0 and below 1, not {self.clip}")
         if not 0 < self.delta < 1:
             raise ValueError(f"delta must lie between 0 and 1, not {self.delta}")
 
@@ -128,20 +135,29 @@ class TS:
         """Fit the hyperparameters anew when enough observations have come in."""
         if self.surrogate == "features" or (state.hyper is not None and len(state.u) - state.fitted < self.refit):
             return state
+        y = self.clipped(state.y)
+        if self.surrogate == "fixed":
+            offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
+            return state._replace(hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
         settings = SURROGATES[self.surrogate]
-        hyper = fit_gp(state.u, state.y, settings, streams.rng("restarts"), state.hyper)
+        hyper = fit_gp(state.u, y, settings, streams.rng("restarts"), state.hyper)
         return state._replace(hyper=hyper, fitted=len(state.u))
+
+    def clipped(self, y: Array) -> Array:
+        """Raise the values `(n,)` below the quantile `clip` to it."""
+        return np.maximum(y, np.quantile(y, self.clip)) if self.clip else y
 
     def function(self, state: TSState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
         rng = streams.rng("own draw")
-        beta = self.beta or self.theoretical_beta(state)
+        beta, y = self.beta or self.theoretical_beta(state), self.clipped(state.y)
         if state.phi is not None:
-            return Draw(state.shared, draw_weights(state.phi, standardised(state.y), self.noise, rng, beta))
+            y = standardised(y) if self.standardise else y
+            return Draw(state.shared, draw_weights(state.phi, y, self.noise, rng, beta))
         assert state.hyper is not None
         if self.draw == "weights":
-            return weight_space_draw(state.hyper, state.u, state.y, rng, WeightSpace(self.features, beta))
-        return pathwise_draw(condition(state.hyper, state.u, state.y), rng, self.features, beta)
+            return weight_space_draw(state.hyper, state.u, y, rng, WeightSpace(self.features, beta))
+        return pathwise_draw(condition(state.hyper, state.u, y), rng, self.features, beta)
 
     def theoretical_beta(self, state: TSState) -> float:
         """Compute beta_t = B + sigma sqrt(2 (gamma_{t-1} + 1 + log(4 / delta))) (Dai et al. 2020, Theorem 1).
@@ -193,7 +209,15 @@ def standardised(y: Array) -> Array:
     return centred / spread if spread > 0 else centred
 
 
-FAITHFUL = {"surrogate": "faithful", "coordinates": "plain", "draw": "weights", "features": 200, "refit": 5, "beta": 1.0}
+FAITHFUL = {
+    "surrogate": "faithful",
+    "coordinates": "plain",
+    "clip": 0.0,
+    "draw": "weights",
+    "features": 200,
+    "refit": 5,
+    "beta": 1.0,
+}
 
 ALGORITHMS = {
     "ts": Entry(TS, presets={"faithful": FAITHFUL}, summary="Thompson sampling on a Gaussian process, every agent alone")

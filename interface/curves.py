@@ -23,8 +23,9 @@ Axis = Literal["iteration", "evaluations", "time"]
 class Trace:
     """One target's way through one run: after each of its `e` evaluations, iteration, time and incumbent's score.
 
-    `step (e,)`; `finished (e,)`; `best (e,)` is the score of the incumbent, to be maximised, and `row (e,)` its row in
-    the table of observations. Evaluations before the first that succeeded have `best` NaN and `row` -1.
+    `step (e,)`; `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the
+    score of the incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the
+    first that succeeded have `best` NaN and `row` -1.
     """
 
     cell: int
@@ -33,6 +34,7 @@ class Trace:
     agent: int
     step: npt.NDArray[np.int64]
     finished: Array
+    score: Array
     best: Array
     row: npt.NDArray[np.int64]
 
@@ -141,6 +143,7 @@ def _trace(columns: Mapping[str, Any], seen: Array, score: Array, rows: npt.NDAr
         agent=int(columns["agent"][key]),
         step=columns["step"][rows].astype(np.int64),
         finished=columns["finished"][rows].astype(np.float64),
+        score=np.where(np.isfinite(mine), score[rows], np.nan),
         best=np.where(row >= 0, score[row], np.nan),
         row=row,
     )

@@ -21,21 +21,26 @@ _WIDE, _WIDE_ONLY = 112, ("at half", "time", "evaluations")
 
 
 def results_table(result: Result, baseline: str | None = None, width: int = 160) -> RenderableType:
-    """Write the summary of a run, a rule between the cells of a sweep; a narrow terminal gets the chief columns."""
-    rows, titles = result.summary(baseline), result.study.titles()
+    """Write the summary of a run, a table for each cell of a sweep; a narrow terminal gets the chief columns."""
     columns = _columns(result, baseline or result.study.labels[0])
     if width < _WIDE:
         columns = {heading: column for heading, column in columns.items() if heading not in _WIDE_ONLY}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for heading in ["cell"] * bool(result.study.sweep) + ["algorithm"]:
-        table.add_column(heading)
+    rows = result.summary(baseline)
+    tables = [
+        _cell_table(title, [row for row in rows if row.cell == cell], columns)
+        for cell, title in enumerate(result.study.titles())
+    ]
+    return Group(*tables, Text(_legend(result), style="dim"))
+
+
+def _cell_table(title: str, rows: Sequence[Row], columns: dict[str, Callable[[Row], str | Text]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+    table.add_column("algorithm")
     for heading in columns:
         table.add_column(heading, justify="right")
-    for place, row in enumerate(rows):
-        head = [titles[row.cell]] if result.study.sweep else []
-        last = place + 1 < len(rows) and rows[place + 1].cell != row.cell
-        table.add_row(*head, row.algorithm, *(column(row) for column in columns.values()), end_section=last)
-    return Group(table, Text(_legend(result), style="dim"))
+    for row in rows:
+        table.add_row(row.algorithm, *(column(row) for column in columns.values()))
+    return table
 
 
 def _columns(result: Result, reference: str) -> dict[str, Callable[[Row], str | Text]]:

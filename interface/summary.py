@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 from scipy.special import stdtrit
 
-from fedbo.curves import Array, Trace, mean_and_error, replicate_means
+from fedbo.curves import Trace, mean_and_error, replicate_means
 from fedbo.objectives.base import Metric
 
 
@@ -117,7 +117,11 @@ def _shares(column: Any) -> dict[str, float]:
 
 
 def regrets(found: Sequence[Trace], best_values: Mapping[str, Any]) -> list[Trace]:
-    """Turn scores into negated regrets by each agent's own best value; ValueError where it is not known."""
+    """Turn traces into those of negated simple regret; ValueError where an agent's best value is not known.
+
+    The simple regret is the distance from the agent's best value to the best point queried so far (Dai et al. 2020, section
+    2), which the agent itself may not know to be its best.
+    """
     return [_regret(trace, best_values) for trace in found]
 
 
@@ -125,5 +129,4 @@ def _regret(trace: Trace, best_values: Mapping[str, Any]) -> Trace:
     known = best_values.get(str(trace.cell), {}).get(str(trace.replicate), {}).get(str(trace.agent))
     if known is None:
         raise ValueError(f"the best value of agent {trace.agent} is not known, so its regret is not either")
-    best: Array = trace.best - float(known)
-    return Trace(trace.cell, trace.algorithm, trace.replicate, trace.agent, trace.step, trace.finished, best, trace.row)
+    return replace(trace, best=np.fmax.accumulate(trace.score) - float(known))

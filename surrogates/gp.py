@@ -95,7 +95,7 @@ ROBUST = GPSettings(
     standardise=True,
     length_scale=Parameter(0.3, (0.03, 3.0), prior=(0.3, 0.7)),
     variance=Parameter(1.0, (0.05, 20.0), prior=(1.0, 1.0)),
-    noise_variance=Parameter(0.0025, (1e-4, 1.0), prior=(0.0025, 2.0)),
+    noise_variance=Parameter(0.01, (1e-4, 1.0), prior=(0.01, 1.4)),
     restarts=1,
 )
 

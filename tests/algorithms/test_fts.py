@@ -1,0 +1,238 @@
+"""Federated Thompson sampling against the paper: what is sent, what is followed, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from test_algorithm_contract import Loop, N
+
+from fedbo.algorithms.base import Inbound, Problem
+from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.fts import FTS, FTSServer
+from fedbo.algorithms.schedules import NAMED, probability
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.ts import TS
+from fedbo.coordinator.messages import encode
+from fedbo.surrogates.features import phi
+
+CHEAP: dict[str, Any] = {"own": TS(surrogate="features", features=20), "features": 20}
+PROBLEM = Problem(2, 4, (0, 1, 2, 3), 3, 50)
+
+
+def _federated(loop: Loop, steps: int) -> list[list[str]]:
+    """Run the loop and give the origins of every step."""
+    origins: list[list[str]] = []
+    ask = type(loop.algorithm).ask
+
+    class Spy(type(loop.algorithm)):  # type: ignore[misc]
+        def ask(self, state, inbox, streams):
+            decision, state = ask(self, state, inbox, streams)
+            origins.append([decision.origin])
+            return decision, state
+
+    loop.algorithm = Spy(**{name: getattr(loop.algorithm, name) for name in loop.algorithm.__dataclass_fields__})
+    loop.run(steps)
+    return origins
+
+
+def test_the_published_schedule_makes_0_875_federated_queries_in_50_iterations() -> None:
+    assert sum(1 - probability("1-1/t^2", t) for t in range(1, 51)) == pytest.approx(0.875, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_named_schedule_rises_to_one_and_repeats_its_second_value_first(name: str) -> None:
+    p = [probability(name, t) for t in range(1, 2001)]
+    assert p[0] == p[1] and p == sorted(p) and 0 <= p[0] and p[-1] > 0.97
+
+
+def test_a_schedule_may_be_a_constant_or_a_function_of_ones_own() -> None:
+    assert probability(0.25, 9) == 0.25
+    assert probability(lambda t: 1 / t, 4) == 0.25
+    assert probability("math:exp2", -2) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("schedule", "complaint"),
+    [
+        ("1-1/x", "p = '1-1/x' is no schedule; there are: 1-1/sqrt"),
+        (1.5, "p_1 = 1.5 is no probability"),
+        (lambda t: -t, "p_1 = -1.0 is no probability"),
+        ("nowhere:f", "no schedule at 'nowhere:f'"),
+        ("math:nothing", "no schedule at 'math:nothing'"),
+    ],
+)
+def test_a_schedule_that_is_none_is_refused(schedule: Any, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        FTS(p=schedule)
+
+
+def test_a_message_is_a_draw_from_the_posterior_of_the_weights() -> None:
+    """omega ~ N(nu, sigma^2 Sigma^-1): chi-square of 400 draws, each coordinate's mean; seeds 0..399, false alarm 1e-6."""
+    algorithm = FTS(features=6, noise=0.05, centre=False, kernel="se")
+    rng = np.random.default_rng(3)
+    x, y = rng.random((15, 2)), rng.standard_normal(15)
+    state = algorithm.agent_init(Problem(2, 2, (0,), 0, 5, 1, x, y), Streams(1, owner=1))
+    rows = phi(state.features, to_coordinates(x, "arcsine"))
+    sigma = rows.T @ rows + 0.05 * np.eye(6)
+    mean, covariance = np.linalg.solve(sigma, rows.T @ y), 0.05 * np.linalg.inv(sigma)
+    draws = np.array([algorithm.outbox(state, Streams(seed, owner=1))[0]["omega"] for seed in range(400)])  # type: ignore[index]
+    whitened = np.linalg.solve(np.linalg.cholesky(covariance), (draws - mean).T)
+    assert stats.chi2(6 * 400).cdf((whitened**2).sum()) == pytest.approx(0.5, abs=0.5 - 5e-7)
+    assert np.abs(whitened.mean(axis=1)).max() * 20 < stats.norm.isf(1e-6 / 12)
+
+
+@pytest.mark.parametrize("features", [50, 100, 150, 200])
+def test_a_message_is_m_numbers_long_when_serialised(features: int) -> None:
+    algorithm = FTS(features=features)
+    state = algorithm.agent_init(Problem(2, 2, (0,), 0, 5, 1), Streams(1))
+    payload, _ = algorithm.outbox(state, Streams(1))
+    assert payload is not None
+    declared = algorithm.upload(PROBLEM)
+    assert declared is not None
+    assert len(encode(payload, declared)) == 8 * features
+
+
+def test_with_p_1_it_is_thompson_sampling_to_the_bit() -> None:
+    own = TS(surrogate="features", features=20)
+    assert Loop(FTS(own=own, p=1.0, features=20, every=1)).run() == Loop(own).run()
+
+
+def test_with_p_0_every_query_follows_a_message() -> None:
+    loop = Loop(FTS(p=0.0, every=1, **CHEAP))
+    assert {origin for (origin,) in _federated(loop, 4)} == {"federated"}
+
+
+def test_the_controls_take_their_turns_exactly_when_fts_does() -> None:
+    turns = {}
+    for name, word in (("fts", "federated"), ("fts_noise", "federated"), ("fts_uniform", "uniform")):
+        made = entry(name).make(p=0.5, **CHEAP)
+        turns[name] = [origin == word for (origin,) in _federated(Loop(made), 12)]
+    assert turns["fts"] == turns["fts_noise"] == turns["fts_uniform"]
+    assert 0 < sum(turns["fts"]) < len(turns["fts"])
+
+
+def test_a_message_that_came_once_is_used_once_and_p_n_is_renormalised() -> None:
+    loop = Loop(FTS(p=0.0, query="draw", every=0, **CHEAP))
+    origins = [origin for (origin,) in _federated(loop, 4)]
+    assert origins == ["federated"] * N * (N - 1) + ["own"] * N * (4 - (N - 1))
+    assert all(not state.weight.any() for state in loop.states)
+
+
+def test_messages_that_keep_coming_may_be_used_again() -> None:
+    loop = Loop(FTS(p=0.0, query="draw", every=1, **CHEAP))
+    assert {origin for (origin,) in _federated(loop, 6)} == {"federated"}
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_fresh_message_is_sent_after_every_kth_iteration(every: int) -> None:
+    algorithm = FTS(every=every, **CHEAP)
+    assert [step for step in range(7) if algorithm.sends(step)] == list(range(0, 7, every))
+    assert [step for step in range(7) if FTS().sends(step)] == [0]
+
+
+def test_a_message_knows_more_as_t_n_grows() -> None:
+    """The same stream draws messages from a posterior that narrows."""
+    algorithm = FTS(every=1, noise=0.1, **CHEAP)
+    state = algorithm.agent_init(Problem(2, 2, (0,), 0, 5, 0), Streams(1))
+    spreads = []
+    for _ in range(5):
+        state = algorithm.tell(state, np.random.default_rng(len(state.own.y)).random((20, 2)), np.arange(20.0))
+        state = state._replace(t=1)
+        draws = [algorithm.outbox(state, Streams(seed))[0]["omega"] for seed in range(30)]  # type: ignore[index]
+        spreads.append(float(np.std(draws, axis=0).mean()) / float(state.own.y.std()))
+    assert spreads == sorted(spreads, reverse=True)
+
+
+def test_a_straggler_has_p_n_0_and_everyone_else_an_equal_share() -> None:
+    algorithm = FTS(features=3)
+    server = algorithm.server_init(PROBLEM)
+    for sender in (0, 2, 3):
+        server = algorithm.receive(server, Inbound(sender, 0, 0.0, {"omega": np.full(3, float(sender))}), 1.0)
+    answers, _ = algorithm.broadcast(server, [0, 1], Streams(1))
+    np.testing.assert_allclose(answers[0]["weight"], [0, 0, 0.5, 0.5])
+    np.testing.assert_allclose(answers[1]["weight"], [1 / 3, 0, 1 / 3, 1 / 3])
+
+
+def test_whoever_has_weight_0_is_never_followed() -> None:
+    algorithm = FTS(features=3, weights=(0.0, 0.0, 3.0, 1.0))
+    server = FTSServer(np.eye(4, 3), np.ones(4))
+    answers, _ = algorithm.broadcast(server, [2, 3], Streams(1))
+    np.testing.assert_allclose(answers[3]["weight"], [0, 0, 1, 0])
+    np.testing.assert_allclose(answers[2]["weight"], [0, 0, 0, 1])
+
+
+def test_an_agent_of_whom_nothing_else_is_known_gets_no_answer() -> None:
+    algorithm = FTS(features=3)
+    server = algorithm.receive(algorithm.server_init(PROBLEM), Inbound(1, 0, 0.0, {"omega": np.ones(3)}), 1.0)
+    assert algorithm.broadcast(server, [1], Streams(1))[0] == {}
+
+
+def test_a_relay_of_one_message_draws_its_sender_from_p_n() -> None:
+    """Chi-square over 3,000 draws, steps 0..2999, false alarm 1e-6."""
+    weights = (0.0, 1.0, 2.0, 5.0)
+    algorithm = FTS(features=3, weights=weights, relay="one")
+    server = FTSServer(np.arange(12.0).reshape(4, 3), np.ones(4))
+    counts = np.zeros(4)
+    for step in range(3000):
+        answer = algorithm.broadcast(server, [0], Streams(1, step=step))[0][0]
+        counts[answer["sender"][0]] += 1
+        np.testing.assert_array_equal(answer["omega"], server.omega[answer["sender"][0]])
+    assert counts[0] == 0
+    assert stats.chisquare(counts[1:], 3000 * np.array(weights[1:]) / 8).pvalue > 1e-6
+
+
+def test_arcsine_coordinates_keep_the_cube_its_faces_and_every_point() -> None:
+    x = np.random.default_rng(0).random((100, 3))
+    x[0], x[1] = 0.0, 1.0
+    u = to_coordinates(x, "arcsine")
+    assert ((u >= 0) & (u <= 1)).all()
+    np.testing.assert_array_equal(u[:2], x[:2])
+    np.testing.assert_allclose(from_coordinates(u, "arcsine"), x, atol=1e-15)
+    back = from_coordinates(np.array([[0.0, 1.0]]), "arcsine")
+    np.testing.assert_array_equal(back, [[0.0, 1.0]])
+
+
+def test_the_theoretical_beta_is_that_of_theorem_1() -> None:
+    own = TS(surrogate="fixed", length_scale=0.3, noise=0.04, beta=0.0, norm=2.0, delta=0.05, coordinates="plain")
+    rng = np.random.default_rng(2)
+    x = rng.random((7, 2))
+    state = own.fit(own.tell(own.agent_init(PROBLEM, Streams(1)), x, rng.random(7)), Streams(1))
+    gram = np.exp(-((x[:, None] - x[None]) ** 2).sum(-1) / (2 * 0.3**2))
+    gamma = 0.5 * np.log(np.linalg.det(np.eye(7) + gram / 0.04))
+    assert own.theoretical_beta(state) == pytest.approx(2.0 + 0.2 * np.sqrt(2 * (gamma + 1 + np.log(4 / 0.05))))
+
+
+def test_a_point_that_was_evaluated_already_gives_way_to_a_uniform_one() -> None:
+    own = TS(surrogate="fixed")
+    x = np.array([[0.25, 0.5]])
+    state = own.tell(own.agent_init(PROBLEM, Streams(1)), x, np.ones(1))
+    u = to_coordinates(x, "arcsine")[0]
+    assert not np.array_equal(own.fresh(u, state, Streams(1)), x)
+    np.testing.assert_allclose(own.fresh(u + 1e-6, state, Streams(1)), x, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"query": "mode"}, "no query 'mode'; there are: draw, mean"),
+        ({"relay": "none"}, "no relay 'none'"),
+        ({"kernel": "rbf"}, "no kernel 'rbf'"),
+        ({"features": 0}, "features must be at least 1, not 0"),
+        ({"noise": 0.0}, "noise must be above 0, not 0.0"),
+        ({"every": -1}, "every must be 0 .* or more, not -1"),
+        ({"weights": (0.0, 0.0)}, "weights must be at least 0 with a positive sum"),
+        ({"weights": (1.0, -1.0)}, "weights must be at least 0 with a positive sum"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_with_the_remedy(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        FTS(**settings)
+
+
+def test_weights_for_another_number_of_agents_are_refused() -> None:
+    with pytest.raises(ValueError, match="weights must be one number for each of the 4 agents, not 2"):
+        FTS(weights=(1.0, 1.0)).agent_init(PROBLEM, Streams(1))

@@ -14,7 +14,7 @@ from fedbo.algorithms.catalog import Entry, unknown
 from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.schedules import Schedule, check, probability
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.ts import TS, TSState, scatter, standardised
+from fedbo.algorithms.ts import TS, TSState, scaled, scatter
 from fedbo.surrogates.draws import message_function
 from fedbo.surrogates.features import Features, draw_features, phi
 from fedbo.surrogates.linear import draw_weights
@@ -190,8 +190,8 @@ class FTS:
             rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.own.y])
         if not self.centre:
             return {"omega": draw_weights(rows, y, self.noise, rng)}, state
-        spread = float(y.std()) if len(y) else 0.0
-        return {"omega": (spread or 1.0) * draw_weights(rows, standardised(y), self.noise, rng)}, state
+        centred, spread = scaled(y)
+        return {"omega": spread * draw_weights(rows, centred / spread, self.noise, rng)}, state
 
     def server_init(self, problem: Problem) -> FTSServer:
         """Begin without messages."""
@@ -206,20 +206,30 @@ class FTS:
     def broadcast(self, state: FTSServer, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], FTSServer]:
         """Pass the messages of the others on; whoever has sent none has P_N = 0 (section 3.1 on stragglers)."""
         preference = state.held * np.asarray(self.weights or 1.0)
+        if self.relay == "one":
+            return self._relayed(state, preference, recipients, streams), state
         payloads: dict[int, Payload] = {}
         for agent in recipients:
             weight = preference.copy()
             weight[agent] = 0.0
             total = weight.sum()
-            if not total > 0:
-                continue
-            weight /= total
-            if self.relay == "all":
-                payloads[agent] = {"omega": state.omega.copy(), "weight": weight}
-            else:
-                chosen = int(streams.of(agent).rng("P_N at the coordinator").choice(len(weight), p=weight))
-                payloads[agent] = {"omega": state.omega[chosen].copy(), "sender": np.array([chosen])}
+            if total > 0:
+                payloads[agent] = {"omega": state.omega.copy(), "weight": weight / total}
         return payloads, state
+
+    def _relayed(self, state: FTSServer, preference: Array, recipients: Sequence[int], streams: Streams) -> dict[int, Payload]:
+        """Draw one sender for each recipient from P_N without the recipient itself, by inversion."""
+        reach = np.cumsum(preference)
+        payloads: dict[int, Payload] = {}
+        for agent in recipients:
+            own = preference[agent]
+            if not reach[-1] - own > 0:
+                continue
+            place = streams.of(agent).rng("P_N at the coordinator").random() * (reach[-1] - own)
+            place += own if place >= reach[agent] - own else 0.0
+            chosen = int(np.searchsorted(reach, place, side="right"))
+            payloads[agent] = {"omega": state.omega[chosen].copy(), "sender": np.array([chosen])}
+        return payloads
 
 
 FAITHFUL = {

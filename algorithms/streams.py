@@ -13,9 +13,27 @@ from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
+import numpy.typing as npt
+from numpy.random.bit_generator import ISeedSequence
 
 WORLD = -1  # owner of draws that all agents share
 COORDINATOR = -2
+
+
+class _Key(ISeedSequence):
+    """A key that is given and not derived: as `Philox(key=...)`, which would ask the system for entropy first."""
+
+    def __init__(self, words: npt.NDArray[np.uint64]) -> None:
+        self._words = words
+
+    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint32) -> npt.NDArray[np.uint64]:  # type: ignore[override]
+        """Give the two words of the key."""
+        return self._words
+
+
+@lru_cache(maxsize=64)
+def _key(seed: int, replicate: int) -> _Key:
+    return _Key(np.array([seed, replicate], dtype=np.uint64))
 
 
 @lru_cache(maxsize=4096)
@@ -39,9 +57,8 @@ class Streams:
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Give the generator for one purpose; asking again starts the same stream again."""
-        key = np.array([self.seed, self.replicate], dtype=np.uint64)
         counter = np.array([0, self.step, self.owner + 2, _word(self.scope + purpose)], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=key, counter=counter))
+        return np.random.Generator(np.random.Philox(_key(self.seed, self.replicate), counter=counter))
 
     def shared(self, purpose: str) -> np.random.Generator:
         """Give the generator that every agent of this replicate obtains for this purpose, at any step."""

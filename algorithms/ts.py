@@ -144,8 +144,8 @@ class TS:
         return state._replace(hyper=hyper, fitted=len(state.u))
 
     def clipped(self, y: Array) -> Array:
-        """Raise the values `(n,)` below the quantile `clip` to it."""
-        return np.maximum(y, np.quantile(y, self.clip)) if self.clip else y
+        """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""
+        return np.maximum(y, np.sort(y)[int(self.clip * (len(y) - 1))]) if self.clip else y
 
     def function(self, state: TSState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
@@ -204,9 +204,16 @@ def scatter(dim: int, streams: Streams) -> np.random.Generator | None:
 
 def standardised(y: Array) -> Array:
     """Shift and scale values `(n,)` to mean 0 and standard deviation 1; equal values become 0."""
-    centred = y - y.mean() if len(y) else y
-    spread = float(np.sqrt(np.mean(centred**2))) if len(y) else 0.0
-    return centred / spread if spread > 0 else centred
+    centred, spread = scaled(y)
+    return centred / spread
+
+
+def scaled(y: Array) -> tuple[Array, float]:
+    """Give the values `(n,)` less their mean, and their standard deviation, or 1 where that is 0."""
+    if not len(y):
+        return y, 1.0
+    centred = y - np.add.reduce(y) / len(y)
+    return centred, math.sqrt(float(centred @ centred) / len(y)) or 1.0
 
 
 FAITHFUL = {

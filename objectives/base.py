@@ -24,6 +24,12 @@ class Parameter:
     high: float
     log: bool = False
 
+    def __post_init__(self) -> None:
+        if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
+            raise ValueError(f"parameter {self.name}: [{self.low}, {self.high}] is not a finite range")
+        if self.log and self.low <= 0.0:
+            raise ValueError(f"parameter {self.name}: a log range must start above 0, got {self.low}")
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

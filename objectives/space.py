@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +13,10 @@ from fedbo.objectives.base import Array, Parameter
 
 def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
     """Give x `(d,)` or `(n, d)` in native units as floats, or refuse it: ValueError when it is outside the box."""
-    points = np.asarray(x, dtype=np.float64)
-    _shaped(parameters, points)
-    for column, parameter in zip(_columns(points), parameters, strict=True):
-        _within(column, parameter.low, parameter.high, parameter.name)
+    low, high, _ = _box(tuple(parameters))
+    points = _shaped(len(parameters), np.asarray(x, dtype=np.float64))
+    if not ((points >= low) & (points <= high)).all():  # written so that NaN is outside
+        raise _outside(points, [(p.name, p.low, p.high) for p in parameters])
     return points
 
 
@@ -25,13 +26,16 @@ def from_unit(parameters: Sequence[Parameter], u: npt.ArrayLike) -> Array:
     A linear parameter is `low + u (high - low)`, in this order of operations, which is also that of the published
     experiments. ValueError when a coordinate is not in [0, 1].
     """
-    points = np.asarray(u, dtype=np.float64)
-    _shaped(parameters, points)
-    native = np.empty_like(points)
-    for i, (column, parameter) in enumerate(zip(_columns(points), parameters, strict=True)):
-        _within(column, 0.0, 1.0, f"{parameter.name} (in the unit cube)")
-        native[..., i] = _stretch(parameter, column)
-    return native
+    low, high, curved = _box(tuple(parameters))
+    points = _shaped(len(parameters), np.asarray(u, dtype=np.float64))
+    if not ((points >= 0.0) & (points <= 1.0)).all():
+        raise _outside(points, [(f"{p.name} (in the unit cube)", 0.0, 1.0) for p in parameters])
+    native = low + points * (high - low)
+    for i in curved:
+        native[..., i] = low[i] * (high[i] / low[i]) ** points[..., i]
+    # Rounding may step over the edge by one bit, and must not.
+    native = np.minimum(np.maximum(native, low), high)
+    return np.where(points == 1.0, high, native)
 
 
 def to_unit(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
@@ -47,27 +51,25 @@ def _columns(points: Array) -> list[Array]:
     return [points[..., i] for i in range(points.shape[-1])]
 
 
-def _shaped(parameters: Sequence[Parameter], points: Array) -> None:
-    for parameter in parameters:
-        if not (np.isfinite([parameter.low, parameter.high]).all() and parameter.low < parameter.high):
-            raise ValueError(f"parameter {parameter.name}: [{parameter.low}, {parameter.high}] is not a finite range")
-        if parameter.log and parameter.low <= 0.0:
-            raise ValueError(f"parameter {parameter.name}: a log range must start above 0, got {parameter.low}")
-    if points.ndim not in (1, 2) or points.shape[-1] != len(parameters):
-        raise ValueError(f"points have shape {points.shape}: ({len(parameters)},) or (n, {len(parameters)}) would do")
+@lru_cache(maxsize=256)
+def _box(parameters: tuple[Parameter, ...]) -> tuple[Array, Array, tuple[int, ...]]:
+    """The lower and upper ends `(d,)` of the box, and which parameters have a log range."""
+    low, high = (np.array([getattr(parameter, end) for parameter in parameters]) for end in ("low", "high"))
+    return low, high, tuple(i for i, parameter in enumerate(parameters) if parameter.log)
 
 
-def _within(column: Array, low: float, high: float, name: str) -> None:
-    outside = ~((column >= low) & (column <= high))  # written so that NaN is outside
-    if np.any(outside):
-        raise ValueError(f"{name} = {np.atleast_1d(column)[np.atleast_1d(outside)][0]} is outside [{low}, {high}]")
+def _shaped(dim: int, points: Array) -> Array:
+    if points.ndim not in (1, 2) or points.shape[-1] != dim:
+        raise ValueError(f"points have shape {points.shape}: ({dim},) or (n, {dim}) would do")
+    return points
 
 
-def _stretch(parameter: Parameter, u: Array) -> Array:
-    low, high = parameter.low, parameter.high
-    native = low * (high / low) ** u if parameter.log else low + u * (high - low)
-    # rounding may step over the edge by one bit, and must not
-    return np.where(u == 1.0, high, np.where(u == 0.0, low, np.clip(native, low, high)))
+def _outside(points: Array, ranges: Sequence[tuple[str, float, float]]) -> ValueError:
+    for column, (name, low, high) in zip(_columns(points), ranges, strict=True):
+        wrong = np.atleast_1d(~((column >= low) & (column <= high)))
+        if wrong.any():
+            return ValueError(f"{name} = {np.atleast_1d(column)[wrong][0]} is outside [{low}, {high}]")
+    raise AssertionError("no point is outside")
 
 
 def _shrink(parameter: Parameter, x: Array) -> Array:

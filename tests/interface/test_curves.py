@@ -104,7 +104,7 @@ def test_a_summary_counts_bytes_of_messages_that_left_for_each_agent() -> None:
         schema=EVENTS,
     )
     row = summary_row(traces(TWO), 1, (TWO, events), Metric())
-    assert (row.bytes_up, row.messages) == (100 / 3, 2 / 3)
+    assert (row.bytes_up, row.messages) == (100.0, 2.0)  # one agent sent both
     assert (row.final.mean, row.half.mean) == (4.0, 3.0)
     assert (row.duration, row.evaluations) == (2.5, 4.0)
     assert row.origins == {"own": 1.0} and row.federated == 0.0

@@ -9,92 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from fedbo.actors.agent import Order, Report
-from fedbo.algorithms.base import Algorithm, Inbound, Payload, Problem
+from fedbo.actors.agent import Order
+from fedbo.algorithms.base import Algorithm, Inbound, Problem
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.availability import Availability, absences
+from fedbo.coordinator.events import (
+    Arrived,
+    Ask,
+    Began,
+    Decided,
+    Delivered,
+    Effect,
+    Event,
+    Finished,
+    Line,
+    Returned,
+    Start,
+)
 from fedbo.coordinator.exchange import Exchange, Rounds
 from fedbo.coordinator.messages import fault, size, weight
 from fedbo.coordinator.timing import Timing, durations
-
-
-class Began(NamedTuple):
-    """The study begins."""
-
-
-class Decided(NamedTuple):
-    """An agent has decided how many points its step will evaluate."""
-
-    agent: int
-    queries: int
-
-
-class Finished(NamedTuple):
-    """An agent's step is over; the shell adds the agent's report before the core sees it."""
-
-    agent: int
-    report: Report | None = None
-
-
-class Arrived(NamedTuple):
-    """A message reached the coordinator's door.
-
-    `source` is who really sent it, `sender` who it says it is, and `sent` when. (`sender`, `step`) is its idempotency key:
-    a second message with the same key changes nothing.
-    """
-
-    source: int
-    sender: int
-    step: int
-    sent: float
-    payload: Payload
-
-
-class Delivered(NamedTuple):
-    """The coordinator's answer reached an agent; without a payload it only lets the agent go on."""
-
-    agent: int
-    inbound: Inbound | None
-
-
-class Returned(NamedTuple):
-    """An absent agent is back."""
-
-    agent: int
-
-
-Event = Began | Decided | Finished | Arrived | Delivered | Returned
-
-
-class Ask(NamedTuple):
-    """Effect: an agent shall decide now, and the shell shall say how many points (`Decided`)."""
-
-    order: Order
-
-
-class Start(NamedTuple):
-    """Effect: an agent begins a step, which ends after `duration`, or whenever it ends if that is None (real time)."""
-
-    order: Order
-    duration: float | None
-
-
-# An effect is a step to begin, a decision to be waited for, or an event that shall happen after a delay.
-Effect = Start | Ask | tuple[float, Event]
-Line = tuple[float, str, int, int, int, str]
-
-
-class Record(NamedTuple):
-    """A line of the event log with its names; the core itself writes plain tuples, for speed."""
-
-    time: float
-    kind: str
-    agent: int
-    step: int
-    bytes: int
-    detail: str
 
 
 @dataclass(frozen=True, slots=True)

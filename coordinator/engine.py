@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fedbo.actors.host import Hosts, RayHosts
-from fedbo.coordinator.core import Ask, Began, Core, Decided, Event, Finished, Line, Start
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.events import Ask, Began, Decided, Event, Finished, Line, Start
 
 Sink = Callable[[list[Line]], None]
 _BEAT = 0.4  # seconds between two looks at a run

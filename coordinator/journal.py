@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from fedbo.actors.rows import Key, column, write_table
-from fedbo.coordinator.core import Line, Record
+from fedbo.coordinator.events import Line, Record
 
 EVENTS = pa.schema(
     [

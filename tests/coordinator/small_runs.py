@@ -11,8 +11,9 @@ from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.availability import Availability, Bernoulli
-from fedbo.coordinator.core import Core, Record, World
+from fedbo.coordinator.core import Core, World
 from fedbo.coordinator.engine import Outcome, Watch, run_virtual
+from fedbo.coordinator.events import Record
 from fedbo.coordinator.exchange import Barrier, Exchange, Immediate
 from fedbo.coordinator.timing import Constant, Lognormal, Timing
 from fedbo.objectives.functions import Quadratic

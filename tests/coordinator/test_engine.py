@@ -10,7 +10,8 @@ from small_runs import BOTH_MODES, Setting, fts
 
 from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.availability import Always
-from fedbo.coordinator.core import Arrived, Core
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.events import Arrived
 from fedbo.coordinator.exchange import Barrier, Immediate
 from fedbo.coordinator.timing import Constant, Lognormal
 

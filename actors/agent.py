@@ -49,9 +49,9 @@ class EvaluationError(RuntimeError):
 class Task:
     """Everything that the agents of one run are made from; it is the same in every process.
 
-    `initial` maps an agent to its points `(n, d)` before the first decision, and has `count` uniform ones drawn for an
-    agent it does not name. `histories` is the folder where agents keep what they learned in an earlier task. Rows that
-    end after `until` are not kept, for they lie beyond the study's end.
+    `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
+    drawn. `histories` is the folder where agents keep what they learned in an earlier task. A step that ends after `until`
+    leaves no rows, for it lies beyond the study's end, whether or not its evaluations have been computed.
     """
 
     federation: Federation
@@ -126,6 +126,7 @@ class Agent:
         natives = from_unit(self.task.federation.parameters, decision.x)
         values = np.empty(len(natives))
         phase = "initial" if order.step == 0 and self.task.phase == "search" else self.task.phase
+        rows = []
         for query, native in enumerate(natives):
             values[query] = self._observe(native)
             score = self._objective.score(native)
@@ -144,12 +145,18 @@ class Agent:
                 finished=ended,
                 t_n=self._count,
             )
-            if ended <= self.task.until:
-                self.rows.append(row)
-                if self.best is None or row.value > self.best.value:
-                    self.best = row
+            rows.append(row)
             begun = ended
+        # The sum is taken as the engine takes it, so that both agree on the last bit about what is too late.
+        if (begun if order.durations is None else order.started + sum(order.durations)) <= self.task.until:
+            self._keep(rows)
         return values
+
+    def _keep(self, rows: list[Row]) -> None:
+        self.rows += rows
+        for row in rows:
+            if self.best is None or row.value > self.best.value:
+                self.best = row
 
     def _observe(self, native: Array) -> float:
         rng = self.streams.at(self._count).rng("evaluation")

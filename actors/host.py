@@ -22,14 +22,18 @@ class Host:
     def __init__(self) -> None:
         threadpool_limits(1)  # one thread each: the replicates and hosts are what runs in parallel
         self.agents: dict[int, Agent] = {}
+        self._epoch = 0.0
 
-    def load(self, task: Task, numbers: Sequence[int], epoch: float = 0.0) -> None:
-        """Make the agents of a run, in place of those of an earlier one; `epoch` is when its clock showed 0."""
+    def load(self, task: Task, numbers: Sequence[int]) -> None:
+        """Make the agents of a run, in place of those of an earlier one."""
+        self.agents = {number: Agent(task, number, self._clock) for number in numbers}
 
-        def clock() -> float:
-            return time.time() - epoch
+    def begin(self, epoch: float) -> None:
+        """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""
+        self._epoch = epoch
 
-        self.agents = {number: Agent(task, number, clock) for number in numbers}
+    def _clock(self) -> float:
+        return time.time() - self._epoch
 
     def decide(self, order: Order) -> int:
         """Let an agent choose the points of a step; give their number."""
@@ -127,16 +131,16 @@ class RayHosts:
 
     An order is sent as soon as its actor has fewer than two calls to work on; the rest waits in a buffer, so that the
     load on Ray falls when the actors are busy. None of this can change a result: an order is complete when it is made.
-    In real time (`epoch` given) every order is a call of its own, so that each ends when it ends.
+    In real time every order is a call of its own, so that each ends when it ends.
     """
 
-    def __init__(self, actors: Sequence[Any], task: Task, numbers: Sequence[int], epoch: float | None = None) -> None:
+    def __init__(self, actors: Sequence[Any], task: Task, numbers: Sequence[int], real_time: bool = False) -> None:
         shares = [list(numbers[place :: len(actors)]) for place in range(len(actors))]
-        ray.get([actor.load.remote(task, share, epoch or 0.0) for actor, share in zip(actors, shares, strict=True)])
+        ray.get([actor.load.remote(task, share) for actor, share in zip(actors, shares, strict=True)])
         self._hosts = [_Remote(actor) for actor in actors]
         self._host_of = {number: host for host, share in zip(self._hosts, shares, strict=True) for number in share}
         self._reports: dict[int, Report] = {}
-        self._real_time = epoch is not None
+        self._real_time = real_time
         self._asked: list[Any] = []
         self._best: dict[int, float] = {}
 
@@ -162,6 +166,10 @@ class RayHosts:
                 self._send(host)
             self._collect(host)
         return self._reports.pop(agent)
+
+    def begin(self, epoch: float) -> None:
+        """Set all clocks of real time to 0 at `epoch`."""
+        ray.get([host.handle.begin.remote(epoch) for host in self._hosts])
 
     def ready(self, timeout: float) -> list[Report]:
         """Give the reports of calls that end within `timeout` seconds, for a run in real time."""

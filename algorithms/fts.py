@@ -60,9 +60,9 @@ class FTS:
     Bayesian linear model with noise variance `noise` on them; with `centre`, of the values less their mean and over their
     standard deviation, by which the draw is multiplied again.
 
-    `every` 0 sends one message before the first iteration; with `query` "draw" its receiver uses it once and then removes
-    its agent from P_N. `every` k sends a fresh one after every k-th iteration, and t_n grows. `relay` "all" passes on the
-    messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from P_N.
+    `every` k sends a fresh message before the first and after every k-th iteration, and t_n grows. `every` 0 sends one before
+    the first iteration only; with `query` "draw" its receiver uses it once and then removes its agent from P_N. `relay` "all"
+    passes on the messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from P_N.
 
     `control` "noise" replaces every omega_n by a draw from N(0, I), and "uniform" every federated query by a uniform point:
     the same schedule without the information.
@@ -77,7 +77,7 @@ class FTS:
     length_scale: float = 0.2
     noise: float = 0.01
     centre: bool = True
-    every: int = 0
+    every: int = 1
     relay: str = "all"
     control: str = "none"
 
@@ -241,6 +241,7 @@ FAITHFUL = {
     "length_scale": 0.01,
     "noise": 1e-6,
     "centre": False,
+    "every": 0,
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ class _Key(ISeedSequence):
     def __init__(self, words: npt.NDArray[np.uint64]) -> None:
         self._words = words
 
-    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint32) -> npt.NDArray[np.uint64]:  # type: ignore[override]
+    def generate_state(self, n_words: int, dtype: npt.DTypeLike = np.uint32) -> npt.NDArray[np.uint64]:
         """Give the two words of the key."""
         return self._words
 
@@ -58,7 +59,8 @@ class Streams:
     def rng(self, purpose: str) -> np.random.Generator:
         """Give the generator for one purpose; asking again starts the same stream again."""
         counter = np.array([0, self.step, self.owner + 2, _word(self.scope + purpose)], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(_key(self.seed, self.replicate), counter=counter))
+        key: Any = _key(self.seed, self.replicate)  # NumPy takes any seed sequence, its stubs only its own
+        return np.random.Generator(np.random.Philox(key, counter=counter))
 
     def shared(self, purpose: str) -> np.random.Generator:
         """Give the generator that every agent of this replicate obtains for this purpose, at any step."""

@@ -133,12 +133,14 @@ class TS:
 
     def fit(self, state: TSState, streams: Streams) -> TSState:
         """Fit the hyperparameters anew when enough observations have come in."""
-        if self.surrogate == "features" or (state.hyper is not None and len(state.u) - state.fitted < self.refit):
+        if self.surrogate == "features":
             return state
         y = self.clipped(state.y)
         if self.surrogate == "fixed":
             offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
             return state._replace(hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
+        if state.hyper is not None and len(state.u) - state.fitted < self.refit:
+            return state
         settings = SURROGATES[self.surrogate]
         hyper = fit_gp(state.u, y, settings, streams.rng("restarts"), state.hyper)
         return state._replace(hyper=hyper, fitted=len(state.u))

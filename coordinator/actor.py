@@ -82,10 +82,8 @@ class Coordinator:
 
     def run(self, run: Run) -> Ended:
         """Carry out a run and write its parts, also when it is stopped or fails."""
-        begun, epoch = time.monotonic(), time.time()
-        agents = range(run.task.problem.n_agents)
-        virtual = run.world.evaluation is not None
-        hosts = self._host(run, agents, None if virtual else epoch)
+        begun, virtual = time.monotonic(), run.world.evaluation is not None
+        hosts = self._host(run, range(run.task.problem.n_agents), real_time=not virtual)
         core = Core(run.task.algorithm, run.task.problem, run.exchange, run.world, run.task.streams)
         journal = Journal(run.key)
         watch = Watch(journal.extend, lambda: self._stop, lambda: self._look(run, core, hosts))
@@ -94,6 +92,8 @@ class Coordinator:
                 outcome = run_virtual(core, hosts, watch, run.task.until)
             else:
                 assert isinstance(hosts, RayHosts)
+                epoch = time.time()
+                hosts.begin(epoch)
                 outcome = run_wall(core, hosts, watch, epoch, run.task.until)
         finally:
             journal.extend(core.journal)
@@ -112,13 +112,13 @@ class Coordinator:
         """Let the present run end soon, with what it has; it may be called from another thread."""
         self._stop = True
 
-    def _host(self, run: Run, agents: Sequence[int], epoch: float | None) -> Hosts:
+    def _host(self, run: Run, agents: Sequence[int], real_time: bool) -> Hosts:
         if run.hosting == "inline":
             return InlineHosts(run.task, agents)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
         if len(self._hosts) != count:
             self._hosts = start_hosts(count)
-        return RayHosts(self._hosts, run.task, agents, epoch)
+        return RayHosts(self._hosts, run.task, agents, real_time)
 
     def _look(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem

@@ -95,6 +95,13 @@ class Core:
         """Take in one event; give its effects, in the order in which they are to be carried out."""
         return self._handlers[type(event)](event, now)
 
+    def close(self) -> None:
+        """Note that nothing else will happen; ProtocolError when an agent still waits for an answer."""
+        if self.state.waiting:
+            agents = ", ".join(map(str, sorted(self.state.waiting)[:5]))
+            more = " and others" if len(self.state.waiting) > 5 else ""
+            raise ProtocolError(f"agents {agents}{more} wait for an answer that never comes")
+
     def _began(self, event: Began, now: float) -> list[Effect]:
         everybody = self.upload is not None and self.algorithm.sends(0)
         present = range(self.problem.n_agents) if everybody else sorted(self._targets)
@@ -248,4 +255,4 @@ class Core:
 
 
 class ProtocolError(RuntimeError):
-    """An algorithm's coordinator half broke its own declaration."""
+    """An algorithm broke its own declaration, or left an agent waiting."""

@@ -67,6 +67,8 @@ def run_virtual(core: Core, hosts: Hosts, watch: Watch, until: float = float("in
             hosts.settle()
     outcome.time = now
     _look(core, watch)
+    if not heap and not outcome.stopped:
+        core.close()
     return outcome
 
 
@@ -107,6 +109,8 @@ def run_wall(core: Core, hosts: RayHosts, watch: Watch, epoch: float, until: flo
                 outcome.stopped = True
                 break
     _look(core, watch)
+    if clock() <= until and not outcome.stopped:
+        core.close()
     return outcome
 
 

@@ -15,11 +15,15 @@ def combinations(study: Study) -> Iterator[Fault]:
     """List what does not go together in a study whose tables are right by themselves."""
     yield from _labels(study)
     yield from _hosting(study)
+    yield from _one_message(study)
     targets = list(_targets(study))
     yield from targets
     history = study.agents.history
     if history is not None and history.initial > history.observations:
         yield Fault(("agents", "history", "initial"), f"must be at most observations = {history.observations}")
+    if history is not None and not history.fresh and study.study.replicates > 1 and study.federation().drawn:
+        name = study.objective.name
+        yield Fault(("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
     if not targets:
         yield from _initial_file(study)
 
@@ -59,6 +63,17 @@ def _hosting(study: Study) -> Iterator[Fault]:
         yield Fault(("hosting", "workers"), "must be at least 1 for packed hosting")
     if hosting.kind == "inline" and not hosting.workers and hosting.address is not None:
         yield Fault(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
+
+
+def _one_message(study: Study) -> Iterator[Fault]:
+    """Refuse an exchange before the start in which most agents would be answered before the others have sent."""
+    if study.exchange.make().waits:
+        return
+    for number, table in enumerate(study.algorithm):
+        made = table.make()
+        if made.sends(0) and not any(made.sends(step) for step in range(1, study.budget.iterations + 1)):
+            remedy = f"sends one message, before the start; under '{study.exchange.mode}' hardly one is answered in time"
+            yield Fault(("algorithm", number, "name"), f'{remedy}: set [exchange] mode = "barrier", or let it send again')
 
 
 def _initial_file(study: Study) -> Iterator[Fault]:

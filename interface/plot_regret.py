@@ -50,9 +50,11 @@ def _line(axes: Axes, curve: Curve, colour: str, keep: np.typing.NDArray[np.bool
 def _limits(axes: tuple[Axes, Axes], drawn: list[Curve], first: int) -> None:
     """Give both the same vertical range, that of the means from the end of the initial points on."""
     values: list[Array] = []
+    begun = any((curve.x >= first).any() for curve in drawn)  # a study that was cut short may end before
     for curve in drawn:
-        error = np.nan_to_num(curve.error[curve.x >= first])
-        values += [curve.mean[curve.x >= first] - error, curve.mean[curve.x >= first] + error]
+        keep = curve.x >= first if begun else np.ones_like(curve.x, dtype=np.bool_)
+        error = np.nan_to_num(curve.error[keep])
+        values += [curve.mean[keep] - error, curve.mean[keep] + error]
     low, high = float(np.nanmin(np.concatenate(values))), float(np.nanmax(np.concatenate(values)))
     margin = 0.06 * (high - low or 1.0)
     for one in axes:

@@ -21,7 +21,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedbo.actors.agent import EvaluationError
 from fedbo.actors.rows import OBSERVATIONS, write_table
 from fedbo.coordinator.actor import Ended
 from fedbo.coordinator.journal import EVENTS
@@ -45,35 +44,36 @@ class RunError(RuntimeError):
 def run_study(study: Study, out: Path | None = None, progress: Progress | None = None) -> Result:
     """Run a whole study and give its results.
 
-    `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when an objective fails,
-    KeyboardInterrupt (with the directory) after Ctrl-C: in both cases everything that was observed has been written.
+    `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when anything in
+    it fails, KeyboardInterrupt (with the directory) after Ctrl-C: in both cases all that was observed has been written.
     """
     directory = _directory(study, out)
     (directory / "study.toml").write_text(study.to_toml(), encoding="utf-8")
     manifest = _manifest(study)
     _write_manifest(directory, manifest)
     learning, work = learnings(study, directory / "parts"), runs(study, directory / "parts")
-    begun, problem = time.monotonic(), None
+    begun, failure = time.monotonic(), None
     ended: list[Ended] = []
-    with _interrupts() as interrupted, workforce(study) as force:
-        show = Display(progress, study, learning, work)
-        try:
-            force.carry_out(learning, interrupted, show.learned)
-            if not interrupted():
-                ended = force.carry_out(work, interrupted, show.look)
-        except EvaluationError as error:
-            problem = str(error)
-        finally:
-            show.finish()
+    try:
+        with _interrupts() as interrupted, workforce(study) as force:
+            show = Display(progress, study, learning, work)
+            try:
+                force.carry_out(learning, interrupted, show.learned)
+                if not interrupted():
+                    ended = force.carry_out(work, interrupted, show.look)
+            finally:
+                show.finish()
+    except Exception as error:
+        failure = error
     complete = len(ended) == len(work) and not any(end.outcome.stopped for end in ended)
-    manifest["status"] = "failed" if problem else "complete" if complete else "interrupted"
-    manifest["error"] = problem
+    manifest["status"] = "failed" if failure else "complete" if complete else "interrupted"
+    manifest["error"] = str(failure) if failure else None
     manifest["best_values"] = _best_values(ended)
     manifest["ended"], manifest["seconds"] = _now(), round(time.monotonic() - begun, 3)
     _gather(study, directory)
     _write_manifest(directory, manifest)
-    if problem:
-        raise RunError(problem, directory)
+    if failure:
+        raise RunError(f"{type(failure).__name__}: {failure}", directory) from failure
     if not complete:
         raise KeyboardInterrupt(directory)
     return Result.open(directory)

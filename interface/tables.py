@@ -165,7 +165,7 @@ class HistoryTable(Table):
     algorithm: HistoryAlgorithm
     observations: Positive
     initial: Count = 3
-    fresh: bool = False
+    fresh: bool = True
 
     @field_validator("algorithm", mode="before")
     @classmethod

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import ray
 
-from fedbo.actors.agent import EvaluationError
 from fedbo.coordinator.actor import Coordinator, Ended, Learning, Run, Standing, start_coordinators
 from fedbo.study import Study
 
@@ -29,7 +28,7 @@ class Workforce(Protocol):
     """Carries out jobs; each may use everything that an earlier list of jobs left behind."""
 
     def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look) -> list[Ended]:
-        """Carry all jobs out, in any order; `look` is told now and then how they stand. EvaluationError from a job."""
+        """Carry all jobs out, in any order; `look` is told now and then how they stand. Raises what a job raised."""
 
 
 @contextmanager
@@ -94,7 +93,7 @@ class Actors:
         waiting, ended = list(jobs), []
         idle = list(self._coordinators)
         busy: dict[Any, Any] = {}
-        told = False
+        told, failure = False, None
         while (waiting and not told) or busy:
             while waiting and idle and not told:
                 coordinator, job = idle.pop(0), waiting.pop(0)
@@ -103,13 +102,19 @@ class Actors:
             done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
             for call in done:
                 idle.append(busy.pop(call))
-                result = _got(call)
+                try:
+                    result = _got(call)
+                except Exception as error:  # the others end what they are at and write it before this is told
+                    failure = failure or error
+                    continue
                 if result is not None:
                     ended.append(result)
-            if interrupted() and not told:
+            if (interrupted() or failure) and not told:
                 told = True
                 ray.get([coordinator.stop.remote() for coordinator in self._coordinators])
             look(len(jobs) - len(waiting) - len(busy), self._standings(list(busy.values())), ended)
+        if failure is not None:
+            raise failure
         return ended
 
     def _standings(self, coordinators: Sequence[Any]) -> list[Standing]:
@@ -131,10 +136,10 @@ def _got(call: Any) -> Ended | None:
         result: Ended | None = ray.get(call)
         return result
     except ray.exceptions.RayTaskError as error:
-        cause: BaseException | None = error.cause
-        while cause is not None and not isinstance(cause, EvaluationError):
-            cause = getattr(cause, "cause", None) or cause.__cause__
-        raise (cause or error) from None
+        cause: BaseException = error
+        while isinstance(cause, ray.exceptions.RayTaskError):
+            cause = cause.cause
+        raise cause from None
 
 
 def _start_ray(address: str | None, cpus: int) -> bool:

@@ -86,8 +86,12 @@ class Federation(Protocol):
     """A named problem: settings as dataclass fields, and one objective for each agent.
 
     `objective` builds agent `agent`'s black box. `world` is a stream that every agent of a replicate obtains alike (a
-    common function, a split of the data); `own` belongs to this agent alone.
+    common function, a split of the data); `own` belongs to this agent alone. `drawn` says whether they shape the objectives,
+    so that another replicate has others.
     """
+
+    @property
+    def drawn(self) -> bool: ...
 
     @property
     def n_agents(self) -> int: ...

@@ -92,6 +92,11 @@ class Digits:
         require(1 <= self.splits <= 100, "splits", self.splits, "take 1 to 100")
 
     @property
+    def drawn(self) -> bool:
+        """Say that every replicate has objectives of its own."""
+        return True
+
+    @property
     def n_agents(self) -> int:
         """Count the agents."""
         return self.agents

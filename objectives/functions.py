@@ -58,6 +58,11 @@ class Quadratic:
         require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
 
     @property
+    def drawn(self) -> bool:
+        """Say that every replicate has objectives of its own."""
+        return True
+
+    @property
     def n_agents(self) -> int:
         """Count the agents."""
         return self.agents
@@ -116,6 +121,11 @@ class Branin:
         require(self.agents >= 1, "agents", self.agents, "take at least 1")
         require(0.0 <= self.spread <= MOST_SHIFT, "spread", self.spread, f"take 0 (all alike) to {MOST_SHIFT}")
         require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+
+    @property
+    def drawn(self) -> bool:
+        """Say that every replicate has objectives of its own."""
+        return True
 
     @property
     def n_agents(self) -> int:

@@ -65,6 +65,11 @@ class GPSynthetic:
         require(step <= self.length_scale <= 1.0, "length_scale", self.length_scale, f"take {step:.3g} (the grid) to 1")
 
     @property
+    def drawn(self) -> bool:
+        """Say that every replicate has objectives of its own."""
+        return True
+
+    @property
     def n_agents(self) -> int:
         """Count the agents, the target included."""
         return self.agents
@@ -104,6 +109,11 @@ class GPSyntheticDE:
 
     def __post_init__(self) -> None:
         self._alike()  # has the same settings, and refuses the same
+
+    @property
+    def drawn(self) -> bool:
+        """Say that every replicate has objectives of its own."""
+        return True
 
     @property
     def n_agents(self) -> int:

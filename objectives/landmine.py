@@ -94,6 +94,11 @@ class Landmine:
         require(1 <= self.agents <= FIELDS, "agents", self.agents, f"there are {FIELDS} fields, so take 1 to {FIELDS}")
 
     @property
+    def drawn(self) -> bool:
+        """Say that the objectives are the same in every replicate."""
+        return False
+
+    @property
     def n_agents(self) -> int:
         """Count the fields."""
         return self.agents

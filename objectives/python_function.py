@@ -71,6 +71,11 @@ class PythonFunction:
         load(self.function)
 
     @property
+    def drawn(self) -> bool:
+        """Say that the objectives are the same in every replicate."""
+        return False
+
+    @property
     def n_agents(self) -> int:
         """Count the agents."""
         return self.agents

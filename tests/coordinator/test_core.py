@@ -10,6 +10,7 @@ import pytest
 from small_runs import Setting, fts
 
 from fedbo.actors.agent import Report
+from fedbo.algorithms.base import Decision
 from fedbo.coordinator.core import Arrived, Began, Finished, ProtocolError
 from fedbo.coordinator.exchange import Barrier
 
@@ -81,3 +82,18 @@ def test_the_core_makes_the_same_of_a_copy_of_its_state() -> None:
     second.handle(Began(), 0.0)
     second.state = copy.deepcopy(first.state)
     assert repr(first.handle(event, 1.0)) == repr(second.handle(event, 1.0))
+
+
+def test_an_agent_that_waits_for_an_answer_that_never_comes_ends_the_run_with_its_name() -> None:
+    algorithm = fts()
+
+    class Silent(type(algorithm)):  # type: ignore[misc]
+        def ask(self, state, inbox, streams):
+            return Decision(np.empty((0, 2)), "nothing"), state
+
+        def outbox(self, state, streams):
+            return None, state
+
+    silent = Silent(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    with pytest.raises(ProtocolError, match="agents 0, 1, 2, 3, 4 wait for an answer that never comes"):
+        Setting(silent).run()

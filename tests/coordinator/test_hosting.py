@@ -53,6 +53,25 @@ def test_every_hosting_gives_the_same_bytes(mode: str, hostings: Any, tmp_path: 
 
 
 @pytest.mark.ray
+def test_a_time_limit_inside_a_step_of_several_points_cuts_every_hosting_alike(tmp_path: Path, ray_session: None) -> None:
+    study = {
+        **STUDY,
+        "study": {"name": "limit", "seed": 3},
+        "objective": {"name": "quadratic", "agents": 4},
+        "agents": {"initial": 3},
+        "budget": {"iterations": 5, "time": 4.0},
+        "algorithm": [{"name": "random", "queries": 2}],
+    }
+    tables = []
+    for hosting in ({"kind": "inline"}, {"kind": "packed", "workers": 2}):
+        result = fedbo.run({**study, "hosting": hosting}, out=tmp_path / hosting["kind"])
+        tables.append((result.directory / "observations.parquet").read_bytes())
+        steps = result.observations.group_by(["agent", "step"]).aggregate([("query", "count")]).to_pylist()
+        assert steps and all(row["query_count"] == (2 if row["step"] else 3) for row in steps), "half a step was kept"
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.ray
 def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) -> None:
     """One agent beside none, beside some, and beside the same in another order."""
     from small_runs import Setting, fts
@@ -128,14 +147,16 @@ def test_an_objective_that_raises_ends_the_run_names_the_place_and_loses_nothing
             "high": [1.0],
         },
         "agents": {"initial": 2},
+        "study": {"name": "moody", "seed": 3, "replicates": 2},
+        "budget": {"iterations": 300},
         "algorithm": [{"name": "random"}],
         "hosting": {"kind": "inline", "workers": 2},
     }
     with pytest.raises(fedbo.RunError, match=r"agent 1 at x = \[.*\]: RuntimeError: not today") as caught:
         fedbo.run(study, out=tmp_path / "moody")
     kept = fedbo.Result.open(caught.value.directory)
-    assert kept.manifest["status"] == "failed"
-    assert len(kept.observations) > 0
+    assert kept.manifest["status"] == "failed" and "not today" in kept.manifest["error"]
+    assert set(kept.observations["replicate"].to_pylist()) == {0, 1}, "the run beside the one that failed was lost"
 
 
 def test_an_objective_that_gives_no_finite_number_is_said_to(tmp_path: Path) -> None:

@@ -133,11 +133,11 @@ def test_validate_prints_the_resolved_study_and_an_estimate(capsys: pytest.Captu
 
 
 def test_the_estimate_counts_declared_messages_and_histories(capsys: pytest.CaptureFixture[str], study: str) -> None:
-    sets = ("algorithm=[{name = 'fts', features = 10}]", "agents.targets=[0]",
+    sets = ("algorithm=[{name = 'fts', features = 10, every = 0}]", "exchange.mode=barrier", "agents.targets=[0]",
             "agents.history={algorithm = 'random', observations = 7}")  # fmt: skip
     arguments = [part for text in sets for part in ("--set", text)]
     cost = json.loads(printed(capsys, "validate", study, "--format", "json", *arguments))["estimate"]
-    assert cost["evaluations"] == 2 * (3 + 2) + 3 * 7
+    assert cost["evaluations"] == 2 * (3 + 2) + 2 * 3 * 7
     assert cost["messages_up"] == 2 * 3  # two replicates, one message of each agent before the start
     assert cost["bytes_up"] == 2 * 3 * 10 * 8
 

@@ -127,6 +127,12 @@ WRONG: list[tuple[str, str]] = [
      "[timing] clock = 'wall': needs agents in processes of their own; set [hosting] kind to dedicated or packed"),
     (added("[agents.history]\nalgorithm = 'random'\nobservations = 2"),
      "[agents.history] initial: must be at most observations = 2"),
+    (changed(SEED, 'name = "right"\nreplicates = 2')
+     + "\n[agents.history]\nalgorithm = 'random'\nobservations = 5\nfresh = false\n",
+     "[agents.history] fresh = false: 'quadratic' gives every replicate other functions; set fresh = true"),
+    (added("[[algorithm]]\nname = 'fts'\nevery = 0"),
+     "[[algorithm]] 2 name = 'fts': sends one message, before the start; under 'immediate' hardly one is answered in time: "
+     'set [exchange] mode = "barrier", or let it send again'),
     # sweeps
     (added('[sweep]\n"objective.agnets" = [1]'),
      "[sweep] \"objective.agnets\" = [1]: no such key; did you mean 'agents'?"),

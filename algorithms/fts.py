@@ -174,8 +174,17 @@ class FTS:
 
     def tell(self, state: FTSState, x: Array, y: Array) -> FTSState:
         """Append the observations."""
-        rows = phi(state.features, to_coordinates(x, self.own.coordinates))
-        return state._replace(own=self.own.tell(state.own, x, y), phi=np.concatenate([state.phi, rows]))
+        own = self.own.tell(state.own, x, y)
+        if own.phi is not None and self._one_set_of_features:
+            rows = own.phi[len(own.phi) - len(x) :]
+        else:
+            rows = phi(state.features, to_coordinates(x, self.own.coordinates))
+        return state._replace(own=own, phi=np.concatenate([state.phi, rows]))
+
+    @property
+    def _one_set_of_features(self) -> bool:
+        mine, owns = (self.features, self.length_scale), (self.own.features, self.own.length_scale)
+        return self.kernel == "se" and mine == owns
 
     def outbox(self, state: FTSState, streams: Streams) -> tuple[Payload | None, FTSState]:
         """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) from all that is known (section 3.1).

@@ -26,7 +26,6 @@ from fedbo.coordinator.events import (
     Finished,
     Line,
     Returned,
-    Start,
 )
 from fedbo.coordinator.exchange import Exchange, Rounds
 from fedbo.coordinator.messages import fault, size, weight
@@ -117,20 +116,19 @@ class Core:
         if step == 0:
             count = self.problem.initial if agent in self._targets else 0
         if self._evaluation is None:
-            return [Start(Order(agent, step, now, inbox, None), None)]
+            return [Order(agent, step, now, inbox, None)]
         if count is None:
             return [Ask(Order(agent, step, now, inbox, None))]
         return [self._timed(agent, count, inbox, now)]
 
-    def _timed(self, agent: int, count: int, inbox: tuple[Inbound, ...], now: float) -> Start:
+    def _timed(self, agent: int, count: int, inbox: tuple[Inbound, ...], now: float) -> Order:
         assert self._evaluation is not None
         first = self.state.evaluated[agent]
         self.state.evaluated[agent] = first + count
         if count == 1:
-            only = self._evaluation(agent, first)
-            return Start(Order(agent, self.state.step[agent], now, inbox, (only,)), only)
+            return Order(agent, self.state.step[agent], now, inbox, (self._evaluation(agent, first),))
         each = tuple([self._evaluation(agent, number) for number in range(first, first + count)])
-        return Start(Order(agent, self.state.step[agent], now, inbox, each), sum(each))
+        return Order(agent, self.state.step[agent], now, inbox, each)
 
     def _decided(self, event: Decided, now: float) -> list[Effect]:
         return [self._timed(event.agent, event.queries, (), now)]  # the agent has read its messages when it decided

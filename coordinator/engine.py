@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from fedbo.actors.agent import Order
 from fedbo.actors.host import Hosts, RayHosts
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.events import Ask, Began, Decided, Event, Finished, Line, Start
+from fedbo.coordinator.events import Ask, Began, Decided, Event, Finished, Line
 
 Sink = Callable[[list[Line]], None]
 _BEAT = 0.4  # seconds between two looks at a run
@@ -41,7 +42,7 @@ def run_virtual(core: Core, hosts: Hosts, watch: Watch, until: float = float("in
     """
     heap: list[tuple[float, int, Event]] = [(0.0, 0, Began())]
     outcome, scheduled, beat = Outcome(), 0, time.monotonic()
-    handle, push, pop = core.handle, heapq.heappush, heapq.heappop
+    handle, push, pop, clock = core.handle, heapq.heappush, heapq.heappop, time.monotonic
     while heap and heap[0][0] <= until:
         now, _, event = pop(heap)
         if type(event) is Finished:
@@ -49,15 +50,15 @@ def run_virtual(core: Core, hosts: Hosts, watch: Watch, until: float = float("in
                 outcome.stopped = True
                 break
             event = Finished(event.agent, hosts.result(event.agent))
-            if time.monotonic() - beat > _BEAT:
-                beat = time.monotonic()
+            if clock() - beat > _BEAT:
+                beat = clock()
                 _look(core, watch)
         for effect in handle(event, now):
             scheduled += 1
-            if isinstance(effect, Start):
-                assert effect.duration is not None
-                hosts.submit(effect.order)
-                push(heap, (now + effect.duration, scheduled, Finished(effect.order.agent)))
+            if isinstance(effect, Order):
+                assert effect.durations is not None
+                hosts.submit(effect)
+                push(heap, (now + sum(effect.durations), scheduled, Finished(effect.agent)))
             elif isinstance(effect, Ask):
                 push(heap, (now, scheduled, Decided(effect.order.agent, hosts.decide(effect.order))))
             else:
@@ -87,8 +88,10 @@ def run_wall(core: Core, hosts: RayHosts, watch: Watch, epoch: float, until: flo
         nonlocal scheduled
         outcome.time, outcome.events = now, outcome.events + 1
         for effect in core.handle(event, now):
-            if isinstance(effect, Start | Ask):
-                hosts.submit(effect.order)
+            if isinstance(effect, Order):
+                hosts.submit(effect)
+            elif isinstance(effect, Ask):
+                raise AssertionError("in real time nothing depends on a decision alone")
             else:
                 scheduled += 1
                 heapq.heappush(timers, (now + effect[0], scheduled, effect[1]))

@@ -62,15 +62,9 @@ class Ask(NamedTuple):
     order: Order
 
 
-class Start(NamedTuple):
-    """Effect: an agent begins a step, which ends after `duration`, or whenever it ends if that is None (real time)."""
-
-    order: Order
-    duration: float | None
-
-
-# An effect is a step to begin, a decision to be waited for, or an event that shall happen after a delay.
-Effect = Start | Ask | tuple[float, Event]
+# An effect is a step to begin (which takes as long as its evaluations), a decision to be waited for, or an event that shall
+# happen after a delay.
+Effect = Order | Ask | tuple[float, Event]
 Line = tuple[float, str, int, int, int, str]
 
 

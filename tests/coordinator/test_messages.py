@@ -32,6 +32,7 @@ def test_a_serialised_message_of_another_length_is_refused(change, complaint) ->
 
 def test_a_message_as_declared_has_no_fault() -> None:
     assert fault(GOOD, DECLARED) is None
+    assert fault({**GOOD, "omega": np.full(3, 1e300)}, DECLARED) is None, "squares that overflow are no fault"
 
 
 @pytest.mark.parametrize(

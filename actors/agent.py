@@ -16,7 +16,6 @@ from fedbo.algorithms.base import Algorithm, Array, Decision, Inbound, Payload, 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.wrappers import Noisy
 
 
 class Order(NamedTuple):
@@ -33,12 +32,16 @@ class Order(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What the coordinator learns of a finished step: how many points there were, and the message. No observations."""
+    """What the coordinator learns of a finished step: how many points there were, and the message. No observations.
+
+    `failure` says why the step could not be carried out.
+    """
 
     agent: int
     step: int
     queries: int
     payload: Payload | None
+    failure: str | None = None
 
 
 class EvaluationError(RuntimeError):
@@ -77,7 +80,7 @@ class Agent:
         self._decided: tuple[int, Decision] | None = None
         world = replace(task.streams, scope="")  # an agent's objective is the same in all its tasks
         objective = task.federation.objective(number, world.shared("objective"), world.of(number).rng("objective"))
-        self._objective: Objective = Noisy(objective, task.noise) if task.noise > 0 else objective
+        self._objective: Objective = objective
         x, y = _history(task, number)
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
         self._state: Any = task.algorithm.agent_init(self._problem, self.streams.at(0))
@@ -122,15 +125,16 @@ class Agent:
         return self.streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
 
     def _evaluate(self, order: Order, decision: Decision) -> Array:
-        begun = order.started
+        begun = self._clock() if order.durations is None else order.started
         natives = from_unit(self.task.federation.parameters, decision.x)
         values = np.empty(len(natives))
         phase = "initial" if order.step == 0 and self.task.phase == "search" else self.task.phase
         rows = []
         for query, native in enumerate(natives):
-            values[query] = self._observe(native)
-            score = self._objective.score(native)
+            clean = self._call(native)
             ended = self._clock() if order.durations is None else begun + order.durations[query]
+            score = self._objective.score(native)
+            values[query] = clean + self._noise()
             row = Row(
                 agent=self.number,
                 phase=phase,
@@ -140,7 +144,7 @@ class Agent:
                 x=native.tolist(),
                 u=decision.x[query].tolist(),
                 value=float(values[query]),
-                score=float(values[query]) if score is None else score,
+                score=clean if score is None else score,
                 started=begun,
                 finished=ended,
                 t_n=self._count,
@@ -158,7 +162,12 @@ class Agent:
             if self.best is None or row.value > self.best.value:
                 self.best = row
 
-    def _observe(self, native: Array) -> float:
+    def _noise(self) -> float:
+        if not self.task.noise:
+            return 0.0
+        return float(np.sqrt(self.task.noise) * self.streams.at(self._count).rng("added noise").standard_normal())
+
+    def _call(self, native: Array) -> float:
         rng = self.streams.at(self._count).rng("evaluation")
         self._count += 1
         try:

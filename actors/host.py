@@ -12,7 +12,7 @@ from urllib.parse import quote
 import ray
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.agent import Agent, Order, Report, Task
+from fedbo.actors.agent import Agent, EvaluationError, Order, Report, Task
 from fedbo.actors.rows import Key, write_rows
 
 
@@ -41,7 +41,13 @@ class Host:
 
     def work(self, orders: Sequence[Order]) -> list[Report]:
         """Carry out steps of several agents, one after the other."""
-        return [self.agents[order.agent].work(order) for order in orders]
+        return [self._work(order) for order in orders]
+
+    def _work(self, order: Order) -> Report:
+        try:
+            return self.agents[order.agent].work(order)
+        except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
+            return Report(order.agent, order.step, 0, None, str(error))
 
     def best(self) -> dict[int, float]:
         """Give the score of the best observation so far of every agent that has one, for the progress display."""
@@ -99,7 +105,7 @@ class InlineHosts:
 
     def result(self, agent: int) -> Report:
         """Carry the order out now."""
-        return self.host.work([self._orders.pop(agent)])[0]
+        return _sound(self.host.work([self._orders.pop(agent)])[0])
 
     def settle(self) -> None:
         """Nothing waits here."""
@@ -165,7 +171,7 @@ class RayHosts:
             if not any(agent in numbers for _, numbers in host.calls):
                 self._send(host)
             self._collect(host)
-        return self._reports.pop(agent)
+        return _sound(self._reports.pop(agent))
 
     def begin(self, epoch: float) -> None:
         """Set all clocks of real time to 0 at `epoch`."""
@@ -181,7 +187,7 @@ class RayHosts:
         for call in done:
             self._collect(calls[call])
         reports, self._reports = list(self._reports.values()), {}
-        return reports
+        return [_sound(report) for report in reports]
 
     def busy(self) -> bool:
         """Say whether any call is under way."""
@@ -218,6 +224,12 @@ def start_hosts(count: int) -> list[Any]:
     """Start `count` host actors, spread over the cluster."""
     remote: Callable[..., Any] = ray.remote(Host).options(num_cpus=0, scheduling_strategy="SPREAD").remote
     return [remote() for _ in range(count)]
+
+
+def _sound(report: Report) -> Report:
+    if report.failure is not None:
+        raise EvaluationError(report.failure)
+    return report
 
 
 def _part(key: Key, place: int) -> str:

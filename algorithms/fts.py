@@ -112,7 +112,11 @@ class FTS:
         return step == 0 if not self.every else step % self.every == 0
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """One draw omega_n `(M,)`."""
+        """One draw omega_n `(M,)`; ValueError when the settings do not suit the problem."""
+        if self.weights and len(self.weights) != problem.n_agents:
+            raise ValueError(f"weights must be one number for each of the {problem.n_agents} agents, not {len(self.weights)}")
+        for t in range(1, problem.iterations + 1):
+            probability(self.p, t)
         return {"omega": Field((self.features,))}
 
     def download(self, problem: Problem) -> Declaration | None:
@@ -123,8 +127,6 @@ class FTS:
 
     def agent_init(self, problem: Problem, streams: Streams) -> FTSState:
         """Draw the shared features and take in what was learned before."""
-        if self.weights and len(self.weights) != problem.n_agents:
-            raise ValueError(f"weights must be one number for each of the {problem.n_agents} agents, not {len(self.weights)}")
         rng = streams.shared("shared features")
         features = draw_features(rng, problem.dim, self.features, self.length_scale, self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
@@ -139,7 +141,8 @@ class FTS:
         """Follow the own surrogate or the messages (Alg. 1 lines 2 to 7)."""
         for message in inbox:
             state = self._hold(state, message.payload)
-        state = state._replace(t=state.t + 1)
+        # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
+        state = state._replace(t=state.t + 1, own=self.own.fit(state.own, streams))
         holds = bool((state.weight > 0).any())
         if not holds or streams.rng("coin").random() <= probability(self.p, state.t):
             decision, own = self.own.ask(state.own, (), streams)
@@ -157,7 +160,7 @@ class FTS:
         if self.control == "uniform":
             return Decision(streams.rng("uniform instead").random((1, dim)), "uniform"), state
         u, _ = maximise(message_function(state.features, omega), scatter(dim, streams), dim)
-        return Decision(self.own.fresh(u, state.own, streams), "federated"), state
+        return self.own.fresh(u, state.own, streams, "federated"), state
 
     def _function(self, state: FTSState, streams: Streams) -> tuple[Array, FTSState]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
@@ -192,11 +195,13 @@ class FTS:
         Before the first iteration a message is about the earlier task alone, if there was one.
         """
         rng = streams.rng("message")
-        if self.control == "noise":
-            return {"omega": rng.standard_normal(self.features)}, state
         rows, y = state.history_phi, state.history_y
         if state.t or not len(y):
             rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.own.y])
+        if not len(y):
+            return None, state  # who knows nothing has nothing to say
+        if self.control == "noise":
+            return {"omega": rng.standard_normal(self.features)}, state
         if not self.centre:
             return {"omega": draw_weights(rows, y, self.noise, rng)}, state
         centred, spread = scaled(y)
@@ -217,13 +222,15 @@ class FTS:
         preference = state.held * np.asarray(self.weights or 1.0)
         if self.relay == "one":
             return self._relayed(state, preference, recipients, streams), state
+        omega = state.omega.copy()  # one for all recipients, since none may write to it
+        omega.flags.writeable = False
         payloads: dict[int, Payload] = {}
         for agent in recipients:
             weight = preference.copy()
             weight[agent] = 0.0
             total = weight.sum()
             if total > 0:
-                payloads[agent] = {"omega": state.omega.copy(), "weight": weight / total}
+                payloads[agent] = {"omega": omega, "weight": weight / total}
         return payloads, state
 
     def _relayed(self, state: FTSServer, preference: Array, recipients: Sequence[int], streams: Streams) -> dict[int, Payload]:

@@ -28,14 +28,14 @@ def probability(schedule: Schedule, t: int) -> float:
     else:
         p = float(schedule(t) if callable(schedule) else schedule)
     if not 0 <= p <= 1:
-        raise ValueError(f"p_{t} = {p} is no probability; schedule {schedule!r} must give values in [0, 1]")
+        raise ValueError(f"p must give probabilities; p_{t} = {p} is not in [0, 1]")
     return p
 
 
 def check(schedule: Schedule, name: str) -> None:
     """Refuse a schedule that gives no probability at t = 1 and 2; ValueError names the setting and the remedy."""
     if isinstance(schedule, str) and schedule not in NAMED and ":" not in schedule:
-        raise ValueError(f"{name} = '{schedule}' is no schedule; there are: {', '.join(NAMED)}, a number, 'module:function'")
+        raise ValueError(f"{name} must be {', '.join(NAMED)}, a number, or a function's place as module:name, not '{schedule}'")
     for t in (1, 2):
         probability(schedule, t)
 

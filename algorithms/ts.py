@@ -52,8 +52,8 @@ class TS:
     that the surrogate resolves what is good and not how bad the rest is.
 
     `draw` is "pathwise", from the exact posterior, or "weights", with `features` fresh random features, as the papers do.
-    `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); 0 stands for the
-    theoretical value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
+    `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is
+    the value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
     """
 
     surrogate: str = "robust"
@@ -65,7 +65,7 @@ class TS:
     length_scale: float = 0.2
     noise: float = 0.01
     standardise: bool = True
-    beta: float = 1.0
+    beta: float | str = 1.0
     norm: float = 1.0
     delta: float = 0.1
 
@@ -77,9 +77,10 @@ class TS:
         for name in ("refit", "features"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("beta", "norm"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+        if self.beta != "theoretical" and (isinstance(self.beta, str) or not self.beta > 0):
+            raise ValueError(f'beta must be above 0, or "theoretical", not {self.beta!r}')
+        if not self.norm >= 0:
+            raise ValueError(f"norm must be at least 0, not {self.norm}")
         for name in ("length_scale", "noise"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
@@ -123,17 +124,17 @@ class TS:
         # The incumbents of a smooth draw are not worth the climb: its candidates are dense enough.
         extra = None if self.surrogate == "features" else state.u
         u, _ = maximise(self.function(state, streams), scatter(dim, streams), dim, extra=extra)
-        return Decision(self.fresh(u, state, streams), "own"), state
+        return self.fresh(u, state, streams, "own"), state
 
-    def fresh(self, u: Array, state: TSState, streams: Streams) -> Array:
-        """Give the point `(1, d)` with coordinates `u (d,)`, or a uniform one where u has been evaluated already."""
+    def fresh(self, u: Array, state: TSState, streams: Streams, origin: str) -> Decision:
+        """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
         if len(state.u) and float(np.abs(state.u - u).max(axis=1).min()) < SAME_POINT:
-            return streams.rng("instead of a repeated point").random((1, len(u)))
-        return from_coordinates(u[None, :], self.coordinates)
+            return Decision(streams.rng("instead of a repeated point").random((1, len(u))), "random")
+        return Decision(from_coordinates(u[None, :], self.coordinates), origin)
 
     def fit(self, state: TSState, streams: Streams) -> TSState:
         """Fit the hyperparameters anew when enough observations have come in."""
-        if self.surrogate == "features":
+        if self.surrogate == "features" or not len(state.u):
             return state
         y = self.clipped(state.y)
         if self.surrogate == "fixed":
@@ -152,7 +153,8 @@ class TS:
     def function(self, state: TSState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
         rng = streams.rng("own draw")
-        beta, y = self.beta or self.theoretical_beta(state), self.clipped(state.y)
+        beta = self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta
+        y = self.clipped(state.y)
         if state.phi is not None:
             y = standardised(y) if self.standardise else y
             return Draw(state.shared, draw_weights(state.phi, y, self.noise, rng, beta))

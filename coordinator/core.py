@@ -167,19 +167,23 @@ class Core:
             return self._start(agent, step, now)
         self.journal.append((now, "absent", agent, step, 0, ""))
         self.state.away.add(agent)
-        if not (self.exchange.waits and self.algorithm.sends(step)):
+        if not self.exchange.waits:
             return [(absence, Returned(agent))]
-        self.state.step[agent] = step  # under a barrier it sits this round out, and the others do not wait for it
+        # Under a barrier an absence costs this iteration, whatever the algorithm sends, so that budgets stay comparable.
+        self.state.step[agent] = step
         if step >= self.problem.iterations:
             return self._end(agent, step, now)
-        self.state.waiting.add(agent)
+        if not self.algorithm.sends(step):
+            return [(absence, Returned(agent))]
+        self.state.waiting.add(agent)  # it sits the round out, and the others do not wait for it
         return self._report(agent, step, now)
 
     def _returned(self, event: Returned, now: float) -> list[Effect]:
-        step = self.state.step[event.agent] + 1
-        self.state.away.discard(event.agent)
-        self.journal.append((now, "returned", event.agent, step, 0, ""))
-        return self._start(event.agent, step, now)
+        agent = event.agent
+        self.state.away.discard(agent)
+        step = self.state.step[agent] + (0 if self.exchange.waits else 1)
+        self.journal.append((now, "returned", agent, step, 0, ""))
+        return self._next(agent, now) if self.exchange.waits else self._start(agent, step, now)
 
     def _arrived(self, event: Arrived, now: float) -> list[Effect]:
         source, sender, step, sent, payload = event

@@ -12,7 +12,8 @@ from fedbo.algorithms.base import Declaration, Payload
 
 def size(payload: Payload) -> int:
     """Count a message's bytes as they are serialised: the arrays alone, since the declaration fixes all else."""
-    return sum(array.nbytes for array in payload.values())
+    arrays = payload.values() if isinstance(payload, dict) else ()
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def weight(declaration: Declaration | None) -> int:

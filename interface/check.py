@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from fedbo.algorithms.base import Problem
 from fedbo.faults import Fault
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def combinations(study: Study) -> Iterator[Fault]:
         name = study.objective.name
         yield Fault(("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
     if not targets:
+        yield from _declarations(study)
         yield from _initial_file(study)
 
 
@@ -63,6 +65,22 @@ def _hosting(study: Study) -> Iterator[Fault]:
         yield Fault(("hosting", "workers"), "must be at least 1 for packed hosting")
     if hosting.kind == "inline" and not hosting.workers and hosting.address is not None:
         yield Fault(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
+
+
+def _declarations(study: Study) -> Iterator[Fault]:
+    """Let every algorithm declare its messages for this problem, which is where settings that do not suit it show."""
+    problem = Problem(
+        len(study.federation().parameters),
+        study.federation().n_agents,
+        study.targets,
+        study.agents.initial,
+        study.budget.iterations,
+    )
+    for number, table in enumerate(study.algorithm):
+        try:
+            table.make().upload(problem)
+        except ValueError as error:
+            yield Fault(("algorithm", number, str(error).split()[0]), str(error).partition(" ")[2])
 
 
 def _one_message(study: Study) -> Iterator[Fault]:

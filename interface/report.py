@@ -72,7 +72,17 @@ def _legend(result: Result) -> str:
         if replicates > 1
         else "one replicate: no standard errors"
     )
-    return f"{spread}. time: {unit}; {_name(result)} is to {result.metric().direction}."
+    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is to {result.metric().direction}."
+
+
+def _cut_short(result: Result) -> str:
+    status = result.manifest["status"]
+    if status == "complete":
+        return ""
+    ended = len(result.manifest.get("complete_runs", ()))
+    total = len(result.study.titles()) * len(result.study.labels) * result.study.study.replicates
+    shown = "they alone are shown" if ended else "all that was observed is shown"
+    return f"THIS STUDY IS NOT COMPLETE ({status}): {ended} of {total} runs ended, {shown}. "
 
 
 def _name(result: Result) -> str:

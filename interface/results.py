@@ -59,8 +59,15 @@ class Result:
 
     @cached_property
     def traces(self) -> list[Trace]:
-        """Give the incumbents of every target, in the order of the observations."""
-        return traces(self.observations)
+        """Give the incumbents of every target, in the order of the observations.
+
+        When the study was cut short, those of the runs that had ended; all of them, where none had.
+        """
+        found = traces(self.observations)
+        complete = {tuple(key) for key in self.manifest.get("complete_runs", ())}
+        if self.manifest["status"] == "complete" or not complete:
+            return found
+        return [trace for trace in found if (trace.cell, trace.algorithm, trace.replicate) in complete]
 
     def metric(self, cell: int = 0) -> Metric:
         """Give the native quantity that was optimised in a cell."""

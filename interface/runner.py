@@ -58,9 +58,9 @@ def run_study(study: Study, out: Path | None = None, progress: Progress | None =
         with _interrupts() as interrupted, workforce(study) as force:
             show = Display(progress, study, learning, work)
             try:
-                force.carry_out(learning, interrupted, show.learned)
+                force.carry_out(learning, interrupted, show.learned, [])
                 if not interrupted():
-                    ended = force.carry_out(work, interrupted, show.look)
+                    force.carry_out(work, interrupted, show.look, ended)
             finally:
                 show.finish()
     except Exception as error:
@@ -68,6 +68,7 @@ def run_study(study: Study, out: Path | None = None, progress: Progress | None =
     complete = len(ended) == len(work) and not any(end.outcome.stopped for end in ended)
     manifest["status"] = "failed" if failure else "complete" if complete else "interrupted"
     manifest["error"] = str(failure) if failure else None
+    manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.outcome.stopped)
     manifest["best_values"] = _best_values(ended)
     manifest["ended"], manifest["seconds"] = _now(), round(time.monotonic() - begun, 3)
     _gather(study, directory)

@@ -205,7 +205,14 @@ def _checked(document: Document) -> Study:
     return resolved.model_copy(update={"agents": resolved.agents.model_copy(update={"initial": initial})})
 
 
+_NAMES = ("study.name", "study.description")
+
+
 def _swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
+    fixed = [key for key in sweep if key.startswith("hosting.") or key.endswith(".label") or key in _NAMES]
+    if fixed:
+        remedy = "changes no result, so it cannot be swept; leave it out"
+        raise Faults(Fault(("sweep", key), remedy) for key in fixed)
     try:
         return {locate(document, key) for key in sweep}
     except KeyError as error:

@@ -27,8 +27,11 @@ class ClusterError(RuntimeError):
 class Workforce(Protocol):
     """Carries out jobs; each may use everything that an earlier list of jobs left behind."""
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look) -> list[Ended]:
-        """Carry all jobs out, in any order; `look` is told now and then how they stand. Raises what a job raised."""
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
+        """Carry all jobs out, in any order, and append to `ended` what each run left; raises what a job raised.
+
+        `look` is told now and then how they stand.
+        """
 
 
 @contextmanager
@@ -51,9 +54,8 @@ def workforce(study: Study) -> Iterator[Workforce]:
 class Alone:
     """This process: one job after the other."""
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look) -> list[Ended]:
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
         """Carry all jobs out."""
-        ended: list[Ended] = []
         for number, job in enumerate(jobs):
             if interrupted():
                 break
@@ -62,7 +64,6 @@ class Alone:
             if result is not None:
                 ended.append(result)
             look(number + 1, [], ended)
-        return ended
 
 
 def _tell(look: Look, number: int, ended: Sequence[Ended], standing: Standing) -> None:
@@ -88,9 +89,9 @@ class Actors:
     def __init__(self, coordinators: Sequence[Any]) -> None:
         self._coordinators = list(coordinators)
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look) -> list[Ended]:
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
         """Carry all jobs out."""
-        waiting, ended = list(jobs), []
+        waiting = list(jobs)
         idle = list(self._coordinators)
         busy: dict[Any, Any] = {}
         told, failure = False, None
@@ -115,7 +116,6 @@ class Actors:
             look(len(jobs) - len(waiting) - len(busy), self._standings(list(busy.values())), ended)
         if failure is not None:
             raise failure
-        return ended
 
     def _standings(self, coordinators: Sequence[Any]) -> list[Standing]:
         calls = [coordinator.standing.remote() for coordinator in coordinators]
@@ -143,25 +143,25 @@ def _got(call: Any) -> Ended | None:
 
 
 def _start_ray(address: str | None, cpus: int) -> bool:
-    if ray.is_initialized():
-        return False
-    if address is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        # The workers import what this process can import: an objective may stand beside the user's own script.
-        paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if not path.startswith(sys.base_prefix))
-        options: dict[str, Any] = {
-            "num_cpus": max(cores, cpus),
-            "include_dashboard": False,
-            "runtime_env": {"env_vars": {"PYTHONPATH": paths}},
-        }
-    else:
-        options = {"address": address}
-    try:
-        ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ClusterError(f"no Ray cluster at '{address or 'this machine'}': {error}") from error
+    started = not ray.is_initialized()
+    if started:
+        try:
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **_options(address, cpus))
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise ClusterError(f"no Ray cluster at '{address or 'this machine'}': {error}") from error
     have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
-    if have < cpus:
-        ray.shutdown()
-        raise ClusterError(f"[hosting] workers = {cpus}: the cluster at '{address}' has {have} CPUs; ask for at most {have}")
-    return True
+    if have < cpus:  # an actor that is never scheduled would be waited for without end
+        if started:
+            ray.shutdown()
+        raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; ask for at most {have}")
+    return started
+
+
+def _options(address: str | None, cpus: int) -> dict[str, Any]:
+    if address is not None:
+        return {"address": address}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # The workers import what this process can import: an objective may stand beside the user's own script.
+    paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if not path.startswith(sys.base_prefix))
+    environment = {"env_vars": {"PYTHONPATH": paths}}
+    return {"num_cpus": max(cores, cpus), "include_dashboard": False, "runtime_env": environment}

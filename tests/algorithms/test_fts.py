@@ -58,9 +58,9 @@ def test_a_schedule_may_be_a_constant_or_a_function_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("schedule", "complaint"),
     [
-        ("1-1/x", "p = '1-1/x' is no schedule; there are: 1-1/sqrt"),
-        (1.5, "p_1 = 1.5 is no probability"),
-        (lambda t: -t, "p_1 = -1.0 is no probability"),
+        ("1-1/x", "p must be 1-1/sqrt.*, not '1-1/x'"),
+        (1.5, "p must give probabilities; p_1 = 1.5 is not in"),
+        (lambda t: -t, "p must give probabilities; p_1 = -1.0 is not in"),
         ("nowhere:f", "no schedule at 'nowhere:f'"),
         ("math:nothing", "no schedule at 'math:nothing'"),
     ],
@@ -88,7 +88,7 @@ def test_a_message_is_a_draw_from_the_posterior_of_the_weights() -> None:
 @pytest.mark.parametrize("features", [50, 100, 150, 200])
 def test_a_message_is_m_numbers_long_when_serialised(features: int) -> None:
     algorithm = FTS(features=features)
-    state = algorithm.agent_init(Problem(2, 2, (0,), 0, 5, 1), Streams(1))
+    state = algorithm.agent_init(Problem(2, 2, (0,), 0, 5, 1, np.full((1, 2), 0.5), np.ones(1)), Streams(1))
     payload, _ = algorithm.outbox(state, Streams(1))
     assert payload is not None
     declared = algorithm.upload(PROBLEM)
@@ -197,7 +197,7 @@ def test_arcsine_coordinates_keep_the_cube_its_faces_and_every_point() -> None:
 
 
 def test_the_theoretical_beta_is_that_of_theorem_1() -> None:
-    own = TS(surrogate="fixed", length_scale=0.3, noise=0.04, beta=0.0, norm=2.0, delta=0.05, coordinates="plain")
+    own = TS(surrogate="fixed", length_scale=0.3, noise=0.04, beta="theoretical", norm=2.0, delta=0.05, coordinates="plain")
     rng = np.random.default_rng(2)
     x = rng.random((7, 2))
     state = own.fit(own.tell(own.agent_init(PROBLEM, Streams(1)), x, rng.random(7)), Streams(1))
@@ -211,8 +211,11 @@ def test_a_point_that_was_evaluated_already_gives_way_to_a_uniform_one() -> None
     x = np.array([[0.25, 0.5]])
     state = own.tell(own.agent_init(PROBLEM, Streams(1)), x, np.ones(1))
     u = to_coordinates(x, "arcsine")[0]
-    assert not np.array_equal(own.fresh(u, state, Streams(1)), x)
-    np.testing.assert_allclose(own.fresh(u + 1e-6, state, Streams(1)), x, atol=1e-5)
+    assert own.fresh(u, state, Streams(1), "own").origin == "random"
+    assert not np.array_equal(own.fresh(u, state, Streams(1), "own").x, x)
+    other = own.fresh(u + 1e-6, state, Streams(1), "own")
+    assert other.origin == "own"
+    np.testing.assert_allclose(other.x, x, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -235,4 +238,21 @@ def test_a_setting_out_of_range_is_refused_with_the_remedy(settings: dict[str, A
 
 def test_weights_for_another_number_of_agents_are_refused() -> None:
     with pytest.raises(ValueError, match="weights must be one number for each of the 4 agents, not 2"):
-        FTS(weights=(1.0, 1.0)).agent_init(PROBLEM, Streams(1))
+        FTS(weights=(1.0, 1.0)).upload(PROBLEM)
+
+
+def test_a_schedule_that_fails_later_is_refused_before_the_start() -> None:
+    with pytest.raises(ValueError, match=r"p must give probabilities; p_5 = 1\.25 is not in \[0, 1\]"):
+        FTS(p=lambda t: t / 4).upload(PROBLEM)
+
+
+def test_who_knows_nothing_has_nothing_to_say() -> None:
+    for control in ("none", "noise"):
+        algorithm = FTS(control=control)
+        assert algorithm.outbox(algorithm.agent_init(PROBLEM, Streams(1)), Streams(1))[0] is None
+
+
+def test_the_surrogate_is_fitted_on_schedule_also_when_a_query_is_federated() -> None:
+    loop = Loop(FTS(p=0.0, every=1, features=20))
+    loop.run(1)
+    assert [state.own.fitted for state in loop.states] == [3] * N

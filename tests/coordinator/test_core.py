@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ BAD = {
     "a NaN": (Arrived(1, 1, 3, 0.5, {"omega": np.full(20, np.nan)}), "not finite"),
     "a wrong sender": (Arrived(2, 1, 3, 0.5, GOOD), "sent by agent 2 in the name of agent 1"),
     "a sender who does not exist": (Arrived(77, 77, 3, 0.5, GOOD), "there is no agent 77"),
+    "a list for an array": (Arrived(1, 1, 3, 0.5, {"omega": [1.0] * 20}), "is a list, not an array"),
+    "nothing for an array": (Arrived(1, 1, 3, 0.5, {"omega": None}), "is a NoneType, not an array"),
     "something that is no message": (Arrived(1, 1, 3, 0.5, b"\x80\x04."), "payload is a bytes"),  # type: ignore[arg-type]
 }
 
@@ -61,6 +64,20 @@ def test_a_round_does_not_hang_on_an_agent_whose_message_was_refused() -> None:
         effects = core.handle(Arrived(agent, agent, 0, 0.5, payload), 0.6)
     assert {event.agent for _, event in effects} == {0, 1}
     assert not core.state.server.held[1]
+
+
+@pytest.mark.parametrize("payload", [{"omega": [1.0] * 20}, {"omega": None}, {"y": np.ones(3)}, [1.0]])
+def test_an_agent_that_sends_nonsense_in_a_run_is_an_event_and_no_crash(payload: Any) -> None:
+    algorithm = fts()
+
+    class Garbled(type(algorithm)):  # type: ignore[misc]
+        def outbox(self, state, streams):
+            return payload, state
+
+    garbled = Garbled(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    ran = Setting(garbled).run()
+    assert len(ran.of("rejected")) == 5 * 7 and not ran.of("arrived")
+    assert len(ran.of("done")) == 5 and not ran.core.state.server.held.any()
 
 
 def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> None:

@@ -81,12 +81,19 @@ def test_under_a_barrier_a_round_ends_with_its_slowest_agent() -> None:
 
 def test_an_agent_that_never_communicates_never_waits_at_a_barrier() -> None:
     alone = entry("random").make()
-    times = [Setting(alone, exchange=exchange).run().outcome.time for exchange in BOTH_MODES]
+    times = [Setting(alone, exchange=exchange, availability=Always()).run().outcome.time for exchange in BOTH_MODES]
     assert times[0] == times[1]
 
 
 def test_agents_that_only_send_send_once_and_do_not_evaluate() -> None:
-    ran = Setting(fts(every=0), targets=(1,), exchange=Barrier()).run()
+    plain = fts(every=0)
+
+    class Informed(type(plain)):  # type: ignore[misc]
+        def outbox(self, state, streams):
+            return {"omega": np.ones(20)}, state
+
+    informed = Informed(**{name: getattr(plain, name) for name in plain.__dataclass_fields__})
+    ran = Setting(informed, targets=(1,), exchange=Barrier()).run()
     assert {row.agent for row in ran.rows} == {1}
     assert Counter(r.agent for r in ran.of("sent")) == dict.fromkeys(range(5), 1)
 
@@ -108,8 +115,9 @@ def test_a_run_ends_at_its_time_limit_and_keeps_nothing_from_beyond() -> None:
 @mode
 def test_policies_are_compared_on_the_same_luck(exchange) -> None:
     """Two algorithms see the same initial points, the same durations and the same absences."""
-    one, other = (Setting(a, exchange=Immediate()).run() for a in (entry("random").make(), fts()))
-    for kind in ("absent", "done"):
+    one, other = (Setting(a, exchange=exchange).run() for a in (entry("random").make(), fts()))
+    assert one.of("absent")
+    for kind in ("absent", "done", "started"):
         assert {(r.agent, r.step) for r in one.of(kind)} == {(r.agent, r.step) for r in other.of(kind)}
     first = [[row[5:] for row in ran.rows if row.step == 0] for ran in (one, other)]
     assert first[0] == first[1]
@@ -126,7 +134,10 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
         if isinstance(event, Arrived):
             crossed.extend(np.ravel(array) for array in event.payload.values())
         elif getattr(event, "report", None) is not None:
-            assert set(event.report._fields) == {"agent", "step", "queries", "payload"}
+            report = event.report
+            assert set(report._fields) == {"agent", "step", "queries", "payload", "failure"}
+            assert all(type(word) is int for word in (report.agent, report.step, report.queries))
+            assert report.failure is None
         return handle(core, event, now)
 
     monkeypatch.setattr(Core, "handle", inspect)

@@ -72,6 +72,13 @@ def test_a_time_limit_inside_a_step_of_several_points_cuts_every_hosting_alike(t
 
 
 @pytest.mark.ray
+def test_more_workers_than_the_ray_session_has_are_refused_and_not_waited_for(tmp_path: Path, ray_session: None) -> None:
+    study = {**STUDY, "hosting": {"kind": "inline", "workers": 64}}
+    with pytest.raises(fedbo.RunError, match=r"workers = 64: the Ray cluster has 4 CPUs; ask for at most 4"):
+        fedbo.run(study, out=tmp_path / "many")
+
+
+@pytest.mark.ray
 def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) -> None:
     """One agent beside none, beside some, and beside the same in another order."""
     from small_runs import Setting, fts

@@ -133,7 +133,13 @@ WRONG: list[tuple[str, str]] = [
     (added("[[algorithm]]\nname = 'fts'\nevery = 0"),
      "[[algorithm]] 2 name = 'fts': sends one message, before the start; under 'immediate' hardly one is answered in time: "
      'set [exchange] mode = "barrier", or let it send again'),
+    (added("[[algorithm]]\nname = 'fts'\nweights = [1.0, 2.0]"),
+     "[[algorithm]] 2 weights = [1.0, 2.0]: must be one number for each of the 4 agents, not 2"),
     # sweeps
+    (added("[sweep]\n'hosting.workers' = [0, 2]"),
+     "[sweep] \"hosting.workers\" = [0, 2]: changes no result, so it cannot be swept; leave it out"),
+    (added("[sweep]\n'algorithm.random.label' = ['a', 'b']"),
+     "[sweep] \"algorithm.random.label\" = [\"a\", \"b\"]: changes no result, so it cannot be swept; leave it out"),
     (added('[sweep]\n"objective.agnets" = [1]'),
      "[sweep] \"objective.agnets\" = [1]: no such key; did you mean 'agents'?"),
     (added('[sweep]\n"objective.spread" = [0.1, "wide"]'),

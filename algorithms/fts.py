@@ -60,6 +60,9 @@ class FTS:
     Bayesian linear model with noise variance `noise` on them; with `centre`, of the values less their mean and over their
     standard deviation, by which the draw is multiplied again.
 
+    A federated query that is nearer than `apart` to an evaluated point, in every coordinate, would tell little: the agent
+    follows its own surrogate then.
+
     `every` k sends a fresh message before the first and after every k-th iteration, and t_n grows. `every` 0 sends one before
     the first iteration only; with `query` "draw" its receiver uses it once and then removes its agent from P_N. `relay` "all"
     passes on the messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from P_N.
@@ -77,6 +80,7 @@ class FTS:
     length_scale: float = 0.2
     noise: float = 0.01
     centre: bool = True
+    apart: float = 0.03
     every: int = 1
     relay: str = "all"
     control: str = "none"
@@ -97,6 +101,8 @@ class FTS:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         if self.features < 1:
             raise ValueError(f"features must be at least 1, not {self.features}")
+        if not self.apart >= 0:
+            raise ValueError(f"apart must be at least 0, not {self.apart}")
         if self.every < 0:
             raise ValueError(f"every must be 0 (once, before the start) or more, not {self.every}")
         if any(not 0 <= weight < np.inf for weight in self.weights) or (self.weights and not sum(self.weights) > 0):
@@ -157,9 +163,12 @@ class FTS:
     def _federated(self, state: FTSState, streams: Streams) -> tuple[Decision, FTSState]:
         omega, state = self._function(state, streams)
         dim = state.own.u.shape[1]
+        u, _ = maximise(message_function(state.features, omega), scatter(dim, streams), dim)
+        if len(state.own.u) and float(np.abs(state.own.u - u).max(axis=1).min()) < self.apart:
+            decision, own = self.own.ask(state.own, (), streams)
+            return decision, state._replace(own=own)
         if self.control == "uniform":
             return Decision(streams.rng("uniform instead").random((1, dim)), "uniform"), state
-        u, _ = maximise(message_function(state.features, omega), scatter(dim, streams), dim)
         return self.own.fresh(u, state.own, streams, "federated"), state
 
     def _function(self, state: FTSState, streams: Streams) -> tuple[Array, FTSState]:
@@ -257,6 +266,7 @@ FAITHFUL = {
     "length_scale": 0.01,
     "noise": 1e-6,
     "centre": False,
+    "apart": 0.0,
     "every": 0,
 }
 

@@ -48,11 +48,17 @@ def _columns(result: Result, reference: str) -> dict[str, Callable[[Row], str | 
         f"best {_name(result)} ± se": lambda row: str(row.final),
         "at half": lambda row: str(row.half),
         f"minus {reference} [95 %]": lambda row: _gap(row, result.metric(row.cell).sign),
-        "federated": lambda row: f"{row.federated:.0%}" if row.federated else "–",
+        "federated": _federated,
         "sent/agent": lambda row: amount(row.bytes_up) if row.bytes_up else "–",
         "time": lambda row: f"{row.duration:.4g}",
         "evaluations": lambda row: f"{row.evaluations:.0f}",
     }
+
+
+def _federated(row: Row) -> str:
+    """Write the share of federated queries, or of what a control puts in their place."""
+    instead = row.origins.get("uniform", 0.0)
+    return f"{row.federated:.0%}" if row.federated else f"({instead:.0%})" if instead else "–"
 
 
 def _gap(row: Row, sign: int) -> Text:

@@ -19,7 +19,7 @@ from fedbo.algorithms.ts import TS
 from fedbo.coordinator.messages import encode
 from fedbo.surrogates.features import phi
 
-CHEAP: dict[str, Any] = {"own": TS(surrogate="features", features=20), "features": 20}
+CHEAP: dict[str, Any] = {"apart": 0.0, "own": TS(surrogate="features", features=20), "features": 20}
 PROBLEM = Problem(2, 4, (0, 1, 2, 3), 3, 50)
 
 
@@ -120,6 +120,15 @@ def test_a_message_that_came_once_is_used_once_and_p_n_is_renormalised() -> None
     origins = [origin for (origin,) in _federated(loop, 4)]
     assert origins == ["federated"] * N * (N - 1) + ["own"] * N * (4 - (N - 1))
     assert all(not state.weight.any() for state in loop.states)
+
+
+def test_a_federated_query_that_would_tell_little_gives_way_to_an_own_one() -> None:
+    """With everything near, no query is federated; the controls give way in the same way."""
+    for control, word in (("none", "federated"), ("uniform", "uniform")):
+        near = Loop(FTS(p=0.0, every=1, control=control, **{**CHEAP, "apart": 1.1}))
+        assert {origin for (origin,) in _federated(near, 4)} == {"own"}
+        far = Loop(FTS(p=0.0, every=1, control=control, **CHEAP))
+        assert {origin for (origin,) in _federated(far, 4)} == {word}
 
 
 def test_messages_that_keep_coming_may_be_used_again() -> None:

@@ -23,7 +23,7 @@ Bars = list[tuple[int, float, float]]
 
 
 def draw_timeline(axes: Axes, result: Result, cell: int) -> None:
-    """Draw the first replicate of a cell's most federated algorithm, one row for each agent, the fastest on top."""
+    """Draw the first replicate of a cell's first federated algorithm, one row for each agent, the fastest on top."""
     label, replicate = _choose(result, cell)
     observations = _mine(result.observations, cell, label, replicate)
     agents = _by_speed(observations)
@@ -48,7 +48,8 @@ def horizon(ends: Sequence[float]) -> float:
 
 def _choose(result: Result, cell: int) -> tuple[str, int]:
     rows = [row for row in result.summary() if row.cell == cell]
-    label = max(rows, key=lambda row: (row.federated, row.bytes_up)).algorithm
+    # The first in the file: controls come after what they control.
+    label = max(rows, key=lambda row: (row.federated > 0, row.bytes_up > 0)).algorithm
     return label, min(t.replicate for t in result.traces if (t.cell, t.algorithm) == (cell, label))
 
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import quote
 
 import ray
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.agent import Agent, EvaluationError, Order, Report, Task
-from fedbo.actors.rows import Key, write_rows
+from fedbo.actors.rows import Key, part_name, write_rows
 
 
 class Host:
@@ -233,7 +232,7 @@ def _sound(report: Report) -> Report:
 
 
 def _part(key: Key, place: int) -> str:
-    return f"{key.cell:04d}-{quote(key.algorithm, safe='')}-{key.replicate:04d}-{place:04d}.parquet"
+    return f"{part_name(key)}-{place:04d}.parquet"
 
 
 def _merged(parts: Iterable[dict[int, Any]]) -> dict[int, Any]:

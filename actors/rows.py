@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,6 +70,11 @@ class Key(NamedTuple):
     cell: int
     algorithm: str
     replicate: int
+
+
+def part_name(key: Key) -> str:
+    """Name the part files of a run; a label may hold anything."""
+    return f"{key.cell:04d}-{quote(key.algorithm, safe='')}-{key.replicate:04d}"
 
 
 def write_rows(rows: Sequence[Row], key: Key, path: Path) -> None:

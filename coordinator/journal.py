@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote
 
 import pyarrow as pa
 
-from fedbo.actors.rows import Key, column, write_table
+from fedbo.actors.rows import Key, column, part_name, write_table
 from fedbo.coordinator.events import Line, Record
 
 EVENTS = pa.schema(
@@ -57,8 +56,3 @@ class Journal:
         arrays = [pa.array(c, f.type) for c, f in zip([*head, numbers, *columns], EVENTS, strict=True)]
         self._tables.append(pa.Table.from_arrays(arrays, schema=EVENTS))
         self._records, self._count = [], self._count + size
-
-
-def part_name(key: Key) -> str:
-    """Name the part files of a run."""
-    return f"{key.cell:04d}-{quote(key.algorithm, safe='')}-{key.replicate:04d}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,41 +11,49 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
+from fedbo.actors.evaluation import EvaluationError, Evaluator, Known, Outcome
+from fedbo.actors.policy import Policy
 from fedbo.actors.rows import Row
 from fedbo.algorithms.base import Algorithm, Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Federation, Objective
+from fedbo.objectives.base import Federation
 from fedbo.objectives.space import from_unit
 
 
 class Order(NamedTuple):
-    """What an agent shall do: step number `step`, begun at time `started`, with the messages that came in before.
+    """What an agent shall do: step number `step`, with the messages that came in before.
 
-    `durations` has the length of each evaluation, or is None where that is measured.
+    `lease` is the number of the order; `speaks` says whether a message is asked for. `restore` is what the agent shall go
+    back to first: "before" its present step, or its last "checkpoint". `tries` has how long each evaluation takes, where one
+    may take too long, at cost 1 if there are `costs` of the points.
     """
 
     agent: int
     step: int
-    started: float
-    inbox: tuple[Inbound, ...]
-    durations: tuple[float, ...] | None
+    lease: int = 0
+    inbox: tuple[Inbound, ...] = ()
+    speaks: bool = True
+    restore: str = ""
+    tries: tuple[float, ...] | None = None
+    costs: tuple[float, ...] | None = None
 
 
 class Report(NamedTuple):
     """What the coordinator learns of a finished step: how many points there were, and the message. No observations.
 
-    `failure` says why the step could not be carried out.
+    `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few
+    words what was wrong with each evaluation that failed. `failure` says why the run cannot go on.
     """
 
     agent: int
     step: int
     queries: int
     payload: Payload | None
+    lease: int = 0
+    t_n: int = 0
+    retried: tuple[int, ...] = ()
+    failed: tuple[str, ...] = ()
     failure: str | None = None
-
-
-class EvaluationError(RuntimeError):
-    """An objective raised, or gave a value that is not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +61,8 @@ class Task:
     """Everything that the agents of one run are made from; it is the same in every process.
 
     `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
-    drawn. `histories` is the folder where agents keep what they learned in an earlier task. A step that ends after `until`
-    leaves no rows, for it lies beyond the study's end, whether or not its evaluations have been computed.
+    drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
+    makes a checkpoint, to which a crash may take it back.
     """
 
     federation: Federation
@@ -64,57 +72,162 @@ class Task:
     noise: float = 0.0
     initial: dict[int, Array] = field(default_factory=dict)
     histories: Path | None = None
-    until: float = float("inf")
     phase: str = "search"
+    policy: Policy = Policy()
+    checkpoint: int = 1
+
+
+class Memory(NamedTuple):
+    """All that an agent knows: what a checkpoint of it holds.
+
+    `algorithm` is its half of the method; `evaluated` counts its evaluations and `t_n` its observations; `best` and `worst` are
+    those that it has seen. `rows` have not been written yet. `step` was its last one; `decision` belongs to the next one, and
+    `undecided` is what `algorithm` was before it.
+    """
+
+    algorithm: Any
+    evaluated: int = 0
+    t_n: int = 0
+    best: Row | None = None
+    worst: float | None = None
+    rows: tuple[Row, ...] = ()
+    step: int = -1
+    decision: Decision | None = None
+    undecided: Any = None
+
+
+class Done(NamedTuple):
+    """A step that an agent has done and that does not count yet: what it knew before, its report, and its rows."""
+
+    before: Memory
+    report: Report
+    rows: tuple[Row, ...]
+    after: Memory
 
 
 class Agent:
     """One agent of a run."""
 
-    def __init__(self, task: Task, number: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.number, self.task, self._clock = number, task, clock
-        self.streams = task.streams.of(number)
-        self.rows: list[Row] = []
-        self.best: Row | None = None
-        self._count = 0
-        self._decided: tuple[int, Decision] | None = None
+    def __init__(
+        self,
+        task: Task,
+        number: int,
+        clock: Callable[[], float] | None = None,
+        evaluator: Evaluator | None = None,
+    ) -> None:
+        self.number, self.task = number, task
+        self._clock = clock or time.monotonic
+        self._streams = task.streams.of(number)
         world = replace(task.streams, scope="")  # an agent's objective is the same in all its tasks
         objective = task.federation.objective(number, world.shared("objective"), world.of(number).rng("objective"))
-        self._objective: Objective = objective
+        self._evaluator = evaluator or Evaluator(task.policy, real=False)
+        self._objective = objective
         x, y = _history(task, number)
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
-        self._state: Any = task.algorithm.agent_init(self._problem, self.streams.at(0))
+        self.memory = Memory(task.algorithm.agent_init(self._problem, self._streams.at(0)))
+        self.saved = self.memory
+        self.done: Done | None = None
 
     @property
     def best_value(self) -> float | None:
         """Give the largest noise-free value over the box, where it is known."""
         return self._objective.best_value
 
-    def decide(self, order: Order) -> int:
-        """Choose the points of a step; give their number."""
-        if self._decided is not None and self._decided[0] == order.step:
-            return len(self._decided[1].x)
+    @property
+    def settled(self) -> Memory:
+        """Give what the agent knows by what counts: without a step that it has done but that does not count yet."""
+        return self.memory if self.done is None else self.done.before
+
+    def decide(self, order: Order) -> tuple[int, tuple[float, ...] | None]:
+        """Choose the points of a step; give their number, and what each costs where the objective says so."""
+        self._restore(order)
+        decision = self._decide(order)
+        cost = getattr(self._objective, "cost", None)
+        if cost is None:
+            return len(decision.x), None
+        return len(decision.x), tuple(float(cost(x)) for x in from_unit(self.task.federation.parameters, decision.x))
+
+    def work(self, order: Order) -> Report:
+        """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop."""
+        self._restore(order)
+        if self.done is not None and self.done.report.step >= order.step:  # the coordinator has not heard of it
+            self.done = self.done._replace(report=self.done.report._replace(lease=order.lease))
+            return self.done.report
+        self.commit(())
+        before = self.memory
+        decision = self._decide(order)
+        algorithm, state = self.task.algorithm, self.memory.algorithm
+        outcomes = self._evaluate(order, decision)
+        memory = self._learned(decision, outcomes, state)
+        payload = None
+        if algorithm.sends(order.step) and order.speaks:
+            payload, state = algorithm.outbox(memory.algorithm, self._streams.at(order.step))
+            memory = memory._replace(algorithm=state)
+        rows = self._rows(order.step, decision, outcomes)
+        retried = tuple(outcome.point for outcome in outcomes[len(decision.x) :])
+        failed = tuple(outcome.error.splitlines()[0] for outcome in outcomes if outcome.error)
+        report = Report(self.number, order.step, len(decision.x), payload, order.lease, memory.t_n, retried, failed)
+        self.memory = memory._replace(step=order.step, decision=None, undecided=None)
+        self.done = Done(before, report, rows, self.memory)
+        return report
+
+    def commit(self, times: Sequence[float]) -> None:
+        """Let the step that was done last count, if there is one; `times` are when its evaluations began and ended."""
+        if self.done is None:
+            return
+        rows = self.done.rows
+        if times:
+            rows = tuple(
+                row._replace(started=started, finished=finished)
+                for row, started, finished in zip(rows, times[:-1], times[1:], strict=True)
+            )
+        best = self.memory.best
+        for row in rows:
+            if row.error is None and (best is None or row.value > best.value):
+                best = row
+        self.memory = self.memory._replace(rows=self.memory.rows + rows, best=best)
+        self.done = None
+        if self.memory.step % self.task.checkpoint == 0:
+            self.saved = self.memory
+
+    def take(self, lossy: bool) -> tuple[Row, ...]:
+        """Give the rows that may be written for good, and keep the others; `lossy` says whether a crash may touch some."""
+        count = len(self.saved.rows) if lossy else len(self.settled.rows)
+        written = self.memory.rows[:count]
+        self.memory = self.memory._replace(rows=self.memory.rows[count:])
+        self.saved = self.saved._replace(rows=self.saved.rows[count:])
+        if self.done is not None:
+            before = self.done.before
+            self.done = self.done._replace(before=before._replace(rows=before.rows[count:]), after=self.memory)
+        return written
+
+    def _restore(self, order: Order) -> None:
+        """Forget what the order says."""
+        if order.restore and self.done is not None:
+            self.memory, self.done = self.done.before, None
+        if order.restore and self.memory.decision is not None:
+            self.memory = self.memory._replace(algorithm=self.memory.undecided, decision=None, undecided=None)
+        if order.restore != "checkpoint":
+            return
+        kept = len(self.saved.rows)
+        forgotten = tuple(row if row.error else row._replace(error="forgotten in a crash") for row in self.memory.rows[kept:])
+        # Evaluations are counted on, so that no draw is used twice.
+        self.memory = self.saved._replace(
+            rows=self.saved.rows + forgotten, evaluated=self.memory.evaluated, step=self.memory.step
+        )
+        self.saved = self.memory
+
+    def _decide(self, order: Order) -> Decision:
+        memory = self.memory
+        if memory.decision is not None:
+            return memory.decision
+        state = memory.algorithm
         if order.step == 0:
             decision = Decision(self._initial_points(), "initial")
         else:
-            streams = self.streams.at(order.step)
-            decision, self._state = self.task.algorithm.ask(self._state, order.inbox, streams)
-        self._decided = order.step, decision
-        return len(decision.x)
-
-    def work(self, order: Order) -> Report:
-        """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when that fails."""
-        self.decide(order)
-        assert self._decided is not None
-        (_, decision), self._decided = self._decided, None
-        algorithm, streams = self.task.algorithm, self.streams.at(order.step)
-        if len(decision.x):
-            values = self._evaluate(order, decision)
-            self._state = algorithm.tell(self._state, decision.x, values)
-        payload = None
-        if algorithm.sends(order.step):
-            payload, self._state = algorithm.outbox(self._state, streams)
-        return Report(self.number, order.step, len(decision.x), payload)
+            decision, state = self.task.algorithm.ask(state, order.inbox, self._streams.at(order.step))
+        self.memory = memory._replace(algorithm=state, decision=decision, undecided=memory.algorithm)
+        return decision
 
     def _initial_points(self) -> Array:
         if self.number not in self.task.problem.targets:
@@ -122,63 +235,78 @@ class Agent:
         given = self.task.initial.get(self.number)
         if given is not None:
             return given
-        return self.streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
+        return self._streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
 
-    def _evaluate(self, order: Order, decision: Decision) -> Array:
-        begun = self._clock() if order.durations is None else order.started
+    def _evaluate(self, order: Order, decision: Decision) -> list[Outcome]:
+        """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
         natives = from_unit(self.task.federation.parameters, decision.x)
-        values = np.empty(len(natives))
-        phase = "initial" if order.step == 0 and self.task.phase == "search" else self.task.phase
-        rows = []
-        for query, native in enumerate(natives):
-            clean = self._call(native)
-            ended = self._clock() if order.durations is None else begun + order.durations[query]
-            score = self._objective.score(native)
-            values[query] = clean + self._noise()
-            row = Row(
-                agent=self.number,
-                phase=phase,
-                step=order.step,
-                query=query,
-                origin=decision.origin,
-                x=native.tolist(),
-                u=decision.x[query].tolist(),
-                value=float(values[query]),
-                score=clean if score is None else score,
-                started=begun,
-                finished=ended,
-                t_n=self._count,
-            )
-            rows.append(row)
-            begun = ended
-        # The sum is taken as the engine takes it, so that both agree on the last bit about what is too late.
-        if (begun if order.durations is None else order.started + sum(order.durations)) <= self.task.until:
-            self._keep(rows)
-        return values
+        policy, outcomes = self.task.policy, list[Outcome]()
+        points, count = list(range(len(natives))), self.memory.evaluated
+        for _ in range(1 + policy.retries):
+            for point in points:
+                number = count + len(outcomes)
+                length = None if order.tries is None else order.tries[len(outcomes)]
+                if length is not None and order.costs is not None:
+                    length *= order.costs[point]
+                known = Known(self.number, number, point, natives[point], length)
+                outcomes.append(self._evaluator(self._objective, known, self._streams.at(number), self._clock))
+            points = [point for point in points if not _succeeded(outcomes, point)]
+        if points and policy.failure == "stop":
+            raise EvaluationError(next(outcome.error.splitlines()[0] for outcome in reversed(outcomes) if outcome.error))
+        return outcomes
 
-    def _keep(self, rows: list[Row]) -> None:
-        self.rows += rows
-        for row in rows:
-            if self.best is None or row.value > self.best.value:
-                self.best = row
+    def _learned(self, decision: Decision, outcomes: Sequence[Outcome], state: Any) -> Memory:
+        """Tell the algorithm what was seen, point by point, and what the policy gives for a point that failed."""
+        memory, worst = self.memory, self.memory.worst
+        told: dict[int, float] = {}
+        for outcome in outcomes:
+            if outcome.error is None:
+                told[outcome.point] = self._seen(outcome)
+        t_n = memory.t_n + len(told)
+        for value in told.values():
+            worst = value if worst is None else min(worst, value)
+        if self.task.policy.failure == "worst" and worst is not None:
+            told |= {point: worst for point in range(len(decision.x)) if point not in told}
+        points = sorted(told)
+        if points:
+            values = np.array([told[point] for point in points])
+            state = self.task.algorithm.tell(state, decision.x[points], values)
+        return memory._replace(algorithm=state, evaluated=memory.evaluated + len(outcomes), t_n=t_n, worst=worst)
 
-    def _noise(self) -> float:
+    def _seen(self, outcome: Outcome) -> float:
+        """Give what the agent sees of a value: with noise, where the study adds some."""
         if not self.task.noise:
-            return 0.0
-        return float(np.sqrt(self.task.noise) * self.streams.at(self._count).rng("added noise").standard_normal())
+            return outcome.value
+        noise = self._streams.at(outcome.number + 1).rng("added noise").standard_normal()
+        return outcome.value + float(np.sqrt(self.task.noise) * noise)
 
-    def _call(self, native: Array) -> float:
-        rng = self.streams.at(self._count).rng("evaluation")
-        self._count += 1
-        try:
-            value = float(self._objective.evaluate(native, rng))
-        except Exception as error:
-            raise EvaluationError(f"agent {self.number} at x = {native.tolist()}: {type(error).__name__}: {error}") from error
-        if not np.isfinite(value):
-            raise EvaluationError(
-                f"agent {self.number} at x = {native.tolist()}: the objective gave {value}, not a finite number"
+    def _rows(self, step: int, decision: Decision, outcomes: Sequence[Outcome]) -> tuple[Row, ...]:
+        phase = "initial" if step == 0 and self.task.phase == "search" else self.task.phase
+        rows, t_n = [], self.memory.t_n
+        for outcome in outcomes:
+            t_n += outcome.error is None
+            rows.append(
+                Row(
+                    agent=self.number,
+                    phase=phase,
+                    step=step,
+                    query=outcome.point,
+                    origin=decision.origin,
+                    x=outcome.x.tolist(),
+                    u=decision.x[outcome.point].tolist(),
+                    value=self._seen(outcome) if outcome.error is None else float("nan"),
+                    score=outcome.score,
+                    started=outcome.started,
+                    finished=outcome.finished,
+                    t_n=t_n,
+                    error=outcome.error,
+                )
             )
-        return value
+        return tuple(rows)
+
+
+def _succeeded(outcomes: Sequence[Outcome], point: int) -> bool:
+    return any(outcome.point == point and outcome.error is None for outcome in outcomes)
 
 
 def history_file(folder: Path, agent: int) -> Path:
@@ -189,6 +317,7 @@ def history_file(folder: Path, agent: int) -> Path:
 def _history(task: Task, number: int) -> tuple[Array | None, Array | None]:
     if task.histories is None:
         return None, None
-    table = pq.read_table(history_file(task.histories, number), columns=["u", "value"])
+    table = pq.read_table(history_file(task.histories, number), columns=["u", "value", "error"])
+    table = table.filter(table["error"].is_null())
     x = np.array(table["u"].to_pylist(), dtype=np.float64).reshape(len(table), task.problem.dim)
     return x, table["value"].to_numpy()

@@ -24,10 +24,9 @@ def learn(task: Task, numbers: Iterable[int], key: Key, folder: Path) -> None:
         if path.exists():
             continue
         agent = Agent(task, number)
-        total = task.problem.initial + task.problem.iterations
-        step = 0
-        while len(agent.rows) < total:
-            order = Order(number, step, 0.0, (), None)
-            agent.work(order._replace(durations=(0.0,) * agent.decide(order)))
+        total, step = task.problem.initial + task.problem.iterations, 0
+        while agent.memory.evaluated < total:
+            agent.work(Order(number, step))
+            agent.commit(())
             step += 1
-        write_rows(agent.rows[:total], key, path)
+        write_rows(agent.memory.rows[:total], key, path)

@@ -1,18 +1,38 @@
-"""Where agents live: in the caller's process, or in Ray actors that hold one agent or many."""
+"""Where agents live: a process that holds one agent or many, their checkpoints, and what keeps a live one from going on."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
-import ray
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.agent import Agent, EvaluationError, Order, Report, Task
-from fedbo.actors.rows import Key, part_name, write_rows
+from fedbo.actors.agent import Agent, Done, Memory, Order, Report, Task
+from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
+from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator
+from fedbo.actors.home import Home
+from fedbo.actors.rows import write_rows
+
+Commits = Sequence[tuple[int, tuple[float, ...]]]
+Costs = tuple[float, ...] | None
+
+
+class Site(NamedTuple):
+    """What the hosts of a run have in common: the run's folder, whether time is real, and whether agents may forget rows."""
+
+    home: Home
+    real: bool = False
+    lossy: bool = False
+
+
+class Kept(NamedTuple):
+    """What a checkpoint holds of one agent: what it knows, its last own checkpoint, and a step that does not count yet."""
+
+    memory: Memory
+    saved: Memory
+    done: Done | None
 
 
 class Host:
@@ -21,44 +41,107 @@ class Host:
     def __init__(self) -> None:
         threadpool_limits(1)  # one thread each: the replicates and hosts are what runs in parallel
         self.agents: dict[int, Agent] = {}
-        self._epoch = 0.0
+        self._site: Site | None = None
+        self._log: EvaluationLog | None = None
+        self._place, self._epoch = 0, 0.0
+        self._held: dict[int, float] = {}
+        self._slow: dict[int, float] = {}
 
-    def load(self, task: Task, numbers: Sequence[int]) -> None:
-        """Make the agents of a run, in place of those of an earlier one."""
-        self.agents = {number: Agent(task, number, self._clock) for number in numbers}
+    def load(self, task: Task, numbers: Sequence[int], site: Site | None = None, place: int = 0, snapshot: int = 0) -> int:
+        """Make the agents of a run, in place of those of an earlier one; give this process's number.
+
+        They begin as they were at a `snapshot`, if it is not 0; where time is real, at their own last checkpoints.
+        """
+        self._site, self._place = site, place
+        if self._log is not None:
+            self._log.close()
+        self._log = None if site is None else EvaluationLog(site.home.folder, set(numbers))
+        real = site is not None and site.real
+        evaluator = Evaluator(task.policy, real, self._log, self._linger if real else None)
+        self.agents = {number: Agent(task, number, self.clock, evaluator) for number in numbers}
+        if site is not None and (snapshot or real):
+            for number, kept in _kept(site, numbers, snapshot).items():
+                agent = self.agents[number]
+                agent.memory, agent.saved, agent.done = kept
+        return os.getpid()
 
     def begin(self, epoch: float) -> None:
         """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""
         self._epoch = epoch
 
-    def _clock(self) -> float:
+    def clock(self) -> float:
+        """Give the real time of the study."""
         return time.time() - self._epoch
 
-    def decide(self, order: Order) -> int:
-        """Let an agent choose the points of a step; give their number."""
+    def decide(self, commits: Commits, order: Order) -> tuple[int, Costs]:
+        """Let an agent choose the points of a step; give their number and what each costs."""
+        self._commit(commits)
         return self.agents[order.agent].decide(order)
 
-    def work(self, orders: Sequence[Order]) -> list[Report]:
+    def work(self, commits: Commits, orders: Sequence[Order]) -> list[Report]:
         """Carry out steps of several agents, one after the other."""
+        self._commit(commits)
         return [self._work(order) for order in orders]
 
     def _work(self, order: Order) -> Report:
+        agent = self.agents[order.agent]
         try:
-            return self.agents[order.agent].work(order)
+            report = agent.work(order)
         except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
-            return Report(order.agent, order.step, 0, None, str(error))
+            return Report(order.agent, order.step, 0, None, order.lease, failure=str(error))
+        if self._site is not None and self._site.real:
+            write_checkpoint(Kept(agent.memory, agent.saved, agent.done), self._site.home.agent(order.agent))
+        return report
+
+    def hold(self, agent: int, until: float) -> None:
+        """Let nothing come out of an agent until this time of the study; it may be called while the agent works."""
+        self._held[agent] = max(until, self._held.get(agent, 0.0))
+
+    def slow(self, agent: int, factor: float) -> None:
+        """Let an agent's evaluations take so many times as long; it may be called while the agent works."""
+        self._slow[agent] = factor
+
+    def _linger(self, agent: int, seconds: float) -> None:
+        time.sleep(max(0.0, (self._slow.get(agent, 1.0) - 1.0) * seconds))
+        while (left := self._held.get(agent, 0.0) - self.clock()) > 0:
+            time.sleep(min(left, 0.05))
+
+    def _commit(self, commits: Commits) -> None:
+        for agent, times in commits:
+            self.agents[agent].commit(times)
 
     def best(self) -> dict[int, float]:
         """Give the score of the best observation so far of every agent that has one, for the progress display."""
-        return {number: agent.best.score for number, agent in self.agents.items() if agent.best is not None}
+        return {number: agent.memory.best.score for number, agent in self.agents.items() if agent.memory.best is not None}
 
     def best_values(self) -> dict[int, float | None]:
         """Give the known optimum of every agent's objective."""
         return {number: agent.best_value for number, agent in self.agents.items()}
 
-    def flush(self, key: Key, path: Path) -> None:
-        """Write the rows of all agents as one part file."""
-        write_rows([row for number in sorted(self.agents) for row in self.agents[number].rows], key, path)
+    def snapshot(self, commits: Commits, number: int) -> list[str]:
+        """Write new rows and the agents as they are by what counts; give the names of the tables."""
+        assert self._site is not None
+        self._commit(commits)
+        names = self._write(number, self._site.lossy)
+        kept = {agent.number: Kept(agent.settled, agent.saved, None) for agent in self.agents.values()}
+        write_checkpoint(kept, self._site.home.agents(number, self._place))
+        return names
+
+    def finish(self, commits: Commits, number: int, kind: str) -> list[str]:
+        """Write all rows that are left as tables of this kind; give their names."""
+        self._commit(commits)
+        if self._site is not None and self._site.real:
+            self._commit([(agent, ()) for agent in self.agents])
+        return self._write(number, lossy=False, kind=kind)
+
+    def _write(self, number: int, lossy: bool, kind: str = "observations") -> list[str]:
+        assert self._site is not None
+        rows = [row for agent in sorted(self.agents) for row in self.agents[agent].take(lossy)]
+        if not rows:
+            return []
+        path = self._site.home.table(kind, number, self._place)
+        write_rows(rows, self._site.home.key, path)
+        return [path.name]
 
 
 class Hosts(Protocol):
@@ -67,11 +150,14 @@ class Hosts(Protocol):
     def submit(self, order: Order) -> None:
         """Take an order; it may run at once or later, but before its result is given."""
 
-    def decide(self, order: Order) -> int:
-        """Wait for an agent's decision; give the number of its points."""
+    def decide(self, order: Order) -> tuple[int, Costs]:
+        """Wait for an agent's decision; give the number of its points and what each costs."""
 
-    def result(self, agent: int) -> Report:
-        """Wait for the report of the order that the agent was given last."""
+    def result(self, agent: int, lease: int) -> Report:
+        """Wait for the report of the order with this lease, the last that the agent was given."""
+
+    def commit(self, agent: int, times: tuple[float, ...]) -> None:
+        """Let the agent's last step count."""
 
     def settle(self) -> None:
         """Note that nothing else is due now."""
@@ -82,29 +168,40 @@ class Hosts(Protocol):
     def best_values(self) -> dict[int, float | None]:
         """Give the known optimum of every agent's objective."""
 
-    def flush(self, key: Key, folder: Path) -> None:
-        """Let all agents write their rows."""
+    def snapshot(self, number: int) -> None:
+        """Begin to write the agents as they are now; it goes on while the run does."""
+
+    def written(self, wait: bool = False) -> list[str] | None:
+        """Give the tables of the snapshot that was begun, or None while it is being written."""
+
+    def finish(self, number: int, kind: str = "observations") -> list[str]:
+        """Let all agents write the rows that are left as tables of this kind; give their names."""
 
 
 class InlineHosts:
     """All agents in this process; a step is computed when its result is asked for."""
 
-    def __init__(self, task: Task, numbers: Sequence[int]) -> None:
+    def __init__(self, task: Task, numbers: Sequence[int], site: Site | None = None, snapshot: int = 0) -> None:
         self.host = Host()
-        self.host.load(task, numbers)
+        self.host.load(task, numbers, site, 0, snapshot)
         self._orders: dict[int, Order] = {}
+        self._written: list[str] = []
 
     def submit(self, order: Order) -> None:
         """Keep the order."""
         self._orders[order.agent] = order
 
-    def decide(self, order: Order) -> int:
+    def decide(self, order: Order) -> tuple[int, Costs]:
         """Let the agent decide."""
-        return self.host.decide(order)
+        return self.host.decide((), order)
 
-    def result(self, agent: int) -> Report:
+    def result(self, agent: int, lease: int) -> Report:
         """Carry the order out now."""
-        return _sound(self.host.work([self._orders.pop(agent)])[0])
+        return sound(self.host.work((), [self._orders.pop(agent)])[0])
+
+    def commit(self, agent: int, times: tuple[float, ...]) -> None:
+        """Let the step count."""
+        self.host.agents[agent].commit(times)
 
     def settle(self) -> None:
         """Nothing waits here."""
@@ -117,123 +214,32 @@ class InlineHosts:
         """Give the known optimum of every agent's objective."""
         return self.host.best_values()
 
-    def flush(self, key: Key, folder: Path) -> None:
-        """Write all rows."""
-        self.host.flush(key, folder / _part(key, 0))
+    def snapshot(self, number: int) -> None:
+        """Write the agents now."""
+        self._written = self.host.snapshot((), number)
+
+    def written(self, wait: bool = False) -> list[str] | None:
+        """Give the tables of the snapshot."""
+        return self._written
+
+    def finish(self, number: int, kind: str = "observations") -> list[str]:
+        """Write all rows that are left."""
+        return self.host.finish((), number, kind)
 
 
-@dataclass(slots=True)
-class _Remote:
-    """One host actor as seen from outside: the orders not sent yet, and the calls under way, oldest first."""
-
-    handle: Any
-    buffer: list[Order] = field(default_factory=list)
-    calls: list[tuple[Any, list[int]]] = field(default_factory=list)
-
-
-class RayHosts:
-    """Agents in Ray actors. Orders that fall due together go to an actor in one call, and several calls may be under way.
-
-    An order is sent as soon as its actor has fewer than two calls to work on; the rest waits in a buffer, so that the
-    load on Ray falls when the actors are busy. None of this can change a result: an order is complete when it is made.
-    In real time every order is a call of its own, so that each ends when it ends.
-    """
-
-    def __init__(self, actors: Sequence[Any], task: Task, numbers: Sequence[int], real_time: bool = False) -> None:
-        shares = [list(numbers[place :: len(actors)]) for place in range(len(actors))]
-        ray.get([actor.load.remote(task, share) for actor, share in zip(actors, shares, strict=True)])
-        self._hosts = [_Remote(actor) for actor in actors]
-        self._host_of = {number: host for host, share in zip(self._hosts, shares, strict=True) for number in share}
-        self._reports: dict[int, Report] = {}
-        self._real_time = real_time
-        self._asked: list[Any] = []
-        self._best: dict[int, float] = {}
-
-    def submit(self, order: Order) -> None:
-        """Put the order in its host's buffer."""
-        self._host_of[order.agent].buffer.append(order)
-
-    def decide(self, order: Order) -> int:
-        """Wait for the agent's decision."""
-        return int(ray.get(self._host_of[order.agent].handle.decide.remote(order)))
-
-    def settle(self) -> None:
-        """Send the buffers of hosts that are about to run out of work."""
-        for host in self._hosts:
-            if host.buffer and (self._real_time or len(host.calls) < 2):
-                self._send(host)
-
-    def result(self, agent: int) -> Report:
-        """Wait for the agent's report."""
-        host = self._host_of[agent]
-        while agent not in self._reports:
-            if not any(agent in numbers for _, numbers in host.calls):
-                self._send(host)
-            self._collect(host)
-        return _sound(self._reports.pop(agent))
-
-    def begin(self, epoch: float) -> None:
-        """Set all clocks of real time to 0 at `epoch`."""
-        ray.get([host.handle.begin.remote(epoch) for host in self._hosts])
-
-    def ready(self, timeout: float) -> list[Report]:
-        """Give the reports of calls that end within `timeout` seconds, for a run in real time."""
-        calls = {call: host for host in self._hosts for call, _ in host.calls}
-        if not calls:
-            time.sleep(max(timeout, 0))
-            return []
-        done, _ = ray.wait(list(calls), num_returns=1, timeout=max(timeout, 0))
-        for call in done:
-            self._collect(calls[call])
-        reports, self._reports = list(self._reports.values()), {}
-        return [_sound(report) for report in reports]
-
-    def busy(self) -> bool:
-        """Say whether any call is under way."""
-        return any(host.calls or host.buffer for host in self._hosts)
-
-    def best(self) -> dict[int, float]:
-        """Give every agent's best score as of a moment ago: a busy actor must not hold the engine up."""
-        if self._asked and len(ray.wait(self._asked, num_returns=len(self._asked), timeout=0)[0]) == len(self._asked):
-            self._best, self._asked = _merged(ray.get(self._asked)), []
-        if not self._asked:
-            self._asked = [host.handle.best.remote() for host in self._hosts]
-        return self._best
-
-    def best_values(self) -> dict[int, float | None]:
-        """Give the known optimum of every agent's objective."""
-        return _merged(ray.get([host.handle.best_values.remote() for host in self._hosts]))
-
-    def flush(self, key: Key, folder: Path) -> None:
-        """Let every host write its own part file."""
-        ray.get([host.handle.flush.remote(key, folder / _part(key, place)) for place, host in enumerate(self._hosts)])
-
-    def _send(self, host: _Remote) -> None:
-        orders, host.buffer = host.buffer, []
-        for batch in [[order] for order in orders] if self._real_time else [orders]:
-            host.calls.append((host.handle.work.remote(batch), [order.agent for order in batch]))
-
-    def _collect(self, host: _Remote) -> None:
-        call, _ = host.calls.pop(0)
-        for report in ray.get(call):
-            self._reports[report.agent] = report
-
-
-def start_hosts(count: int) -> list[Any]:
-    """Start `count` host actors, spread over the cluster."""
-    remote: Callable[..., Any] = ray.remote(Host).options(num_cpus=0, scheduling_strategy="SPREAD").remote
-    return [remote() for _ in range(count)]
-
-
-def _sound(report: Report) -> Report:
+def sound(report: Report) -> Report:
+    """Give a report back, or raise what ended the run."""
     if report.failure is not None:
         raise EvaluationError(report.failure)
     return report
 
 
-def _part(key: Key, place: int) -> str:
-    return f"{part_name(key)}-{place:04d}.parquet"
-
-
-def _merged(parts: Iterable[dict[int, Any]]) -> dict[int, Any]:
-    return {number: value for part in parts for number, value in part.items()}
+def _kept(site: Site, numbers: Sequence[int], snapshot: int) -> dict[int, Kept]:
+    """Read what is kept of these agents; an agent without a checkpoint of its own begins anew."""
+    if site.real:
+        paths = {number: site.home.agent(number) for number in numbers}
+        return {number: read_checkpoint(path) for number, path in paths.items() if path.exists()}
+    found: dict[int, Kept] = {}
+    for path in sorted(site.home.folder.glob(f"{snapshot:06d}-*.agents")):
+        found |= {number: kept for number, kept in read_checkpoint(path).items() if number in numbers}
+    return found

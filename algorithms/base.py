@@ -107,5 +107,10 @@ class Algorithm(Protocol):
     def receive(self, state: Any, message: Inbound, now: float) -> Any:
         """Take in one message that has passed the declaration."""
 
-    def broadcast(self, state: Any, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], Any]:
-        """Write to `recipients`, when the exchange mode closes a round; agents left out of the result get nothing."""
+    def broadcast(
+        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], Any]:
+        """Write to `recipients`, when the exchange mode closes a round; agents left out of the result get nothing.
+
+        `worth (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
+        """

@@ -226,9 +226,11 @@ class FTS:
         state.held[message.sender] = 1.0
         return state
 
-    def broadcast(self, state: FTSServer, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], FTSServer]:
+    def broadcast(
+        self, state: FTSServer, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], FTSServer]:
         """Pass the messages of the others on; whoever has sent none has P_N = 0 (section 3.1 on stragglers)."""
-        preference = state.held * np.asarray(self.weights or 1.0)
+        preference = state.held * worth * np.asarray(self.weights or 1.0)
         if self.relay == "one":
             return self._relayed(state, preference, recipients, streams), state
         omega = state.omega.copy()  # one for all recipients, since none may write to it

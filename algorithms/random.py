@@ -63,7 +63,9 @@ class Random:
         """Nothing can arrive."""
         return state
 
-    def broadcast(self, state: Any, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], Any]:
+    def broadcast(
+        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], Any]:
         """Nothing goes out."""
         return {}, state
 

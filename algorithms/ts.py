@@ -196,7 +196,9 @@ class TS:
         """Nothing can arrive."""
         return state
 
-    def broadcast(self, state: Any, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], Any]:
+    def broadcast(
+        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], Any]:
         """Nothing goes out."""
         return {}, state
 

@@ -11,23 +11,22 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Generator, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 import simpy
 
-from fedbo.actors.agent import Order, Report
-from fedbo.actors.rows import Key
+from fedbo.actors.agent import Order, Report, Task
 from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.availability import Always
-from fedbo.coordinator.core import Core, World
-from fedbo.coordinator.engine import Watch, run_virtual
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.engine import Agenda, Watch, run_virtual
 from fedbo.coordinator.exchange import Immediate
-from fedbo.coordinator.timing import Constant, Durations, Lognormal
+from fedbo.coordinator.timing import Constant, Lognormal, durations
+from fedbo.coordinator.world import Models, World
+from fedbo.objectives.functions import Quadratic
 
 LATENCY = 0.05
 MESSAGE: Payload = {"omega": np.zeros(1)}
@@ -45,7 +44,7 @@ class Talkative(Random):
     def download(self, problem: Problem) -> Declaration | None:
         return {"omega": Field((1,))}
 
-    def broadcast(self, state: Any, recipients: Sequence[int], streams: Streams) -> tuple[dict[int, Payload], Any]:
+    def broadcast(self, state: Any, recipients: Sequence[int], worth: Any, streams: Streams) -> tuple[dict[int, Payload], Any]:
         return dict.fromkeys(recipients, MESSAGE), state
 
     def receive(self, state: Any, message: Inbound, now: float) -> Any:
@@ -61,12 +60,14 @@ class FreeHosts:
     def submit(self, order: Order) -> None:
         self._orders[order.agent] = order
 
-    def result(self, agent: int) -> Report:
+    def result(self, agent: int, lease: int) -> Report:
         order = self._orders[agent]
-        return Report(agent, order.step, 1, MESSAGE if order.step else None)
+        return Report(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, lease)
 
-    def decide(self, order: Order) -> int:
-        return 1
+    def decide(self, order: Order) -> tuple[int, None]:
+        return 1, None
+
+    def commit(self, agent: int, times: tuple[float, ...]) -> None: ...
 
     def settle(self) -> None: ...
 
@@ -76,24 +77,30 @@ class FreeHosts:
     def best_values(self) -> dict[int, float | None]:
         return {}
 
-    def flush(self, key: Key, folder: Path) -> None: ...
+    def snapshot(self, number: int) -> None: ...
+
+    def written(self, wait: bool = False) -> list[str]:
+        return []
+
+    def finish(self, number: int, kind: str = "") -> list[str]:
+        return []
 
 
 def with_fedbo(agents: int, iterations: int) -> tuple[float, int, float]:
     """Run the model; give seconds, events and the last time."""
     problem = Problem(1, agents, tuple(range(agents)), 0, iterations)
-    world = World(Lognormal(1.0, 1.0), Constant(LATENCY), Always())
-    core = Core(Talkative(), problem, Immediate(), world, Streams(1))
-    records = []
+    world = World(Models(evaluation=Lognormal(1.0, 1.0), latency=Constant(LATENCY)))
+    core = Core(Task(Quadratic(agents=agents), Talkative(), problem, Streams(1)), Immediate(), world)
+    records, agenda = [], Agenda()
     begun = time.process_time()
-    outcome = run_virtual(core, FreeHosts(), Watch(records.extend))
-    return time.process_time() - begun, outcome.events, outcome.time
+    run_virtual(core, FreeHosts(), Watch(records.extend), agenda)
+    return time.process_time() - begun, agenda.events, agenda.time
 
 
 def with_simpy(agents: int, iterations: int) -> tuple[float, int, float]:
     """Run the same model as SimPy processes, with an event log of the same length."""
     environment = simpy.Environment()
-    durations = Durations(Lognormal(1.0, 1.0), "evaluation time", Streams(1))
+    lengths = durations(lambda agent: Lognormal(1.0, 1.0), "evaluation time", Streams(1))
     log: list[tuple[float, str, int, int, int, str]] = []
     inbox: list[list[Payload]] = [[] for _ in range(agents)]
     arrivals = 0
@@ -111,7 +118,7 @@ def with_simpy(agents: int, iterations: int) -> tuple[float, int, float]:
         for step in range(1, iterations + 1):
             inbox[number].clear()
             log.append((environment.now, "started", number, step, 0, ""))
-            yield environment.timeout(durations(number, step - 1))
+            yield environment.timeout(lengths(number, step - 1))
             log.append((environment.now, "finished", number, step, 0, ""))
             log.append((environment.now, "sent", number, step, 8, ""))
             environment.process(message(number, step))

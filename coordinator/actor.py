@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,18 +14,29 @@ import ray
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.agent import Task
+from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.history import learn
-from fedbo.actors.host import Hosts, InlineHosts, RayHosts, start_hosts
+from fedbo.actors.home import Home
+from fedbo.actors.host import Hosts, InlineHosts, Site
+from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.rows import Key
-from fedbo.coordinator.core import Core, World
-from fedbo.coordinator.engine import Outcome, Watch, run_virtual, run_wall
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.engine import Agenda, Moment, Watch, run_recorded, run_virtual, run_wall
 from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.faults import Crash
 from fedbo.coordinator.journal import Journal
+from fedbo.coordinator.keeper import Keeper
+from fedbo.coordinator.world import World
+
+_LIVES = 5  # how often the hosts of a run may be lost before it fails
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a study: one cell of its sweep, one algorithm, one replicate. Parts are written under `folder`."""
+    """One run of a study: one cell of its sweep, one algorithm, one replicate. Its own folder is made in `folder`.
+
+    It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` where those are given.
+    """
 
     key: Key
     task: Task
@@ -32,6 +45,9 @@ class Run:
     folder: Path
     hosting: Literal["inline", "dedicated", "packed"] = "inline"
     workers: int = 1
+    until: float = float("inf")
+    seconds: float = 60.0
+    events: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +71,18 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What a run leaves behind besides its tables: the targets' best scores, and their optima where they are known."""
+    """What a run leaves behind besides its tables: the targets' best scores, and their optima where they are known.
+
+    `time` is its last, `events` their number; `seconds` it took, `kept` of them for snapshots. `stopped` says whether it was
+    stopped before its end.
+    """
 
     key: Key
-    outcome: Outcome
+    time: float
+    events: int
+    stopped: bool
     seconds: float
+    kept: float
     best: tuple[float, ...]
     best_values: dict[int, float | None]
 
@@ -81,28 +104,80 @@ class Coordinator:
             learn(job.task, [number], job.key, job.folder)
 
     def run(self, run: Run) -> Ended:
-        """Carry out a run and write its parts, also when it is stopped or fails."""
-        begun, virtual = time.monotonic(), run.world.evaluation is not None
-        hosts = self._host(run, range(run.task.problem.n_agents), real_time=not virtual)
-        core = Core(run.task.algorithm, run.task.problem, run.exchange, run.world, run.task.streams)
-        journal = Journal(run.key)
-        watch = Watch(journal.extend, lambda: self._stop, lambda: self._look(run, core, hosts))
+        """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails."""
+        home = Home.of(run.folder, run.key)
+        if home.latest().ended:
+            found: Ended = read_checkpoint(home.folder / "ended")
+            return found
+        for life in range(_LIVES):
+            try:
+                return self._go_on(run)
+            except HostLost:  # begin again from the last snapshot, with hosts that live
+                self._hosts = []
+                if life == _LIVES - 1:
+                    raise
+        raise AssertionError("no life is left")
+
+    def _go_on(self, run: Run) -> Ended:
+        begun = time.monotonic()
+        keeper = Keeper(Home.of(run.folder, run.key), run.seconds, run.events)
+        core = Core(run.task, run.exchange, run.world)
+        snapshot = keeper.restore()
+        agenda, journal = Agenda(), Journal(keeper.home)
+        if snapshot is not None:
+            agenda, core.state, journal.count, journal.moments = snapshot
+            agenda.stopped = False
+        hosts = self._host(run, keeper)
+        watch = Watch(
+            journal.extend,
+            lambda: self._stop,
+            lambda: self._look(run, core, hosts),
+            lambda events: keeper.keep(events, core, agenda, journal, hosts),
+            journal.record,
+        )
         try:
-            if virtual:
-                outcome = run_virtual(core, hosts, watch, run.task.until)
-            else:
+            if run.world.real:
                 assert isinstance(hosts, RayHosts)
-                epoch = time.time()
-                hosts.begin(epoch)
-                outcome = run_wall(core, hosts, watch, epoch, run.task.until)
-        finally:
-            journal.extend(core.journal)
-            journal.flush(run.folder / "events")
-            hosts.flush(run.key, run.folder / "observations")
+                run_wall(core, hosts, watch, agenda, run.until, lambda: self._die(core, agenda, journal, hosts, keeper))
+            else:
+                run_virtual(core, hosts, watch, agenda, run.until)
+        except HostLost:
+            raise
+        except Exception:
+            keeper.end(core, agenda, journal, hosts, ended=False)
+            raise
         self._look(run, core, hosts)
+        if isinstance(hosts, RayHosts):
+            hosts.revive()
+            self._hosts = hosts.actors
         best_values = hosts.best_values()
-        optima = {agent: best_values[agent] for agent in run.task.problem.targets}
-        return Ended(run.key, outcome, time.monotonic() - begun, self._standing.best, optima)
+        result = Ended(
+            key=run.key,
+            time=agenda.time,
+            events=agenda.events,
+            stopped=agenda.stopped,
+            seconds=time.monotonic() - begun,
+            kept=keeper.spent,
+            best=self._standing.best,
+            best_values={agent: best_values[agent] for agent in run.task.problem.targets},
+        )
+        if not agenda.stopped:  # it counts once the last snapshot says that the run has ended
+            write_checkpoint(result, keeper.home.folder / "ended")
+        keeper.end(core, agenda, journal, hosts, ended=not agenda.stopped)
+        return result
+
+    def replay(self, run: Run, record: Sequence[Moment]) -> Ended:
+        """Carry out again a run that was made in real time, by its record, in this process and without waiting."""
+        begun = time.monotonic()
+        keeper = Keeper(Home.of(run.folder, run.key), float("inf"), None)
+        keeper.restore()
+        core, journal, agenda = Core(run.task, run.exchange, run.world), Journal(keeper.home), Agenda()
+        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(keeper.home))
+        try:
+            agenda.time = run_recorded(core, hosts, Watch(journal.extend), record)
+        finally:
+            keeper.end(core, agenda, journal, hosts, ended=True)
+        return Ended(run.key, agenda.time, len(record), False, time.monotonic() - begun, 0.0, (), {})
 
     def standing(self) -> Standing:
         """Say how far the present run is; it may be asked from another thread."""
@@ -112,13 +187,21 @@ class Coordinator:
         """Let the present run end soon, with what it has; it may be called from another thread."""
         self._stop = True
 
-    def _host(self, run: Run, agents: Sequence[int], real_time: bool) -> Hosts:
+    def _host(self, run: Run, keeper: Keeper) -> Hosts:
+        agents: Sequence[int] = range(run.task.problem.n_agents)
+        lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.world.plan)
+        site, snapshot = Site(keeper.home, run.world.real, lossy), keeper.latest.number
         if run.hosting == "inline":
-            return InlineHosts(run.task, agents)
+            return InlineHosts(run.task, agents, site, snapshot)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
         if len(self._hosts) != count:
             self._hosts = start_hosts(count)
-        return RayHosts(self._hosts, run.task, agents, real_time)
+        return RayHosts(self._hosts, run.task, agents, site, snapshot)
+
+    def _die(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts, keeper: Keeper) -> None:
+        """End this process, as the plan says; whoever looks after it will let another one go on."""
+        keeper.end(core, agenda, journal, hosts, ended=False)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _look(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem

@@ -13,47 +13,104 @@ class Began(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """An agent has decided how many points its step will evaluate."""
+    """An agent has decided how many points its step will evaluate, and what each will cost where that matters."""
 
     agent: int
+    lease: int
     queries: int
+    costs: tuple[float, ...] | None = None
 
 
 class Finished(NamedTuple):
     """An agent's step is over; the shell adds the agent's report before the core sees it."""
 
     agent: int
+    lease: int
     report: Report | None = None
+
+
+class Reached(NamedTuple):
+    """A message reached the coordinator's own link and waits there for its turn."""
+
+    message: Arrived
 
 
 class Arrived(NamedTuple):
     """A message reached the coordinator's door.
 
-    `source` is who really sent it, `sender` who it says it is, and `sent` when. (`sender`, `step`) is its idempotency key:
-    a second message with the same key changes nothing.
+    `source` is who really sent it, `sender` who it says it is, `base` the round in which its step began, and `sent` when.
+    (`sender`, `step`) is its idempotency key: a second message with the same key changes nothing. `attempt` counts its
+    transmissions.
     """
 
     source: int
     sender: int
     step: int
+    base: int
     sent: float
     payload: Payload
+    attempt: int = 0
 
 
 class Delivered(NamedTuple):
-    """The coordinator's answer reached an agent; without a payload it only lets the agent go on."""
+    """Answer number `number` of the coordinator reached an agent; without a payload it only lets the agent go on."""
 
     agent: int
     inbound: Inbound | None
+    number: int
+    attempt: int = 0
+
+
+class Unheard(NamedTuple):
+    """A transmission got no answer in time, so it is repeated or given up."""
+
+    message: Arrived | Delivered
 
 
 class Returned(NamedTuple):
-    """An absent agent is back."""
+    """An agent that was absent before a step is back."""
 
     agent: int
 
 
-Event = Began | Decided | Finished | Arrived | Delivered | Returned
+class Changed(NamedTuple):
+    """An agent leaves, when `number` is even, or returns."""
+
+    agent: int
+    number: int
+
+
+class Due(NamedTuple):
+    """The deadline of a round."""
+
+    number: int
+
+
+class Struck(NamedTuple):
+    """Fault `fault` of the plan strikes for the `number`-th time; `agent` is COORDINATOR where it strikes all at once."""
+
+    fault: int
+    agent: int
+    number: int
+
+
+class Healed(NamedTuple):
+    """What a fault did to an agent is over."""
+
+    fault: int
+    agent: int
+
+
+class Died(NamedTuple):
+    """In real time: an agent's process is gone, although no plan said so."""
+
+    agent: int
+
+
+Event = Began | Decided | Finished | Reached | Arrived | Delivered | Unheard | Returned | Changed | Due | Struck | Healed | Died
+
+# Events that happen by themselves: a run in which nothing else is left to happen is over.
+BACKGROUND = frozenset((Changed, Due, Struck, Healed))
 
 
 class Ask(NamedTuple):
@@ -62,9 +119,27 @@ class Ask(NamedTuple):
     order: Order
 
 
-# An effect is a step to begin (which takes as long as its evaluations), a decision to be waited for, or an event that shall
-# happen after a delay.
-Effect = Order | Ask | tuple[float, Event]
+class Commit(NamedTuple):
+    """Effect: the agent's last step counts.
+
+    `times (q + 1,)` are when its first evaluation began and when each of them ended; empty where the agent measured them.
+    """
+
+    agent: int
+    times: tuple[float, ...]
+
+
+class Act(NamedTuple):
+    """Effect, in real time only: do this to an agent's process. `what` is "kill", "hold" (until `value`) or "slow" (by it)."""
+
+    agent: int
+    what: str
+    value: float = 0.0
+
+
+# An effect is a step to begin, a decision to be waited for, a step that counts, something done to a process, or an event that
+# shall happen after a delay.
+Effect = Order | Ask | Commit | Act | tuple[float, Event]
 Line = tuple[float, str, int, int, int, str]
 
 

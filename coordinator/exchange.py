@@ -1,35 +1,105 @@
-"""When the coordinator answers: exchange modes as policies over one stream of events.
+"""When the coordinator answers, what a late message is worth, and who is asked: exchange modes as policies over one stream.
 
-A policy is told who has reported for which round and says which agents are to be answered now. Only agents of whom
-messages are expected take part; an absent agent reports at once, with nothing.
+Under a mode that *waits*, an agent that has reported stands still until the open round closes; whoever reports by then is
+answered. A round expects the agents that were asked and are known to be there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
+
+from fedbo.algorithms.catalog import unknown
+from fedbo.coordinator.selection import Selection
 
 
 @dataclass(slots=True)
 class Rounds:
-    """The state of a policy: the agents that still take part, and for each open round who has reported."""
+    """The state of an exchange.
 
-    active: set[int]
-    reported: dict[int, set[int]]
+    `number` counts the rounds closed, or under a mode that does not wait the answers given; `opened` is when the open one
+    began. `active` take part, `missing` are those whom the open round waits for, `reported` those who wait for it, and
+    `messages` counts what took effect in it. `buffer` holds the senders not yet answered.
+    """
+
+    number: int = 0
+    opened: float = 0.0
+    active: set[int] = field(default_factory=set)
+    missing: set[int] = field(default_factory=set)
+    reported: set[int] = field(default_factory=set)
+    messages: int = 0
+    buffer: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Staleness:
+    """What a message counts for that is `s` rounds old: how many rounds closed since its sender began that step.
+
+    `weight` is "constant" 1, "polynomial" (1 + s)^-a, "exponential" e^(-a s), or "hinge": 1 up to `after` rounds and
+    1 / (1 + a (s - after)) beyond, where a is `decay` (Xie et al. 2019, section 5). Beyond `bound` rounds it counts for
+    nothing, and is refused when it arrives. Without rounds, one answer to each target counts as one.
+    """
+
+    weight: str = "constant"
+    decay: float = 0.5
+    after: int = 0
+    bound: int | None = None
+
+    def __post_init__(self) -> None:
+        known = ("constant", "polynomial", "exponential", "hinge")
+        if self.weight not in known:
+            raise ValueError(unknown("weight", self.weight, known))
+        if not self.decay > 0:
+            raise ValueError(f"decay must be above 0, not {self.decay}")
+        if self.after < 0:
+            raise ValueError(f"after must be at least 0, not {self.after}")
+        if self.bound is not None and self.bound < 0:
+            raise ValueError(f"bound must be at least 0, not {self.bound}")
+
+    @property
+    def even(self) -> bool:
+        """Say whether all messages count alike."""
+        return self.weight == "constant" and self.bound is None
+
+    def of(self, s: int) -> float:
+        """Give the weight of a message that is `s` rounds old."""
+        if self.bound is not None and s > self.bound:
+            return 0.0
+        if self.weight == "polynomial":
+            return float((1.0 + s) ** -self.decay)
+        if self.weight == "exponential":
+            return math.exp(-self.decay * s)
+        if self.weight == "hinge" and s > self.after:
+            return 1.0 / (1.0 + self.decay * (s - self.after))
+        return 1.0
 
 
 class Exchange(Protocol):
-    """A policy of exchange. `waits` says whether an agent that has reported stands still until it is answered."""
+    """A policy of exchange: whether agents wait, when a round closes, and what becomes of late messages."""
+
+    @property
+    def mode(self) -> str: ...
 
     @property
     def waits(self) -> bool: ...
 
-    def report(self, rounds: Rounds, agent: int, number: int) -> Iterable[tuple[int, list[int]]]:
-        """Note an agent's report for round `number`; give the rounds that close now and whom to answer."""
+    @property
+    def carries(self) -> bool:
+        """Say whether a message that comes after its round has closed takes effect in the open one."""
 
-    def leave(self, rounds: Rounds, agent: int) -> Iterable[tuple[int, list[int]]]:
-        """Note that an agent takes part no more; give the rounds that close now and whom to answer."""
+    @property
+    def limit(self) -> float | None:
+        """Give the length of a round after which it closes with whoever has reported, if there is one."""
+
+    @property
+    def staleness(self) -> Staleness: ...
+
+    @property
+    def selection(self) -> Selection: ...
+
+    def due(self, rounds: Rounds) -> bool:
+        """Say whether the open round closes now, or the buffer is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +108,121 @@ class Immediate:
 
     mode: ClassVar[str] = "immediate"
     waits: ClassVar[bool] = False
+    carries: ClassVar[bool] = True
+    limit: ClassVar[float | None] = None
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
 
-    def report(self, rounds: Rounds, agent: int, number: int) -> Iterable[tuple[int, list[int]]]:
-        """Answer the sender."""
-        return ((number, [agent]),)
+    def due(self, rounds: Rounds) -> bool:
+        """Answer every message at once."""
+        return bool(rounds.buffer)
 
-    def leave(self, rounds: Rounds, agent: int) -> Iterable[tuple[int, list[int]]]:
-        """Forget the agent."""
-        rounds.active.discard(agent)
-        return ()
+
+@dataclass(frozen=True, slots=True)
+class Buffered:
+    """Semi-asynchronous: the coordinator answers once it has `k` messages, all their senders at once; nobody waits."""
+
+    mode: ClassVar[str] = "buffered"
+    waits: ClassVar[bool] = False
+    carries: ClassVar[bool] = True
+    limit: ClassVar[float | None] = None
+    k: int = 5
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+
+    def __post_init__(self) -> None:
+        _count(self.k)
+
+    def due(self, rounds: Rounds) -> bool:
+        """Answer when the buffer is full."""
+        return len(rounds.buffer) >= self.k
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """Lock-step: a round closes when every agent that takes part has reported; all of them wait for it."""
+    """Lock-step: a round closes when every agent that is asked and there has reported; all of them wait for it."""
 
     mode: ClassVar[str] = "barrier"
     waits: ClassVar[bool] = True
+    carries: ClassVar[bool] = True
+    limit: ClassVar[float | None] = None
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
 
-    def report(self, rounds: Rounds, agent: int, number: int) -> Iterable[tuple[int, list[int]]]:
-        """Note the report; close the round if it was the last."""
-        rounds.reported.setdefault(number, set()).add(agent)
-        return self._close(rounds, number)
-
-    def leave(self, rounds: Rounds, agent: int) -> Iterable[tuple[int, list[int]]]:
-        """Take the agent out; close the rounds that waited for it alone."""
-        rounds.active.discard(agent)
-        return [closed for number in sorted(rounds.reported) for closed in self._close(rounds, number)]
-
-    def _close(self, rounds: Rounds, number: int) -> list[tuple[int, list[int]]]:
-        if not rounds.active <= rounds.reported[number]:
-            return []
-        return [(number, sorted(rounds.reported.pop(number) & rounds.active))]
+    def due(self, rounds: Rounds) -> bool:
+        """Close when nobody is missing."""
+        return bool(rounds.reported) and not rounds.missing
 
 
-MODES: dict[str, type[Immediate] | type[Barrier]] = {m.mode: m for m in (Barrier, Immediate)}
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Rounds of bounded length: one closes when nobody is missing, or after `length` with whoever has reported.
+
+    A message that comes later is dropped, or takes effect in the open round, as `late` says; its sender waits for that one.
+    """
+
+    mode: ClassVar[str] = "deadline"
+    waits: ClassVar[bool] = True
+    length: float = 2.0
+    late: str = "drop"
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+
+    def __post_init__(self) -> None:
+        if not self.length > 0:
+            raise ValueError(f"length must be above 0, not {self.length}")
+        _late(self.late)
+
+    @property
+    def limit(self) -> float:
+        """Give the length."""
+        return self.length
+
+    @property
+    def carries(self) -> bool:
+        """Say what `late` says."""
+        return self.late == "carry"
+
+    def due(self, rounds: Rounds) -> bool:
+        """Close before the deadline when nobody is missing."""
+        return bool(rounds.reported) and not rounds.missing
+
+
+@dataclass(frozen=True, slots=True)
+class FirstK:
+    """Over-selection: a round closes with its first `k` messages; the others are late, as under a deadline."""
+
+    mode: ClassVar[str] = "first_k"
+    waits: ClassVar[bool] = True
+    limit: ClassVar[float | None] = None
+    k: int = 5
+    late: str = "drop"
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+
+    def __post_init__(self) -> None:
+        _count(self.k)
+        _late(self.late)
+
+    @property
+    def carries(self) -> bool:
+        """Say what `late` says."""
+        return self.late == "carry"
+
+    def due(self, rounds: Rounds) -> bool:
+        """Close with k messages, or when nobody is missing who could still send one."""
+        return bool(rounds.reported) and (rounds.messages >= self.k or not rounds.missing)
+
+
+def _count(k: int) -> None:
+    if k < 1:
+        raise ValueError(f"k must be at least 1, not {k}")
+
+
+def _late(late: str) -> None:
+    if late not in ("drop", "carry"):
+        raise ValueError(unknown("late", late, ("drop", "carry")))
+
+
+Mode = type[Barrier] | type[Deadline] | type[FirstK] | type[Buffered] | type[Immediate]
+MODES: dict[str, Mode] = {declared.mode: declared for declared in (Barrier, Deadline, FirstK, Buffered, Immediate)}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from fedbo.actors.rows import Key, column, part_name, write_table
-from fedbo.coordinator.events import Line, Record
+from fedbo.actors.home import Home
+from fedbo.actors.rows import column, write_table
+from fedbo.coordinator.engine import Moment
+from fedbo.coordinator.events import Line
 
 EVENTS = pa.schema(
     [
@@ -26,16 +28,36 @@ EVENTS = pa.schema(
 )
 
 
+MOMENTS = pa.schema(
+    [
+        *list(EVENTS)[:3],
+        column("sequence", pa.int64()),
+        column("time", pa.float64()),
+        column("number", pa.int64()),
+        column("agent", pa.int32()),
+        column("lease", pa.int64()),
+    ]
+)
+
+
 class Journal:
-    """The records of one run, kept in memory as Arrow arrays until the run is flushed."""
+    """The log of one run, kept in memory as Arrow arrays until it is written; `count` is how many lines there were.
+
+    The log of a run in real time has a record beside it, of the moments at which something happened.
+    """
 
     _BATCH = 100_000
 
-    def __init__(self, key: Key) -> None:
-        self.key = key
+    def __init__(self, home: Home, count: int = 0) -> None:
+        self.home, self.count = home, count
         self._records: list[Line] = []
         self._tables: list[pa.Table] = []
-        self._count = 0
+        self._moments: list[Moment] = []
+        self.moments = 0
+
+    def record(self, moment: Moment) -> None:
+        """Append a moment."""
+        self._moments.append(moment)
 
     def extend(self, records: Iterable[Line]) -> None:
         """Append records in their order."""
@@ -43,16 +65,28 @@ class Journal:
         if len(self._records) >= self._BATCH:
             self._pack()
 
-    def flush(self, folder: Path) -> None:
-        """Write the whole log as one part file."""
+    def write(self, number: int) -> list[str]:
+        """Write what came since the last time as one part of each kind; give the names of those that have anything."""
         self._pack()
-        write_table(pa.concat_tables(self._tables), folder / f"{part_name(self.key)}.parquet")
+        table, self._tables = pa.concat_tables(self._tables), []
+        moments, self._moments = self._table(self._moments, self.moments, MOMENTS), []
+        self.moments += len(moments)
+        names = []
+        for kind, found in (("events", table), ("record", moments)):
+            if len(found):
+                path = self.home.table(kind, number)
+                write_table(found, path)
+                names.append(path.name)
+        return names
 
     def _pack(self) -> None:
-        size = len(self._records)
-        columns = [list(values) for values in zip(*self._records, strict=True)] or [[] for _ in Record._fields]
-        head = [[self.key.cell] * size, [self.key.algorithm] * size, [self.key.replicate] * size]
-        numbers = list(range(self._count, self._count + size))
-        arrays = [pa.array(c, f.type) for c, f in zip([*head, numbers, *columns], EVENTS, strict=True)]
-        self._tables.append(pa.Table.from_arrays(arrays, schema=EVENTS))
-        self._records, self._count = [], self._count + size
+        self._tables.append(self._table(self._records, self.count, EVENTS))
+        self._records, self.count = [], self.count + len(self._records)
+
+    def _table(self, lines: Sequence[tuple[Any, ...]], first: int, schema: pa.Schema) -> pa.Table:
+        """Make a table of lines, numbered on from `first`."""
+        size, key = len(lines), self.home.key
+        columns = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(len(schema) - 4)]
+        head = [[key.cell] * size, [key.algorithm] * size, [key.replicate] * size, list(range(first, first + size))]
+        arrays = [pa.array(c, f.type) for c, f in zip([*head, *columns], schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,9 +1,13 @@
-"""How long things take: models of evaluation time and of message latency, in the study's unit of time."""
+"""How long things take: models of evaluation time, latency and decision time, in the study's unit of time."""
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from math import inf, isfinite
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -15,7 +19,12 @@ Array = npt.NDArray[np.float64]
 
 
 class Timing(Protocol):
-    """A model of durations. `draw` gives `size` independent ones for one agent; `speed` is drawn once for each agent."""
+    """A model of durations. `draw` gives `size` independent ones for one agent; `speed` is drawn once for each agent.
+
+    Where `costs` holds, a duration is a factor on the cost that the objective reports for the point.
+    """
+
+    costs: ClassVar[bool]
 
     def speed(self, rng: np.random.Generator) -> float:
         """Give one agent's own lasting factor on its durations."""
@@ -29,10 +38,11 @@ class Constant:
     """Every duration is `mean`."""
 
     model: ClassVar[str] = "constant"
+    costs: ClassVar[bool] = False
     mean: float = 1.0
 
     def __post_init__(self) -> None:
-        _require(self.mean >= 0, f"mean must be at least 0, not {self.mean}")
+        at_least_zero(mean=self.mean)
 
     def speed(self, rng: np.random.Generator) -> float:
         """Give 1: all agents are alike."""
@@ -52,62 +62,238 @@ class Lognormal:
     """
 
     model: ClassVar[str] = "lognormal"
+    costs: ClassVar[bool] = False
     mean: float = 1.0
     sigma: float = 1.0
     between: float = 0.0
 
     def __post_init__(self) -> None:
-        _require(self.mean > 0, f"mean must be above 0, not {self.mean}")
-        _require(self.sigma >= 0, f"sigma must be at least 0, not {self.sigma}")
-        _require(self.between >= 0, f"between must be at least 0, not {self.between}")
+        above_zero(mean=self.mean)
+        at_least_zero(sigma=self.sigma, between=self.between)
 
     def speed(self, rng: np.random.Generator) -> float:
         """Draw one agent's lasting factor, with expectation 1."""
-        return float(np.exp(self.between * rng.standard_normal() - 0.5 * self.between**2))
+        return _lasting(rng, self.between)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Draw `size` durations."""
         return np.asarray(self.mean * np.exp(self.sigma * rng.standard_normal(size) - 0.5 * self.sigma**2))
 
 
-TIMINGS: dict[str, type[Constant] | type[Lognormal]] = {m.model: m for m in (Constant, Lognormal)}
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Exponentially distributed durations with expectation `mean`: how long one has waited says nothing about the rest.
+
+    `between` is the standard deviation of the logarithm of an agent's lasting factor.
+    """
+
+    model: ClassVar[str] = "exponential"
+    costs: ClassVar[bool] = False
+    mean: float = 1.0
+    between: float = 0.0
+
+    def __post_init__(self) -> None:
+        above_zero(mean=self.mean)
+        at_least_zero(between=self.between)
+
+    def speed(self, rng: np.random.Generator) -> float:
+        """Draw one agent's lasting factor, with expectation 1."""
+        return _lasting(rng, self.between)
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw `size` durations."""
+        return rng.exponential(self.mean, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Pareto:
+    """Pareto durations with expectation `mean`: a few take very long, P(longer than x) falls as x to the power of -`alpha`.
+
+    The shortest is mean * (alpha - 1) / alpha; at `alpha` of 2 or below the variance is infinite. `between` is the standard
+    deviation of the logarithm of an agent's lasting factor.
+    """
+
+    model: ClassVar[str] = "pareto"
+    costs: ClassVar[bool] = False
+    mean: float = 1.0
+    alpha: float = 2.5
+    between: float = 0.0
+
+    def __post_init__(self) -> None:
+        above_zero(mean=self.mean)
+        if not 1 < self.alpha < inf:
+            raise ValueError(f"alpha must be above 1 and finite, for a finite expectation, not {self.alpha}")
+        at_least_zero(between=self.between)
+
+    def speed(self, rng: np.random.Generator) -> float:
+        """Draw one agent's lasting factor, with expectation 1."""
+        return _lasting(rng, self.between)
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw `size` durations."""
+        minimum = self.mean * (self.alpha - 1) / self.alpha
+        return np.asarray(minimum * (1.0 + rng.pareto(self.alpha, size)))  # NumPy's is the Lomax law, which begins at 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma:
+    """Gamma durations with expectation `mean` and variance mean**2 / `shape`: a whole shape is that many stages in a row.
+
+    `between` is the standard deviation of the logarithm of an agent's lasting factor.
+    """
+
+    model: ClassVar[str] = "gamma"
+    costs: ClassVar[bool] = False
+    mean: float = 1.0
+    shape: float = 2.0
+    between: float = 0.0
+
+    def __post_init__(self) -> None:
+        above_zero(mean=self.mean, shape=self.shape)
+        at_least_zero(between=self.between)
+
+    def speed(self, rng: np.random.Generator) -> float:
+        """Draw one agent's lasting factor, with expectation 1."""
+        return _lasting(rng, self.between)
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw `size` durations."""
+        return rng.gamma(self.shape, self.mean / self.shape, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Every duration is `rate` times the cost that the objective reports for the point."""
+
+    model: ClassVar[str] = "cost"
+    costs: ClassVar[bool] = True
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        at_least_zero(rate=self.rate)
+
+    def speed(self, rng: np.random.Generator) -> float:
+        """Give 1: all agents are alike."""
+        return 1.0
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        """Give `size` times the rate."""
+        return np.full(size, self.rate)
+
+
+_Model = Constant | Lognormal | Exponential | Pareto | Gamma | Cost
+_MODELS: tuple[type[_Model], ...] = (Constant, Lognormal, Exponential, Pareto, Gamma, Cost)
+TIMINGS: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Classes of speed: each agent belongs to one, whose factor multiplies its evaluation times.
+
+    `shares` are the chances of the classes up to a common factor; without them all classes are equally likely.
+    """
+
+    factors: tuple[float, ...] = (1.0, 2.0, 4.0)
+    shares: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.factors or not all(isfinite(factor) and factor > 0 for factor in self.factors):
+            raise ValueError(f"factors must be one or more numbers above 0, not {self.factors}")
+        if not self.shares:
+            return
+        if len(self.shares) != len(self.factors):
+            raise ValueError(f"shares must be as many as the {len(self.factors)} factors, or none, not {len(self.shares)}")
+        if not all(isfinite(share) and share >= 0 for share in self.shares) or not sum(self.shares) > 0:
+            raise ValueError(f"shares must be at least 0, one of them above 0, not {self.shares}")
+
+    def factor(self, rng: np.random.Generator) -> float:
+        """Draw the factor of one agent's class."""
+        edges = list(accumulate(self.shares or (1.0,) * len(self.factors)))
+        return self.factors[bisect(edges, rng.random() * edges[-1])]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The time that a decision takes with t_n observations: `coefficient` * t_n ** `power`; exact inference has power 3."""
+
+    coefficient: float = 0.0
+    power: float = 3.0
+
+    def __post_init__(self) -> None:
+        at_least_zero(coefficient=self.coefficient, power=self.power)
+
+    def __call__(self, t_n: int) -> float:
+        """Give the time of a decision with `t_n` observations."""
+        return float(self.coefficient * t_n**self.power)
+
 
 _BLOCK = 64
 
 
 class Durations:
-    """The durations of one purpose, one sequence for each agent, made in blocks so that a draw costs two look-ups.
+    """The durations of one purpose in blocks of 64, which are functions of agent and number alone.
 
-    Duration number `step` of an agent is always the same one, whatever was asked before it.
+    `timing_of` gives an agent's model and is asked once for each agent.
     """
 
-    def __init__(self, timing: Timing, purpose: str, streams: Streams) -> None:
-        self._timing, self._purpose, self._streams = timing, purpose, streams
-        self._speeds: dict[int, float] = {}
-        self._blocks: dict[int, tuple[int, list[float]]] = {}
+    def __init__(self, timing_of: Callable[[int], Timing], purpose: str, streams: Streams) -> None:
+        self._timing_of, self._purpose, self._streams = timing_of, purpose, streams
+        self._models: dict[int, tuple[Timing, float]] = {}
 
-    def __call__(self, agent: int, step: int) -> float:
-        """Give an agent's duration number `step`."""
-        held = self._blocks.get(agent)
-        if held is None or held[0] != step // _BLOCK:
-            held = self._blocks[agent] = step // _BLOCK, self._draw(agent, step // _BLOCK)
-        return held[1][step % _BLOCK]
-
-    def _draw(self, agent: int, number: int) -> list[float]:
-        own = self._streams.of(agent)
-        if agent not in self._speeds:
-            self._speeds[agent] = self._timing.speed(own.at(0).rng(self._purpose + " speed"))
-        block = self._timing.draw(own.at(number).rng(self._purpose), _BLOCK) * self._speeds[agent]
+    def block(self, agent: int, number: int) -> list[float]:
+        """Give an agent's durations from 64 * `number` on."""
+        model, speed = self._models.get(agent) or self._enter(agent)
+        if isinstance(model, Constant):
+            return _same(model.mean)
+        block = model.draw(self._streams.of(agent).at(number).rng(self._purpose), _BLOCK) * speed
         return [float(value) for value in block]
 
+    def _enter(self, agent: int) -> tuple[Timing, float]:
+        model = self._timing_of(agent)
+        constant = isinstance(model, Constant)  # it needs no stream, and streams are most of the work
+        speed = 1.0 if constant else model.speed(self._streams.of(agent).at(0).rng(self._purpose + " speed"))
+        self._models[agent] = model, speed
+        return model, speed
 
-def durations(timing: Timing, purpose: str, streams: Streams) -> Callable[[int, int], float]:
-    """Give the function (agent, step) -> duration of one purpose."""
-    if isinstance(timing, Constant):
-        return lambda agent, step: timing.mean
-    return Durations(timing, purpose, streams)
+
+def durations(timing_of: Callable[[int], Timing], purpose: str, streams: Streams) -> Callable[[int, int], float]:
+    """Give the function (agent, step) -> duration of one purpose; `timing_of` gives an agent's model.
+
+    Duration number `step` of an agent is always the same one, whatever was asked before it. The block last used is kept,
+    so that a draw costs two look-ups.
+    """
+    block = Durations(timing_of, purpose, streams).block
+    held: dict[int, tuple[int, list[float]]] = {}
+
+    def duration(agent: int, step: int) -> float:  # a closure takes two thirds of the time of an object's __call__
+        last = held.get(agent)
+        if last is None or last[0] != step // _BLOCK:
+            last = held[agent] = step // _BLOCK, block(agent, step // _BLOCK)
+        return last[1][step % _BLOCK]
+
+    return duration
 
 
-def _require(holds: bool, message: str) -> None:
-    if not holds:
-        raise ValueError(message)
+@lru_cache(maxsize=256)
+def _same(value: float) -> list[float]:
+    """Give a block of equal durations, one list for all agents."""
+    return [float(value)] * _BLOCK
+
+
+def _lasting(rng: np.random.Generator, between: float) -> float:
+    """Draw an agent's log-normal factor with expectation 1."""
+    return float(np.exp(between * rng.standard_normal() - 0.5 * between**2))
+
+
+def above_zero(**settings: float) -> None:
+    """Check that settings are finite and above 0; ValueError begins with the name of the first that is not."""
+    for name, value in settings.items():
+        if not 0 < value < inf:
+            raise ValueError(f"{name} must be {'finite' if value > 0 else 'above 0'}, not {value}")
+
+
+def at_least_zero(**settings: float) -> None:
+    """Check that settings are finite and at least 0; ValueError begins with the name of the first that is not."""
+    for name, value in settings.items():
+        if not 0 <= value < inf:
+            raise ValueError(f"{name} must be {'finite' if value > 0 else 'at least 0'}, not {value}")

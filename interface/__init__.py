@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedbo.study import StudyError as StudyError
     from fedbo.study import load_study as load_study
 
-__all__ = ["Result", "RunError", "Study", "StudyError", "load_study", "run"]
+__all__ = ["Result", "RunError", "Study", "StudyError", "load_study", "resume", "run"]
 
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
 _PLACES = {
@@ -49,6 +49,19 @@ def run(
 
     checked = study if isinstance(study, Study) else load_study(study, overrides)
     return run_study(checked, None if out is None else Path(out), progress_for(Console(stderr=True)) if progress else None)
+
+
+def resume(directory: str | Path, *, overrides: Sequence[str] = (), progress: bool = False) -> Result:
+    """Go on with a run that was interrupted, killed or failed, and give its results.
+
+    `overrides` may change the hosting and the snapshots. ValueError when there is nothing to go on with; else as `run`.
+    """
+    from rich.console import Console
+
+    from fedbo.progress import progress_for
+    from fedbo.runner import resume_study
+
+    return resume_study(Path(directory), overrides, progress_for(Console(stderr=True)) if progress else None)
 
 
 def __getattr__(name: str) -> Any:

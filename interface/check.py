@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Problem
+from fedbo.check_world import agents_remedy, exchange_combinations, world_combinations
 from fedbo.faults import Fault
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def combinations(study: Study) -> Iterator[Fault]:
     yield from _labels(study)
     yield from _hosting(study)
     yield from _one_message(study)
+    yield from world_combinations(study)
     targets = list(_targets(study))
     yield from targets
     history = study.agents.history
@@ -26,6 +28,7 @@ def combinations(study: Study) -> Iterator[Fault]:
         name = study.objective.name
         yield Fault(("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
     if not targets:
+        yield from exchange_combinations(study)
         yield from _declarations(study)
         yield from _initial_file(study)
 
@@ -38,21 +41,19 @@ def _labels(study: Study) -> Iterator[Fault]:
             remedy = f"label '{table.title}' belongs to [[algorithm]] {first[table.title] + 1}; give this one another label"
             yield Fault(("algorithm", number, key), remedy)
         first.setdefault(table.title, number)
+    labels = [fault.label for fault in study.fault]
+    for number, label in enumerate(labels):
+        if labels.index(label) < number:
+            remedy = f"label '{label}' belongs to [[fault]] {labels.index(label) + 1}; give this one another label"
+            yield Fault(("fault", number, "label"), remedy)
 
 
 def _targets(study: Study) -> Iterator[Fault]:
     given, n_agents = study.agents.targets, study.federation().n_agents
     if given == "all":
         return
-    loc = ("agents", "targets")
-    if not given:
-        yield Fault(loc, 'must name at least one agent; "all" means every agent')
-    elif not all(0 <= agent < n_agents for agent in given):
-        strange = next(agent for agent in given if not 0 <= agent < n_agents)
-        yield Fault(loc, f"there is no agent {strange}; this objective has agents 0 to {n_agents - 1}")
-    elif len(set(given)) < len(given):
-        twice = next(agent for agent in given if given.count(agent) > 1)
-        yield Fault(loc, f"agent {twice} stands there twice; name each agent once")
+    if remedy := agents_remedy(given, n_agents):
+        yield Fault(("agents", "targets"), remedy)
 
 
 def _hosting(study: Study) -> Iterator[Fault]:

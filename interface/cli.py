@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -59,6 +59,8 @@ Sets = Annotated[
 ]
 Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
 Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
+Chosen = Annotated[str | None, typer.Option(help="Label of the algorithm shown alone; default: the first federated one.")]
+Level = Annotated[float | None, typer.Option(help="The value to be reached in each cell; default: the first's final one.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -84,15 +86,50 @@ def run(
 
     extra = [] if workers is None else [f"hosting.workers={workers}"]
     checked = load_study(study, [*(sets or []), *extra])
-    from fedbo.runner import run_study
+    from fedbo.directory import unfinished
+    from fedbo.runner import resume_study, run_study
 
-    try:
-        result = run_study(checked, out, None if quiet else _progress())
-    except KeyboardInterrupt as stop:
-        _say_interrupted(stop, printed)
-        raise Stop(INTERRUPTED) from None
-    figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
-    _print_run(result, printed, None, figures)
+    if out is not None and unfinished(out) and _wants(f"'{out}' holds a run that has not ended. Go on with it?"):
+        _finish(lambda: resume_study(out, [], None if quiet else _progress()), printed)
+    else:
+        _finish(lambda: run_study(checked, out, None if quiet else _progress()), printed)
+
+
+@app.command(epilog=_CODES)
+def resume(
+    folder: RunFolder,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change the hosting or the snapshots, such as hosting.workers=4."),
+    ] = None,
+    printed: Printed = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+) -> None:
+    """Go on with a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
+    from fedbo.runner import resume_study
+
+    _finish(lambda: resume_study(folder, sets or [], None if quiet else _progress()), printed)
+
+
+@app.command(epilog=_CODES)
+def replay(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="Keep what the replay gives, in a new or empty directory.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare with the run, and say where they differ first.")] = False,
+    printed: Printed = Format.text,
+) -> None:
+    """Carry a run out again in virtual time: by its study, or by its record if it was made in real time."""
+    from dataclasses import asdict
+
+    from fedbo.replay import replay as replay_run
+
+    found = replay_run(folder, out, verify)
+    if printed is Format.json:
+        _print_json(asdict(found))
+    else:
+        print(found.words)
+    if verify and not found.same:
+        raise Stop(FAILED)
 
 
 @app.command()
@@ -115,24 +152,43 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
 
 
 @app.command()
-def show(folder: RunFolder, baseline: Baseline = None, printed: Printed = Format.text) -> None:
-    """Print the summary of a run."""
+def show(
+    folder: RunFolder,
+    baseline: Baseline = None,
+    trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
+    algorithm: Chosen = None,
+    level: Level = None,
+    printed: Printed = Format.text,
+) -> None:
+    """Print the summary of a run; for a sweep, also what its cells differ by."""
+    from fedbo.compare import goal_of
+    from fedbo.report import console
+    from fedbo.report_trouble import facts_of, tables_of
     from fedbo.results import Result
 
-    _print_run(Result.open(folder), printed, baseline, [])
+    result, terminal = Result.open(folder), console()
+    goal = goal_of(result, algorithm, level)
+    if printed is Format.json:
+        _print_json({**facts_of(result, baseline, goal, trouble), "figures": []})
+        return
+    terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
+    print(f"results: {result.directory}")
 
 
 @app.command()
 def plot(
     folder: RunFolder,
     out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
-    kind: Annotated[str, typer.Option(help="overview, curves or timeline.")] = "overview",
+    kind: Annotated[str, typer.Option(help="overview, curves, timeline, trouble or sweep.")] = "overview",
     cell: Annotated[int, typer.Option(help="Which cell of the sweep.")] = 0,
+    regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
+    algorithm: Chosen = None,
+    level: Level = None,
 ) -> None:
     """Draw a figure of a run, and print where it is."""
     from fedbo.results import Result
 
-    print(Result.open(folder).plot(out, kind, cell))
+    print(Result.open(folder).plot(out, kind, cell, regret=regret, algorithm=algorithm, level=level))
 
 
 @app.command("list")
@@ -234,8 +290,30 @@ def _print_run(result: Result, printed: Format, baseline: str | None, figures: S
         print(f"figure:  {figure}")
 
 
+def _wants(question: str) -> bool:
+    """Ask, where there is somebody to answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, default=True, err=True)
+
+
+def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
+    """Carry a run out, draw its figures and print its summary."""
+    try:
+        result = carry_out()
+    except KeyboardInterrupt as stop:
+        _say_interrupted(stop, printed)
+        raise Stop(INTERRUPTED) from None
+    figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
+    _print_run(result, printed, None, figures)
+    failed, first = result.failures()
+    if failed:
+        total = len(result.observations)
+        print(f"{failed} of {total} evaluations failed; the first one: {first}", file=sys.stderr)
+        if failed == total:
+            raise Stop(FAILED)
+
+
 def _say_interrupted(stop: KeyboardInterrupt, printed: Format) -> None:
-    kept = f"; what was done is in {stop.args[0]}" if stop.args else ""
+    kept = f"; what was done is in {stop.args[0]}; go on with: fedbo resume {stop.args[0]}" if stop.args else ""
     print(f"interrupted{kept}", file=sys.stderr)
     if printed is Format.json:
         _print_json({"status": "interrupted", "directory": str(stop.args[0]) if stop.args else None})

@@ -13,19 +13,24 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.actors.rows import Key
+from fedbo.by_run import by_run, column_of, of_kinds
 from fedbo.objectives.base import Metric
 
 Array = npt.NDArray[np.float64]
-Axis = Literal["iteration", "evaluations", "time"]
+Axis = Literal["iteration", "evaluations", "time", "bytes"]
+
+REGRET = Metric("regret", -1)
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One target's way through one run: after each of its `e` evaluations, iteration, time and incumbent's score.
+    """One target's way through one run: after each of its `e` evaluations, in time, the iteration and the incumbent's score.
 
     `step (e,)`; `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the
     score of the incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the
-    first that succeeded have `best` NaN and `row` -1.
+    first that succeeded have `best` NaN and `row` -1. `moved (e,)` are the bytes that had been sent and delivered before it
+    ended, by and to anybody in the run, for each target of the cell.
     """
 
     cell: int
@@ -37,13 +42,20 @@ class Trace:
     score: Array
     best: Array
     row: npt.NDArray[np.int64]
+    moved: Array
+
+    @property
+    def begun(self) -> bool:
+        """Say whether the target ever had an incumbent."""
+        return bool(self.row[-1] >= 0)
 
     def at(self, axis: Axis, x: Array) -> Array:
         """Give the incumbent's score at the places `x (p,)` of an axis; NaN before there is one."""
         places = {
-            "iteration": self.step,
+            "iteration": np.maximum.accumulate(np.where(np.isnan(self.score), 0, self.step)),
             "evaluations": np.arange(1, len(self.step) + 1),
             "time": self.finished,
+            "bytes": self.moved,
         }[axis]
         index = np.searchsorted(places, x, side="right") - 1
         return np.where(index >= 0, self.best[np.maximum(index, 0)], np.nan)
@@ -63,25 +75,49 @@ class Curve:
     x: Array
     mean: Array
     error: Array
+    regret: bool = False
 
 
-def traces(observations: Any) -> list[Trace]:
-    """Follow every agent that evaluated anything in the study itself; `observations` is in canonical order."""
-    columns = {name: np.asarray(observations[name]) for name in ("cell", "replicate", "agent", "step", "finished")}
-    columns["algorithm"] = np.asarray(observations["algorithm"].to_pylist(), dtype=object)
-    rows = np.flatnonzero(np.asarray(observations["phase"].to_pylist(), dtype=object) != "history")
-    value, score = (np.asarray(observations[name], dtype=np.float64) for name in ("value", "score"))
-    # A failed evaluation cost time but gave nothing that could be an incumbent.
+def traces(observations: Any, events: Any = None) -> list[Trace]:
+    """Follow every agent that evaluated anything in the study itself; both tables are in canonical order.
+
+    Without `events`, nothing is known to have been sent.
+    """
+    columns = {name: column_of(observations, name) for name in ("cell", "algorithm", "replicate", "agent", "step", "finished")}
+    rows = np.flatnonzero(column_of(observations, "phase") != "history")
+    value, score = (column_of(observations, name).astype(np.float64) for name in ("value", "score"))
+    # An evaluation that failed, or was forgotten, cost time but gave nothing that could be an incumbent.
     failed = ~np.asarray(observations["error"].is_null()) | ~np.isfinite(value)
     seen = np.where(failed, -np.inf, value)
-    return [_trace(columns, seen, score, group) for group in _groups(columns, rows)]
+    traffic = {} if events is None else _traffic(events, targets_of(observations))
+    # What a crash made an agent forget is evaluated again: then steps go back, but time does not.
+    return [
+        _trace(columns, seen, score, group[np.argsort(columns["finished"][group], kind="stable")], traffic)
+        for group in _groups(columns, rows)
+    ]
+
+
+def targets_of(observations: Any) -> dict[int, npt.NDArray[np.int64]]:
+    """Give the targets of each cell: the agents that evaluated anything in any of its runs, in ascending order."""
+    cell, agent = (column_of(observations, name).astype(np.int64) for name in ("cell", "agent"))
+    return {int(number): np.unique(agent[cell == number]) for number in np.unique(cell)}
+
+
+def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[Key, tuple[Array, Array]]:
+    """Give the times of each run's transmissions, and the bytes for each target up to and with each of them."""
+    found = {}
+    for key, moved in by_run(of_kinds(events, "sent", "delivered")):
+        time, size = column_of(moved, "time").astype(np.float64), column_of(moved, "bytes").astype(np.float64)
+        order = np.argsort(time, kind="stable")
+        found[key] = time[order], np.cumsum(size[order]) / max(1, len(targets.get(key.cell, ())))
+    return found
 
 
 def curve(found: Sequence[Trace], axis: Axis, x: Array, metric: Metric) -> Curve:
     """Average one algorithm's traces in one cell over targets, then over replicates, at the places `x (p,)`."""
     means = replicate_means(found, axis, x)
     mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
-    return Curve(found[0].cell, found[0].algorithm, axis, x, mean, error)
+    return Curve(found[0].cell, found[0].algorithm, axis, x, mean, error, metric == REGRET)
 
 
 def by_cell_and_algorithm(found: Sequence[Trace]) -> dict[tuple[int, str], list[Trace]]:
@@ -93,10 +129,15 @@ def by_cell_and_algorithm(found: Sequence[Trace]) -> dict[tuple[int, str], list[
 
 
 def replicate_means(found: Sequence[Trace], axis: Axis, grid: Array) -> dict[int, Array]:
-    """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate."""
+    """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
+
+    A target that never had an incumbent in a replicate is left out of it; one with nobody else is NaN throughout.
+    """
     by_replicate: dict[int, list[Array]] = {}
+    begun = {trace.replicate for trace in found if trace.begun}
     for trace in found:
-        by_replicate.setdefault(trace.replicate, []).append(trace.at(axis, grid))
+        if trace.begun or trace.replicate not in begun:
+            by_replicate.setdefault(trace.replicate, []).append(trace.at(axis, grid))
     return {replicate: np.mean(rows, axis=0) for replicate, rows in sorted(by_replicate.items())}
 
 
@@ -111,12 +152,15 @@ def mean_and_error(values: Array) -> tuple[Array, Array]:
 def grid(found: Sequence[Trace], axis: Axis, points: int) -> Array:
     """Choose the places of one curve, from where every trace has an incumbent to where the last one ends."""
     if axis == "iteration":
-        return np.arange(max(int(trace.step[-1]) for trace in found) + 1, dtype=np.float64)
-    first = [int(np.argmax(trace.row >= 0)) for trace in found]
+        return np.arange(max(int(trace.step.max()) for trace in found) + 1, dtype=np.float64)
+    begun = [trace for trace in found if trace.begun] or found
+    first = [int(np.argmax(trace.row >= 0)) for trace in begun]
     if axis == "evaluations":
         return np.arange(max(first) + 1, max(len(trace.step) for trace in found) + 1, dtype=np.float64)
-    begin = max(float(trace.finished[place]) for trace, place in zip(found, first, strict=True))
-    return np.linspace(begin, max(float(trace.finished[-1]) for trace in found), points)
+    places = [trace.finished if axis == "time" else trace.moved for trace in begun]
+    begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
+    end = max(float(place[-1]) for place in places)
+    return np.linspace(begin, end, points) if end > begin else np.array([begin])
 
 
 def _groups(columns: Mapping[str, Any], rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
@@ -129,21 +173,38 @@ def _groups(columns: Mapping[str, Any], rows: npt.NDArray[np.int64]) -> Iterator
     yield from np.split(rows, np.flatnonzero(changed))
 
 
-def _trace(columns: Mapping[str, Any], seen: Array, score: Array, rows: npt.NDArray[np.int64]) -> Trace:
+def _trace(
+    columns: Mapping[str, Any],
+    seen: Array,
+    score: Array,
+    rows: npt.NDArray[np.int64],
+    traffic: Mapping[Key, tuple[Array, Array]],
+) -> Trace:
     mine = seen[rows]
     record = np.maximum.accumulate(mine)
     new = mine > np.concatenate(([-np.inf], record[:-1]))
     place = np.maximum.accumulate(np.where(new, np.arange(len(rows)), -1))
     row = np.where(place >= 0, rows[np.maximum(place, 0)], -1)
-    key = int(rows[0])
+    first = int(rows[0])
+    key = Key(int(columns["cell"][first]), str(columns["algorithm"][first]), int(columns["replicate"][first]))
+    finished = columns["finished"][rows].astype(np.float64)
     return Trace(
-        cell=int(columns["cell"][key]),
-        algorithm=str(columns["algorithm"][key]),
-        replicate=int(columns["replicate"][key]),
-        agent=int(columns["agent"][key]),
+        cell=key.cell,
+        algorithm=key.algorithm,
+        replicate=key.replicate,
+        agent=int(columns["agent"][first]),
         step=columns["step"][rows].astype(np.int64),
-        finished=columns["finished"][rows].astype(np.float64),
+        finished=finished,
         score=np.where(np.isfinite(mine), score[rows], np.nan),
         best=np.where(row >= 0, score[row], np.nan),
         row=row,
+        moved=_before(traffic.get(key), finished),
     )
+
+
+def _before(traffic: tuple[Array, Array] | None, finished: Array) -> Array:
+    """Give the bytes that had moved before each of these times; what an evaluation led to comes after it."""
+    if traffic is None:
+        return np.zeros(len(finished))
+    time, total = traffic
+    return np.append(0.0, total)[np.searchsorted(time, finished, side="left")]

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +56,25 @@ def parse_override(text: str) -> tuple[str, Any]:
 
 
 def locate(document: Mapping[str, Any], key: str) -> Loc:
-    """Turn a dotted key into a path; `algorithm.<label>.<setting>` finds the algorithm by its label, else KeyError."""
+    """Turn a dotted key into a path; KeyError when it names an algorithm, a group or a fault that is not there.
+
+    They are found by label or name: `algorithm.<label>.<setting>`, `group.<name>.<setting>`, `fault.<label>.<setting>`.
+    """
     head, _, rest = key.partition(".")
     if head == "sweep" and rest:
         return (head, rest)
-    if head == "algorithm" and rest:
-        labels = [default_label(table) for table in _algorithms(document)]
-        for number, label in enumerate(labels):
-            if rest.startswith(f"{label}."):
-                return (head, number, *rest.removeprefix(f"{label}.").split("."))
-        raise KeyError(f"{key}: begins with no algorithm's label and a dot; labels are: {', '.join(labels)}")
+    if head in LISTS and rest:
+        titles = LISTS[head](_tables(document, head))
+        for number, title in enumerate(titles):
+            if rest.startswith(f"{title}."):
+                return (head, number, *rest.removeprefix(f"{title}.").split("."))
+        word = "name" if head == "group" else "label"
+        raise KeyError(f"{key}: begins with no {head}'s {word} and a dot; {word}s are: {', '.join(titles) or 'none'}")
     return tuple(key.split("."))
 
 
-def _algorithms(document: Mapping[str, Any]) -> list[Document]:
-    found = document.get("algorithm")
+def _tables(document: Mapping[str, Any], head: str) -> list[Document]:
+    found = document.get(head)
     return [table for table in found if isinstance(table, dict)] if isinstance(found, list) else []
 
 
@@ -78,6 +82,27 @@ def default_label(table: Mapping[str, Any]) -> str:
     """Give an algorithm's label: its own, else its name, with the preset in brackets."""
     name, preset = table.get("name", ""), table.get("preset")
     return str(table.get("label") or (f"{name} ({preset})" if preset else name))
+
+
+def fault_labels(tables: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Give the labels of faults: their own, else the kind, with a number from the second one of its kind on."""
+    labels: list[str] = []
+    count: dict[str, int] = {}
+    for table in tables:
+        kind, label = str(table.get("kind", "")), table.get("label")
+        if not label:
+            count[kind] = count.get(kind, 0) + 1
+            label = kind if count[kind] == 1 else f"{kind} {count[kind]}"
+        labels.append(str(label))
+    return labels
+
+
+# The tables of which there may be several, and what each of them is called in dotted keys.
+LISTS: dict[str, Callable[[Iterable[Mapping[str, Any]]], list[str]]] = {
+    "algorithm": lambda tables: [default_label(table) for table in tables],
+    "group": lambda tables: [str(table.get("name", "")) for table in tables],
+    "fault": fault_labels,
+}
 
 
 def placed(document: Any, loc: Loc, value: Any) -> Any:

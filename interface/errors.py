@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from fedbo.actors.checkpoint import CheckpointError
 from fedbo.coordinator.core import ProtocolError
+from fedbo.coordinator.engine import ReplayError
+from fedbo.directory import DirectoryError
 from fedbo.objectives.data import DataDamaged, DataMissing
 from fedbo.plot import PlotError
 from fedbo.results import ResultError
@@ -12,9 +15,11 @@ from fedbo.workforce import ClusterError
 
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
-    return isinstance(error, ResultError | PlotError | FileExistsError | PermissionError)
+    return isinstance(error, ResultError | PlotError | DirectoryError | FileExistsError | PermissionError)
 
 
 def is_failure(error: Exception) -> bool:
     """Say whether a run went wrong for a reason that its message explains."""
-    return isinstance(error, RunError | ClusterError | ProtocolError | DataMissing | DataDamaged)
+    return isinstance(
+        error, RunError | ReplayError | CheckpointError | ClusterError | ProtocolError | DataMissing | DataDamaged
+    )

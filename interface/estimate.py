@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbo.algorithms.base import Algorithm, Declaration, Problem
+from fedbo.coordinator.selection import Selection
 from fedbo.study import Study
 
 MIB = 2**20
@@ -35,6 +36,7 @@ class Estimate:
         return (
             "decisions of varying length count as one point",
             "every message is as large as declared, and every one is answered",
+            "nothing fails, is late or is lost, and an agent that is not asked sends nothing",
             f"a process takes {PROCESS // MIB} MiB and an actor {ACTOR // MIB} MiB, data and surrogates not counted",
         )
 
@@ -69,8 +71,13 @@ def _run(study: Study, algorithm: Algorithm) -> tuple[int, int, int, int]:
         return evaluations, 0, 0, 0
     steps = sum(algorithm.sends(step) for step in range(iterations + 1))
     others = (federation.n_agents - len(targets)) * algorithm.sends(0)
-    messages = len(targets) * steps + others
+    messages = _asked(len(targets) * steps + others, study.exchange.make().selection)
     return evaluations, messages, messages * _size(declared), messages * _size(algorithm.download(problem))
+
+
+def _asked(messages: int, selection: Selection) -> int:
+    """Say how many of the messages are asked for, on average."""
+    return messages if selection.who == "all" else round(messages * selection.share)
 
 
 def _history(study: Study) -> int:

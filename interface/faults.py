@@ -24,6 +24,8 @@ EXAMPLES: dict[Loc, str] = {
     ("availability", "model"): 'model = "always"',
     ("exchange", "mode"): 'mode = "immediate"',
     ("hosting", "kind"): 'kind = "inline"',
+    ("group", "name"): 'name = "slow"',
+    ("fault", "kind"): 'kind = "crash"',
 }
 
 
@@ -131,7 +133,7 @@ _REMEDIES = {
     "int_from_float": "must be a whole number",
     "int_type": "must be a whole number",
     "less_than": "must be below {lt}",
-    "less_than_equal": "must be at most {le}",
+    "less_than_equal": "must be at most {le:.17g}",
     "list_type": "must be a list",
     "literal_error": "must be {expected}",
     "model_attributes_type": "must be a table",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 from fedbo.actors.agent import Task
@@ -12,8 +14,8 @@ from fedbo.actors.rows import Key
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.actor import Learning, Run
-from fedbo.coordinator.core import World
 from fedbo.study import Study
+from fedbo.world import world_of
 
 _CHUNK = 4  # agents to one job of learning: enough jobs to keep all workers busy
 
@@ -25,10 +27,13 @@ def runs(study: Study, parts: Path) -> list[Run]:
             key=Key(cell.number, table.title, replicate),
             task=_task(cell.study, table.make(), replicate, parts),
             exchange=cell.study.exchange.make(),
-            world=_world(cell.study),
+            world=world_of(cell.study),
             folder=parts,
             hosting=study.hosting.kind,
             workers=study.hosting.workers or 1,
+            until=math.inf if cell.study.budget.time is None else cell.study.budget.time,
+            seconds=study.recovery.seconds,
+            events=study.recovery.events,
         )
         for cell in study.cells()
         for replicate in range(cell.study.study.replicates)
@@ -52,7 +57,7 @@ def learnings(study: Study, parts: Path) -> list[Learning]:
             problem = Problem(
                 task.problem.dim, task.problem.n_agents, task.problem.targets, initial, table.observations - initial
             )
-            task = Task(task.federation, made, problem, task.streams, task.noise, phase=task.phase)
+            task = replace(task, problem=problem, initial={})
             key = Key(cell.number, table.algorithm.title, replicate if table.fresh else 0)
             agents = range(problem.n_agents)
             chunks = [tuple(agents[place : place + _CHUNK]) for place in range(0, len(agents), _CHUNK)]
@@ -63,13 +68,12 @@ def learnings(study: Study, parts: Path) -> list[Learning]:
 def _task(study: Study, algorithm: Algorithm, replicate: int, parts: Path) -> Task:
     federation = study.federation()
     given = study.initial_points()
-    budget = study.budget
     problem = Problem(
         dim=len(federation.parameters),
         n_agents=federation.n_agents,
         targets=study.targets,
         initial=study.agents.initial,
-        iterations=budget.iterations,
+        iterations=study.budget.iterations,
     )
     return Task(
         federation=federation,
@@ -79,7 +83,8 @@ def _task(study: Study, algorithm: Algorithm, replicate: int, parts: Path) -> Ta
         noise=study.objective.noise,
         initial={agent: points for (agent, number), points in (given or {}).items() if number == replicate},
         histories=_history_folder(study, replicate, parts),
-        until=float("inf") if budget.time is None else budget.time,
+        policy=study.evaluation.make(),
+        checkpoint=study.agents.checkpoint,
     )
 
 
@@ -87,12 +92,7 @@ def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
     table = study.agents.history
     if table is None:
         return None
-    made_of = [study.objective.model_dump(mode="json"), table.model_dump(mode="json"), study.study.seed]
+    tables = (study.objective, table, study.evaluation)
+    made_of = [*(each.model_dump(mode="json") for each in tables), study.study.seed]
     name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
     return parts / "histories" / f"{name}-{replicate if table.fresh else 0:04d}"
-
-
-def _world(study: Study) -> World:
-    timing = study.timing
-    evaluation = timing.evaluation.make() if timing.clock == "virtual" else None
-    return World(evaluation, timing.latency.make(), study.availability.make())

@@ -7,13 +7,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fedbo.actors.policy import Policy
 from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.availability import AVAILABILITIES
-from fedbo.coordinator.exchange import MODES
-from fedbo.coordinator.timing import TIMINGS
+from fedbo.coordinator.exchange import MODES, Staleness
+from fedbo.coordinator.faults import FAULTS
+from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.timing import TIMINGS, Classes, Growth
 from fedbo.document import shown
 from fedbo.objectives.catalog import federations
-from fedbo.settings import names_of
+from fedbo.settings import names_of, plain
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,9 +61,21 @@ def _defaults(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> di
 
 def _default(field: dataclasses.Field[Any]) -> str:
     if field.default is not dataclasses.MISSING:
-        return "" if field.default is None else shown(field.default, 24)
+        default = field.default
+        if dataclasses.is_dataclass(default):  # a table of its own, which the group "tables" lists
+            default = plain(default, names_of(type(default)))
+        return "" if default is None else shown(default, 24)
     return "…" if field.default_factory is not dataclasses.MISSING else "required"
 
+
+# Tables that have settings and nothing to choose between, by their keys in a study.
+TABLES: dict[str, type[Any]] = {
+    "timing.speed": Classes,
+    "timing.decision": Growth,
+    "exchange.staleness": Staleness,
+    "exchange.selection": Selection,
+    "evaluation": Policy,
+}
 
 GROUPS: dict[str, Callable[[], list[Item]]] = {
     "algorithms": _algorithms,
@@ -68,4 +83,6 @@ GROUPS: dict[str, Callable[[], list[Item]]] = {
     "timing": lambda: _declared(TIMINGS),
     "availability": lambda: _declared(AVAILABILITIES),
     "exchange": lambda: _declared(MODES),
+    "faults": lambda: _declared(FAULTS),
+    "tables": lambda: _declared(TABLES),
 }

@@ -2,68 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fedbo.compare import goal_of
 from fedbo.plot_regret import draw_curves
+from fedbo.plot_style import FAINT, STYLE
+from fedbo.plot_sweep import draw_sweep
 from fedbo.plot_timeline import draw_timeline
+from fedbo.plot_trouble import draw_trouble
 
 if TYPE_CHECKING:
     from fedbo.results import Result
 
-KINDS = ("overview", "curves", "timeline")
+KINDS = ("overview", "curves", "timeline", "trouble", "sweep")
 
-# Okabe and Ito's colours in an order that keeps neighbours apart for every kind of colour vision.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5B5B5B", "#B8A800")
 
-INK, FAINT = "#262B33", "#6B7280"
+class Choices(TypedDict, total=False):
+    """What may be chosen beside the kind and the cell of a figure."""
 
-STYLE: Any = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": "#9AA1AC",
-    "axes.grid": True,
-    "axes.labelcolor": INK,
-    "axes.labelsize": 10.5,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "figure.facecolor": "white",
-    "font.family": "DejaVu Sans",
-    "font.size": 10,
-    "grid.color": "#E6E8EC",
-    "grid.linewidth": 0.8,
-    "hatch.linewidth": 0.7,
-    "legend.fontsize": 9.5,
-    "legend.frameon": False,
-    "svg.hashsalt": "fedbo",
-    "text.color": INK,
-    "xtick.color": "#9AA1AC",
-    "xtick.labelcolor": FAINT,
-    "ytick.color": "#9AA1AC",
-    "ytick.labelcolor": FAINT,
-}
+    regret: bool
+    algorithm: str | None
+    level: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which figure of a run: its kind, the cell that it shows, and what it shows of it.
+
+    `regret` instead of values, for curves; `algorithm`, by default the first federated one, whose timeline, trouble or sweep
+    it is; `level`, which is to be reached in a sweep.
+    """
+
+    kind: str = "overview"
+    cell: int = 0
+    regret: bool = False
+    algorithm: str | None = None
+    level: float | None = None
 
 
 class PlotError(ValueError):
     """A figure that cannot be drawn."""
 
 
-def draw(result: Result, path: Path, kind: str = "overview", cell: int = 0) -> Path:
-    """Draw one cell of a run into a file and give its path; PlotError when there is no such figure."""
-    if kind not in KINDS:
-        raise PlotError(f"no figure '{kind}'; there are: {', '.join(KINDS)}")
-    cells = sorted({trace.cell for trace in result.traces})
-    if cell not in cells:
-        raise PlotError(f"no observations in cell {cell}; there are some in: {', '.join(map(str, cells)) or 'none'}")
-    figure = figure_of(result, kind, cell)
+def draw(result: Result, path: Path, view: View) -> Path:
+    """Draw a figure of a run into a file and give its path; PlotError when there is no such figure."""
+    figure = figure_of(result, view)
     FigureCanvasAgg(figure)
     with rc_context(STYLE):
         try:
@@ -73,38 +62,61 @@ def draw(result: Result, path: Path, kind: str = "overview", cell: int = 0) -> P
     return path
 
 
-def figure_of(result: Result, kind: str, cell: int) -> Figure:
-    """Make the figure itself, for those who want to go on with it."""
+def figure_of(result: Result, view: View) -> Figure:
+    """Make the figure itself, for those who want to go on with it; PlotError when there is no such figure."""
+    _check(result, view)
     with rc_context(STYLE):
-        return _figure(result, kind, cell)
+        return _figure(result, view)
 
 
-def _figure(result: Result, kind: str, cell: int) -> Figure:
-    if kind == "timeline":
-        figure = Figure(figsize=(16, 7))
-        _head(figure, result, cell)
-        draw_timeline(figure.add_axes((0.06, 0.1, 0.92, 0.72)), result, cell)
+def _check(result: Result, view: View) -> None:
+    if view.kind not in KINDS:
+        raise PlotError(f"no figure '{view.kind}'; there are: {', '.join(KINDS)}")
+    cells = sorted({trace.cell for trace in result.traces})
+    if view.cell not in cells:
+        raise PlotError(f"no observations in cell {view.cell}; there are some in: {', '.join(map(str, cells)) or 'none'}")
+    if view.kind == "sweep" and len(cells) < 2:
+        raise PlotError("no figure 'sweep' of this run: it has one cell; sweep something, or draw the curves")
+    for given, option, kinds in (
+        (view.regret, "regret", ("overview", "curves", "sweep")),
+        (view.algorithm is not None, "algorithm", ("overview", "timeline", "trouble", "sweep")),
+        (view.level is not None, "level", ("sweep",)),
+    ):
+        if given and view.kind not in kinds:
+            raise PlotError(f"figure '{view.kind}' has no {option}; there is one in: {', '.join(kinds)}")
+
+
+def _figure(result: Result, view: View) -> Figure:
+    goal = goal_of(result, view.algorithm, view.level, view.regret)
+    if view.kind in ("trouble", "sweep"):
+        figure = Figure(figsize=(16, 11))
+        _head(figure, result, view)
+        if view.kind == "trouble":
+            draw_trouble(figure, result, view.cell, goal.algorithm)
+        else:
+            draw_sweep(figure, result, goal)
         return figure
-    figure = Figure(figsize=(16, 11) if kind == "overview" else (16, 6.4))
-    _head(figure, result, cell)
-    bottom, height = (0.545, 0.325) if kind == "overview" else (0.12, 0.66)
+    if view.kind == "timeline":
+        figure = Figure(figsize=(16, 7))
+        _head(figure, result, view)
+        draw_timeline(figure.add_axes((0.06, 0.1, 0.92, 0.69)), result, view.cell, goal.algorithm)
+        return figure
+    figure = Figure(figsize=(16, 11) if view.kind == "overview" else (16, 6.4))
+    _head(figure, result, view)
+    bottom, height = (0.545, 0.325) if view.kind == "overview" else (0.12, 0.66)
     left, right = (figure.add_axes((x, bottom, 0.42, height)) for x in (0.06, 0.56))
-    draw_curves((left, right), result, cell, colours(result))
-    if kind == "overview":
-        draw_timeline(figure.add_axes((0.06, 0.065, 0.92, 0.375)), result, cell)
+    draw_curves((left, right), result, view.cell, view.regret)
+    if view.kind == "overview":
+        draw_timeline(figure.add_axes((0.06, 0.065, 0.92, 0.37)), result, view.cell, goal.algorithm)
     return figure
 
 
-def colours(result: Result) -> dict[str, str]:
-    """Give every algorithm its colour, the same in all figures of a study."""
-    return {label: COLOURS[place % len(COLOURS)] for place, label in enumerate(result.study.labels)}
-
-
-def _head(figure: Figure, result: Result, cell: int) -> None:
+def _head(figure: Figure, result: Result, view: View) -> None:
     inches = float(figure.get_size_inches()[1])
     header, study = result.study.study, result.study
-    agents = len({trace.agent for trace in result.traces if trace.cell == cell})
-    values = result.study.titles()[cell]
+    everything = view.kind == "sweep"
+    agents = len({trace.agent for trace in result.traces if everything or trace.cell == view.cell})
+    values = f"{len(study.titles())} cells" if everything else study.titles()[view.cell]
     figure.text(0.06, 1 - 0.42 / inches, header.name, fontsize=19, fontweight="bold", va="center")
     facts = [
         f"{agents} agents",
@@ -115,4 +127,6 @@ def _head(figure: Figure, result: Result, cell: int) -> None:
         *([values] if values else []),
         *([result.manifest["status"]] if result.manifest["status"] != "complete" else []),
     ]
-    figure.text(0.06, 1 - 0.8 / inches, "   ·   ".join(facts), fontsize=11, color=FAINT, va="center")
+    swept = [key.split(".")[0] for key in study.sweep]
+    shown = [fact for fact in facts if not (fact.endswith(" exchange") and "exchange" in swept)]
+    figure.text(0.06, 1 - 0.8 / inches, "   ·   ".join(shown), fontsize=11, color=FAINT, va="center")

@@ -2,66 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
+from fedbo.compare import metric_of
 from fedbo.curves import Array, Curve
+from fedbo.plot_style import clock, colours, remark
 from fedbo.plot_timeline import horizon
 
 if TYPE_CHECKING:
     from fedbo.results import Result
 
 
-def draw_curves(axes: tuple[Axes, Axes], result: Result, cell: int, colours: Mapping[str, str]) -> None:
+def draw_curves(axes: tuple[Axes, Axes], result: Result, cell: int, regret: bool = False) -> None:
     """Draw both pairs of axes: the left one against evaluations of each agent, the right one against time."""
-    clock = "wall-clock seconds" if result.study.timing.clock == "wall" else "virtual time"
-    name = f"best {result.metric(cell).name}"
-    by_count = [curve for curve in result.curves("evaluations") if curve.cell == cell]
-    by_time = [curve for curve in result.curves("time", points=400) if curve.cell == cell]
+    colour, metric = colours(result), metric_of(result, cell, regret)
+    name = "simple regret" if regret else f"best {metric.name}"
+    by_count = [curve for curve in result.curves("evaluations", regret=regret) if curve.cell == cell]
+    by_time = [curve for curve in result.curves("time", points=400, regret=regret) if curve.cell == cell]
     first = max(1, result.study.agents.initial)
     for curve in by_count:
-        _line(axes[0], curve, colours[curve.algorithm], curve.x >= first)
+        line(axes[0], curve, curve.x >= first, color=colour[curve.algorithm], label=curve.algorithm)
     for curve in by_time:
-        _line(axes[1], curve, colours[curve.algorithm], np.ones(len(curve.x), dtype=bool))
-    _dress(axes[0], f"{name.capitalize()} against evaluations", "evaluations of each agent, initial points included")
-    _dress(axes[1], f"{name.capitalize()} against time", clock)
+        line(axes[1], curve, np.ones(len(curve.x), dtype=bool), color=colour[curve.algorithm])
+    dress(axes[0], f"{name.capitalize()} against evaluations", "evaluations of each agent, initial points included")
+    dress(axes[1], f"{name.capitalize()} against time", clock(result))
     axes[0].set_ylabel(f"{name}, mean over agents")
     axes[1].set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.cell == cell]))
-    _limits(axes, by_count, first)
-    axes[0].legend(loc="upper right" if result.metric(cell).sign < 0 else "lower right", handlelength=1.6, labelspacing=0.5)
+    limits(axes, by_count, first)
+    axes[0].legend(loc="upper right" if metric.sign < 0 else "lower right", handlelength=1.6, labelspacing=0.5)
     if any(np.isfinite(curve.error).any() for curve in by_count):
-        axes[1].text(1.0, 1.02, "bands: ± 1 standard error over replicates", transform=axes[1].transAxes, ha="right",
-                     va="bottom", fontsize=9, color="#6B7280")  # fmt: skip
+        remark(axes[1], "bands: ± 1 standard error over replicates")
 
 
-def _line(axes: Axes, curve: Curve, colour: str, keep: np.typing.NDArray[np.bool_]) -> None:
+def line(axes: Axes, curve: Curve, keep: np.typing.NDArray[np.bool_], alpha: float = 0.16, **look: Any) -> None:
+    """Draw one curve with its band, so opaque, and a dot at its end; `look` has its colour, and perhaps its label and style."""
     x, mean, error = curve.x[keep], curve.mean[keep], curve.error[keep]
-    step = curve.axis == "time"
+    step, colour = curve.axis in ("time", "bytes"), look["color"]
     if np.isfinite(error).any():
-        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=0.16, linewidth=0, step="post" if step else None)
+        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=alpha, linewidth=0, step="post" if step else None)
     style = "steps-post" if step else "default"
-    axes.plot(x, mean, color=colour, linewidth=2.0, label=curve.algorithm, drawstyle=style, solid_capstyle="round")
+    axes.plot(x, mean, drawstyle=style, **{"linewidth": 2.0, "solid_capstyle": "round", **look})
     axes.plot(x[-1:], mean[-1:], "o", color=colour, markersize=5, markeredgecolor="white", markeredgewidth=0.8, zorder=5)
 
 
-def _limits(axes: tuple[Axes, Axes], drawn: list[Curve], first: int) -> None:
-    """Give both the same vertical range, that of the means from the end of the initial points on."""
-    values: list[Array] = []
+def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
+    """Give all the same vertical range, that of the means from the end of the initial points on.
+
+    Regrets that cover more than a decade are drawn on a logarithmic scale.
+    """
+    means, errors = list[Array](), list[Array]()
     begun = any((curve.x >= first).any() for curve in drawn)  # a study that was cut short may end before
     for curve in drawn:
-        keep = curve.x >= first if begun else np.ones_like(curve.x, dtype=np.bool_)
-        error = np.nan_to_num(curve.error[keep])
-        values += [curve.mean[keep] - error, curve.mean[keep] + error]
-    low, high = float(np.nanmin(np.concatenate(values))), float(np.nanmax(np.concatenate(values)))
+        keep = (curve.x >= first if begun else np.ones_like(curve.x, dtype=np.bool_)) & np.isfinite(curve.mean)
+        means.append(curve.mean[keep])
+        errors.append(np.nan_to_num(curve.error[keep]))
+    mean, error = np.concatenate(means), np.concatenate(errors)
+    if not len(mean):
+        return
+    low, high = float(np.min(mean - error)), float(np.max(mean + error))
+    decades = drawn[0].regret and float(mean.min()) > 0 and float(mean.max()) > 10 * float(mean.min())
     margin = 0.06 * (high - low or 1.0)
     for one in axes:
-        one.set_ylim(low - margin, high + margin)
+        if decades:
+            one.set_yscale("log", nonpositive="clip")
+            one.set_ylim(0.7 * float(mean.min()), 1.3 * high)
+        else:
+            one.set_ylim(low - margin, high + margin)
 
 
-def _dress(axes: Axes, title: str, label: str) -> None:
+def dress(axes: Axes, title: str, label: str) -> None:
+    """Name a panel and its horizontal axis."""
     axes.set_title(title)
     axes.set_xlabel(label)
     axes.margins(x=0.02)

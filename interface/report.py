@@ -15,7 +15,7 @@ from rich.text import Text
 from fedbo.estimate import Estimate
 from fedbo.listing import Item
 from fedbo.results import Result
-from fedbo.summary import Row
+from fedbo.summary import Difference, Row
 
 _WIDE, _WIDE_ONLY = 112, ("at half", "time", "evaluations")
 
@@ -25,21 +25,20 @@ def results_table(result: Result, baseline: str | None = None, width: int = 160)
     columns = _columns(result, baseline or result.study.labels[0])
     if width < _WIDE:
         columns = {heading: column for heading, column in columns.items() if heading not in _WIDE_ONLY}
-    rows = result.summary(baseline)
-    tables = [
-        _cell_table(title, [row for row in rows if row.cell == cell], columns)
-        for cell, title in enumerate(result.study.titles())
-    ]
+    rows, tables = result.summary(baseline), list[RenderableType]()
+    for cell, title in enumerate(result.study.titles()):
+        lines = [(row.algorithm, *(column(row) for column in columns.values())) for row in rows if row.cell == cell]
+        tables.append(table_of(title, ("algorithm", *columns), lines))
     return Group(*tables, Text(_legend(result), style="dim"))
 
 
-def _cell_table(title: str, rows: Sequence[Row], columns: dict[str, Callable[[Row], str | Text]]) -> Table:
+def table_of(title: str, headings: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
+    """Lay a table out: a title, which may be empty, headings, and lines of words; the first column goes to the left."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
-    table.add_column("algorithm")
-    for heading in columns:
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(row.algorithm, *(column(row) for column in columns.values()))
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
+    for line in lines:
+        table.add_row(*line)
     return table
 
 
@@ -47,7 +46,7 @@ def _columns(result: Result, reference: str) -> dict[str, Callable[[Row], str | 
     return {
         f"best {_name(result)} ± se": lambda row: str(row.final),
         "at half": lambda row: str(row.half),
-        f"minus {reference} [95 %]": lambda row: _gap(row, result.metric(row.cell).sign),
+        f"minus {reference} [95 %]": lambda row: gap_in_words(row.difference, result.metric(row.cell).sign),
         "federated": _federated,
         "sent/agent": lambda row: amount(row.bytes_up) if row.bytes_up else "–",
         "time": lambda row: f"{row.duration:.4g}",
@@ -61,9 +60,8 @@ def _federated(row: Row) -> str:
     return f"{row.federated:.0%}" if row.federated else f"({instead:.0%})" if instead else "–"
 
 
-def _gap(row: Row, sign: int) -> Text:
+def gap_in_words(gap: Difference | None, sign: int) -> Text:
     """Write a difference, green for better and red for worse where its interval leaves zero out."""
-    gap = row.difference
     if gap is None:
         return Text("–")
     clear = not gap.low <= 0 <= gap.high
@@ -143,8 +141,8 @@ def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
         "status": result.manifest["status"],
         "seconds": result.manifest.get("seconds"),
         "metric": result.manifest["metric"],
-        "summary": [_plain(asdict(row)) for row in result.summary(baseline)],
-        "best": _plain(result.best()),
+        "summary": [plain(asdict(row)) for row in result.summary(baseline)],
+        "best": plain(result.best()),
     }
 
 
@@ -163,10 +161,10 @@ def console(stderr: bool = False) -> Console:
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=max(160, made.width))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Replace numbers that JSON does not have."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fedbo.document import Loc
+from fedbo.document import Loc, fault_labels
 from fedbo.faults import Fault, Faults
 from fedbo.tables import AgentsTable, HostingTable
 
@@ -19,7 +19,7 @@ def with_defaults(study: Study, swept: set[Loc]) -> Study:
 
     def fill(table: Any, *loc: str | int) -> Any:
         # A table whose name is swept keeps what was given: the defaults of one name would be wrong for another.
-        if any((*loc, key) in swept for key in ("name", "preset", "model", "mode")):
+        if any((*loc, key) in swept for key in ("name", "preset", "model", "mode", "kind")):
             return table.model_copy(update={"label": table.title}) if loc[0] == "algorithm" else table
         try:
             return table.resolved()
@@ -27,21 +27,32 @@ def with_defaults(study: Study, swept: set[Loc]) -> Study:
             faults.extend(found.under(*loc).faults)
             return table
 
-    timing = study.timing
+    labels = fault_labels(table.model_dump() for table in study.fault)
     changes = {
         "objective": fill(study.objective, "objective"),
         "algorithm": tuple(fill(table, "algorithm", number) for number, table in enumerate(study.algorithm)),
-        "timing": timing.model_copy(
-            update={key: fill(getattr(timing, key), "timing", key) for key in ("evaluation", "latency")}
-        ),
+        "timing": _models(study.timing, fill, "timing"),
         "availability": fill(study.availability, "availability"),
+        "group": tuple(_models(table, fill, "group", number) for number, table in enumerate(study.group)),
         "exchange": fill(study.exchange, "exchange"),
+        "evaluation": fill(study.evaluation, "evaluation"),
+        "fault": tuple(
+            fill(table, "fault", number).model_copy(update={"label": labels[number]})
+            for number, table in enumerate(study.fault)
+        ),
         "agents": _agents(study.agents, fill),
         "hosting": _hosting(study.hosting),
     }
     if faults:
         raise Faults(faults)
     return study.model_copy(update=changes)
+
+
+def _models(table: Any, fill: Callable[..., Any], *loc: str | int) -> Any:
+    """Fill in the models of [timing] or of a [[group]], those that are there."""
+    held = {key: getattr(table, key, None) for key in ("evaluation", "speed", "decision", "latency", "availability")}
+    filled = {key: fill(model, *loc, key) for key, model in held.items() if model is not None}
+    return table.model_copy(update=filled)
 
 
 def _agents(agents: AgentsTable, fill: Callable[..., Any]) -> AgentsTable:

@@ -7,18 +7,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fedbo.curves import Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
+from fedbo.by_run import by_run
+from fedbo.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
 from fedbo.objectives.base import Metric
 from fedbo.study import Study, recall_study
 from fedbo.summary import Row, difference, regrets, summary_row
+from fedbo.trouble import Trouble, trouble
 
 if TYPE_CHECKING:
     import pandas
+
+    from fedbo.compare import Comparison
+    from fedbo.plot import Choices
 
 _FILES = ("manifest.json", "study.toml", "observations.parquet", "events.parquet")
 
@@ -52,6 +58,11 @@ class Result:
         """Give every evaluation as an Arrow table, in the columns of `fedbo.schemas.OBSERVATIONS`."""
         return pq.read_table(self.directory / "observations.parquet")
 
+    def failures(self) -> tuple[int, str]:
+        """Count the evaluations that failed, and give the first one's error in one line; empty when there is none."""
+        errors = [e for e in self.observations["error"].to_pylist() if e is not None and not e.startswith("forgotten")]
+        return len(errors), errors[0].splitlines()[0] if errors else ""
+
     @cached_property
     def events(self) -> Any:
         """Give everything that happened as an Arrow table, in the columns of `fedbo.schemas.EVENTS`."""
@@ -63,11 +74,19 @@ class Result:
 
         When the study was cut short, those of the runs that had ended; all of them, where none had.
         """
-        found = traces(self.observations)
-        complete = {tuple(key) for key in self.manifest.get("complete_runs", ())}
-        if self.manifest["status"] == "complete" or not complete:
-            return found
-        return [trace for trace in found if (trace.cell, trace.algorithm, trace.replicate) in complete]
+        found = traces(self.observations, self.events)
+        complete = _complete(self.manifest)
+        return [t for t in found if complete is None or (t.cell, t.algorithm, t.replicate) in complete]
+
+    @cached_property
+    def shown(self) -> tuple[Any, Any]:
+        """Give the observations and the events of the runs that `traces` follows."""
+        complete = _complete(self.manifest)
+        if complete is None:
+            return self.observations, self.events
+        kept = [[part for key, part in by_run(table) if key in complete] for table in (self.observations, self.events)]
+        observations, events = (pa.concat_tables(parts) for parts in kept)
+        return observations, events
 
     def metric(self, cell: int = 0) -> Metric:
         """Give the native quantity that was optimised in a cell."""
@@ -107,48 +126,82 @@ class Result:
         }
 
     def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> list[Curve]:
-        """Average best-so-far over targets and replicates, against iterations, evaluations or time.
+        """Average best-so-far over targets and replicates, against iterations, evaluations, time or bytes.
 
-        Evaluations count the initial points too; time takes `points` places. With `regret`, the distance to each
-        agent's own best value instead of the native quantity; ResultError where that is not known.
+        Evaluations count the initial points too, and those that failed; time and bytes take `points` places. Bytes are
+        those sent and delivered so far in the whole run, for each target. With `regret`, the distance to each agent's own
+        best value instead of the native quantity; ResultError where that is not known.
         """
-        found = self.traces
-        if regret:
-            try:
-                found = regrets(found, self.manifest.get("best_values") or {})
-            except ValueError as error:
-                raise ResultError(str(error)) from None
         return [
-            curve(mine, by, grid(mine, by, points), Metric("regret", -1) if regret else self.metric(cell))
-            for (cell, _), mine in by_cell_and_algorithm(found).items()
+            curve(mine, by, grid(mine, by, points), REGRET if regret else self.metric(cell))
+            for (cell, _), mine in by_cell_and_algorithm(judged(self, regret)).items()
         ]
+
+    def trouble(self) -> list[Trouble]:
+        """Measure what went wrong, one row for each algorithm in each cell."""
+        rank = {label: place for place, label in enumerate(self.study.labels)}
+        return sorted(trouble(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
+
+    def compare(self, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False) -> Comparison:
+        """Compare an algorithm in two cells of a sweep: the first minus the second, paired by replicate.
+
+        Cells use common random numbers. `level` is a native value, or a regret, to be reached; by default it is what the
+        first algorithm of the study had in the end of the same replicate. ResultError when a cell has no such algorithm,
+        or when the cells differ in what is optimised.
+        """
+        from fedbo.compare import Goal, comparison
+
+        return comparison(self, cells, Goal(known(self, algorithm), level, regret))
 
     def summary(self, baseline: str | None = None) -> list[Row]:
         """Sum the run up, one row for each algorithm in each cell.
 
         Differences are to the algorithm labelled `baseline`, by default the first of the study, on the same replicates.
         """
-        labels = self.study.labels
-        if baseline is not None and baseline not in labels:
-            raise ResultError(f"no algorithm '{baseline}'; there are: {', '.join(labels)}")
-        reference, groups = baseline or labels[0], by_cell_and_algorithm(self.traces)
+        reference = known(self, self.study.labels[0] if baseline is None else baseline)
+        groups, (observations, events) = by_cell_and_algorithm(self.traces), self.shown
         rows = []
         for (cell, label), mine in groups.items():
-            half = max(int(trace.step[-1]) for trace in mine) // 2
+            half = max(int(trace.step.max()) for trace in mine) // 2
             metric, other = self.metric(cell), groups.get((cell, reference), [])
-            row = summary_row(mine, half, (_of(self.observations, cell, label), _of(self.events, cell, label)), metric)
+            row = summary_row(mine, half, (_of(observations, cell, label), _of(events, cell, label)), metric)
             rows.append(row if label == reference else replace(row, difference=difference(mine, other, metric)))
         return rows
 
-    def plot(self, path: str | Path | None = None, kind: str = "overview", cell: int = 0) -> Path:
-        """Draw a figure of one cell, an `overview`, the `curves` or the `timeline` alone; give where it is.
+    def plot(self, path: str | Path | None = None, kind: str = "overview", cell: int = 0, **choices: Unpack[Choices]) -> Path:
+        """Draw a figure and give where it is: an `overview`, `curves`, `timeline` or `trouble` of one cell, or the `sweep`.
 
-        Without a path it goes into the run directory, as PNG; other endings (pdf, svg) are understood.
+        Without a path it goes into the run directory, as PNG; other endings (pdf, svg) are understood. `choices` are
+        `regret` (draw it instead of values), `algorithm` (whose figure it is, where it is that of one) and `level` (the one
+        to be reached, in a sweep).
         """
-        from fedbo.plot import draw
+        from fedbo.plot import View, draw
 
         name = f"{kind}-{cell}.png" if cell else f"{kind}.png"
-        return draw(self, Path(path) if path else self.directory / name, kind, cell)
+        return draw(self, Path(path) if path else self.directory / name, View(kind, cell, **choices))
+
+
+def known(result: Result, algorithm: str) -> str:
+    """Give a label back; ResultError when no algorithm has it."""
+    if algorithm not in result.study.labels:
+        raise ResultError(f"no algorithm '{algorithm}'; there are: {', '.join(result.study.labels)}")
+    return algorithm
+
+
+def judged(result: Result, regret: bool) -> list[Trace]:
+    """Give the traces, or those of the negated regret; ResultError where that is not known."""
+    if not regret:
+        return result.traces
+    try:
+        return regrets(result.traces, result.manifest.get("best_values") or {})
+    except ValueError as error:
+        raise ResultError(str(error)) from None
+
+
+def _complete(manifest: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
+    """Give the runs that count where a study was cut short; None when all do."""
+    complete = {tuple(key) for key in manifest.get("complete_runs", ())}
+    return None if manifest["status"] == "complete" or not complete else complete
 
 
 def _of(table: Any, cell: int, label: str) -> Any:

@@ -1,35 +1,36 @@
-"""Running a study: its runs one by one or spread over Ray, and the directory that is left when they have ended."""
+"""Running a study: its runs one by one or spread over Ray, from the start or from where they were cut off."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from fedbo.actors.rows import OBSERVATIONS, write_table
 from fedbo.coordinator.actor import Ended
-from fedbo.coordinator.journal import EVENTS
+from fedbo.directory import (
+    DirectoryError,
+    alone,
+    best_values,
+    discard_parts,
+    gather,
+    new_directory,
+    new_manifest,
+    now,
+    out_of_space,
+    read_manifest,
+    versions,
+    write_manifest,
+)
 from fedbo.display import Display
 from fedbo.jobs import learnings, runs
 from fedbo.progress import Progress
 from fedbo.results import Result
-from fedbo.schemas import canonical
-from fedbo.study import Study
+from fedbo.study import Study, load_study
 from fedbo.workforce import workforce
 
 
@@ -45,13 +46,43 @@ def run_study(study: Study, out: Path | None = None, progress: Progress | None =
     """Run a whole study and give its results.
 
     `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when anything in
-    it fails, KeyboardInterrupt (with the directory) after Ctrl-C: in both cases all that was observed has been written.
+    it fails, KeyboardInterrupt (with the directory) after Ctrl-C: in both cases all that was observed has been written, and
+    `resume_study` goes on from there.
     """
-    directory = _directory(study, out)
-    (directory / "study.toml").write_text(study.to_toml(), encoding="utf-8")
-    manifest = _manifest(study)
-    _write_manifest(directory, manifest)
-    learning, work = learnings(study, directory / "parts"), runs(study, directory / "parts")
+    directory = new_directory(study, out)
+    with alone(directory):
+        (directory / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+        manifest = new_manifest(study)
+        write_manifest(directory, manifest)
+        return _carry_out(study, directory, manifest, progress)
+
+
+def resume_study(directory: Path, overrides: Sequence[str] = (), progress: Progress | None = None) -> Result:
+    """Go on with a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
+
+    `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to go
+    on with; else as `run_study`.
+    """
+    manifest = read_manifest(directory)
+    if manifest["status"] == "complete":
+        raise DirectoryError(f"'{directory}': has ended; look at it with: fedbo show {directory}")
+    study = load_study(directory / "study.toml", overrides)
+    if study.digest() != manifest["study_sha256"]:
+        raise DirectoryError(f"'{directory}': this is another study than the one that began; run it in a new directory")
+    if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
+        what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
+        raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
+    directory = directory.resolve()
+    with alone(directory):
+        manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1}
+        write_manifest(directory, manifest)
+        return _carry_out(study, directory, manifest, progress)
+
+
+def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None) -> Result:
+    parts = directory / "parts"
+    parts.mkdir(exist_ok=True)
+    learning, work = learnings(study, parts), runs(study, parts)
     begun, failure = time.monotonic(), None
     ended: list[Ended] = []
     try:
@@ -65,29 +96,32 @@ def run_study(study: Study, out: Path | None = None, progress: Progress | None =
                 show.finish()
     except Exception as error:
         failure = error
-    complete = len(ended) == len(work) and not any(end.outcome.stopped for end in ended)
+    complete = len(ended) == len(work) and not any(end.stopped for end in ended)
     manifest["status"] = "failed" if failure else "complete" if complete else "interrupted"
     manifest["error"] = str(failure) if failure else None
-    manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.outcome.stopped)
-    manifest["best_values"] = _best_values(ended)
-    manifest["ended"], manifest["seconds"] = _now(), round(time.monotonic() - begun, 3)
-    _gather(study, directory)
-    _write_manifest(directory, manifest)
+    manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.stopped)
+    manifest["best_values"] = best_values(ended)
+    manifest["ended"] = now()
+    manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - begun, 3)
+    manifest["snapshot_seconds"] = round(manifest.get("snapshot_seconds", 0.0) + sum(end.kept for end in ended), 3)
+    try:
+        gather(study, directory, [run.key for run in work])
+        write_manifest(directory, manifest)
+    except OSError as error:
+        failure = failure or error
     if failure:
-        raise RunError(f"{type(failure).__name__}: {failure}", directory) from failure
+        raise RunError(_words(failure, directory), directory) from failure
     if not complete:
         raise KeyboardInterrupt(directory)
+    discard_parts(directory)
     return Result.open(directory)
 
 
-def _directory(study: Study, out: Path | None) -> Path:
-    if out is None:
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        out = Path("runs") / f"{study.study.name.replace(os.sep, '-')}-{stamp}"
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"'{out}' exists and is not an empty directory; name a new one")
-    out.mkdir(parents=True, exist_ok=True)
-    return out.resolve()
+def _words(failure: Exception, directory: Path) -> str:
+    words = f"{type(failure).__name__}: {failure}"
+    if out_of_space(failure):
+        return f"{words}; the disk is full: make room, then go on with: fedbo resume {directory}"
+    return words
 
 
 @contextmanager
@@ -102,60 +136,9 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
-    before = signal.signal(signal.SIGINT, note)
+    before = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
     try:
         yield asked.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _manifest(study: Study) -> dict[str, Any]:
-    federations = [cell.study.federation() for cell in study.cells()]
-    packages = ("fedbo", "numpy", "scipy", "scikit-learn", "ray", "pyarrow")
-    return {
-        "name": study.study.name,
-        "status": "running",
-        "study_sha256": study.digest(),
-        "seed": study.study.seed,
-        "labels": list(study.labels),
-        "cells": [dict(cell.values) for cell in study.cells()],
-        "metric": [asdict(federation.metric) for federation in federations],
-        "parameters": [[asdict(parameter) for parameter in federation.parameters] for federation in federations],
-        "versions": {"python": platform.python_version(), **{package: version(package) for package in packages}},
-        "platform": platform.platform(),
-        "started": _now(),
-    }
-
-
-def _write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
-    draft = directory / ".manifest.json.part"
-    draft.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-    draft.replace(directory / "manifest.json")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _best_values(ended: Sequence[Ended]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for end in ended:
-        by_agent = {str(agent): value for agent, value in end.best_values.items()}
-        values.setdefault(str(end.key.cell), {})[str(end.key.replicate)] = by_agent
-    return values
-
-
-def _gather(study: Study, directory: Path) -> None:
-    """Put the parts together into one table of each kind, in canonical order, and remove them."""
-    parts = directory / "parts"
-    for name, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
-        files = sorted((parts / name).glob("*.parquet"))
-        table = pa.concat_tables([pq.read_table(file, schema=schema) for file in files] or [schema.empty_table()])
-        write_table(canonical(table, study.labels), directory / f"{name}.parquet")
-    learned = sorted((parts / "histories").glob("*/*.parquet"))
-    if learned:
-        write_table(
-            pa.concat_tables([pq.read_table(file, schema=OBSERVATIONS) for file in learned]),
-            directory / "histories.parquet",
-        )
-    shutil.rmtree(parts, ignore_errors=True)
+        for number, handler in before:
+            signal.signal(number, handler)

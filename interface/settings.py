@@ -18,7 +18,8 @@ from fedbo.faults import Fault, Faults, no_such_key, remedy_of
 Settings = dict[str, Any]
 
 _REFUSED = re.compile(r"(\w+) = .* will not do: (.*)", re.DOTALL)
-_CAME = re.compile(r", not [^,;]+$")
+_CAME = re.compile(r", not (\([^()]*\)|[^,;]+)(?=;|$)")
+_NO_SUCH = re.compile(r"no (\w+) '.*", re.DOTALL)
 
 
 def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
@@ -35,6 +36,7 @@ def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None 
     unknown = [name for name in given if name not in names]
     if unknown:
         raise Faults(Fault((name,), no_such_key(name, {*names, *also})) for name in unknown)
+    _check_nested(declared, given)
     typed = _typed(declared, given)
     try:
         return (make or declared)(**typed)
@@ -45,7 +47,24 @@ def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None 
 def plain(instance: Any, names: Iterable[str]) -> Settings:
     """Write an instance's settings as what TOML can hold; those that are None are left out."""
     values = {name: getattr(instance, name) for name in names}
-    return {name: to_jsonable_python(value) for name, value in values.items() if value is not None}
+    return {name: _pruned(to_jsonable_python(value)) for name, value in values.items() if value is not None}
+
+
+def _pruned(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _pruned(item) for name, item in value.items() if item is not None}
+
+
+def _check_nested(declared: type[Any], given: Settings) -> None:
+    """Look first at settings that are tables, so that what is wrong within them is told at its own place."""
+    hints = typing.get_type_hints(declared)
+    for name, value in given.items():
+        if isinstance(value, dict) and dataclasses.is_dataclass(hints[name]):
+            try:
+                build(typing.cast(type[Any], hints[name]), value)
+            except Faults as found:
+                raise found.under(name) from None
 
 
 @cache
@@ -94,6 +113,9 @@ def _blame(message: str, given: Mapping[str, Any]) -> Fault:
     refused = _REFUSED.fullmatch(message)
     if refused:
         return Fault((refused[1],), f"will not do; {refused[2]}")
+    no_such = _NO_SUCH.fullmatch(message)
+    if no_such and no_such[1] in given:
+        return Fault((no_such[1],), message)
     first, _, rest = message.partition(" ")
     if first in given and rest:
         return Fault((first,), _CAME.sub("", rest))

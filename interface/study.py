@@ -14,11 +14,11 @@ from pydantic import Field, ValidationError
 
 from fedbo.check import combinations
 from fedbo.document import (
+    LISTS,
     Document,
     Loc,
     StudyError,
     as_document,
-    at,
     flat,
     locate,
     parse_override,
@@ -28,20 +28,29 @@ from fedbo.document import (
     to_toml,
 )
 from fedbo.faults import Fault, Faults, from_pydantic
+from fedbo.files import anchored, fingerprinted
 from fedbo.initial import Points, read_points
 from fedbo.objectives.base import Federation
 from fedbo.resolve import with_defaults
+from fedbo.sweeps import concerns, of_sweep, swept
 from fedbo.tables import (
     AgentsTable,
     AlgorithmTable,
-    AvailabilityTable,
     BudgetTable,
-    ExchangeTable,
+    EvaluationTable,
     Header,
     HistoryTable,
     HostingTable,
     ObjectiveTable,
+    RecoveryTable,
     Table,
+)
+from fedbo.world_tables import (
+    AvailabilityTable,
+    ExchangeTable,
+    FaultTable,
+    GroupTable,
+    NetworkTable,
     TimingTable,
 )
 
@@ -57,8 +66,13 @@ class Study(Table):
     budget: BudgetTable
     algorithm: Annotated[tuple[AlgorithmTable, ...], Field(strict=False, min_length=1)]
     timing: TimingTable = TimingTable()
+    network: NetworkTable = NetworkTable()
     availability: AvailabilityTable = AvailabilityTable()
+    group: Annotated[tuple[GroupTable, ...], Field(strict=False)] = ()
     exchange: ExchangeTable = ExchangeTable()
+    evaluation: EvaluationTable = EvaluationTable()
+    fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
+    recovery: RecoveryTable = RecoveryTable()
     hosting: HostingTable = HostingTable()
     sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
 
@@ -103,15 +117,15 @@ class Study(Table):
         return to_toml(self.document())
 
     def digest(self) -> str:
-        """Give a SHA-256 of all that may change a result: not of the name, the description and the hosting."""
-        document = self.document()
+        """Give a SHA-256 of all that may change a result: not of the name, the description, the hosting and the recovery.
+
+        Files count by what is in them.
+        """
+        document = fingerprinted(self.document())
         document["study"] = {key: document["study"][key] for key in ("seed", "replicates")}
-        document.pop("hosting", None)
-        text = hashlib.sha256()
-        if path := document["agents"].pop("initial_file", None):
-            text.update(Path(path).read_bytes())
-        text.update(json.dumps(document, sort_keys=True).encode())
-        return text.hexdigest()
+        for key in ("hosting", "recovery"):
+            document.pop(key, None)
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +139,7 @@ class Cell:
     @property
     def title(self) -> str:
         """Write the values on one line; empty when nothing is swept."""
-        return ", ".join(f"{key} = {value if isinstance(value, str) else shown(value)}" for key, value in self.values.items())
+        return _title(self.values)
 
 
 def _title(values: Mapping[str, Any]) -> str:
@@ -149,7 +163,7 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
     if isinstance(document.get("sweep"), dict):
         document = {**document, "sweep": flat(document["sweep"])}
     try:
-        return _checked(_anchored(document, folder))
+        return _checked(anchored(document, folder))
     except Faults as found:
         raise StudyError("\n".join(_line(fault, document, name, changed) for fault in found.faults)) from None
 
@@ -171,30 +185,20 @@ def _located(document: Document, key: str) -> Loc:
         raise StudyError(f"--set {error.args[0]}") from None
 
 
-def _anchored(document: Document, folder: Path) -> Document:
-    """Let the path of the initial file count from the study's folder."""
-    try:
-        path = at(document, ("agents", "initial_file"))
-    except KeyError:
-        return document
-    return placed(document, ("agents", "initial_file"), str(folder / path)) if isinstance(path, str) else document
-
-
 def _line(fault: Fault, document: Document, name: str, changed: Sequence[Loc]) -> str:
-    overridden = any(_concerns(fault, loc) for loc in changed)
+    overridden = any(concerns(fault, loc) for loc in changed)
     return f"{'--set' if overridden else name}: {fault.line(document)}"
 
 
 def _checked(document: Document) -> Study:
     """Check everything, table by table, then the combinations, then every cell; Faults."""
-    if isinstance(document.get("algorithm"), dict):
-        raise Faults([Fault(("algorithm",), "there may be several, so it is a list; write [[algorithm]]")])
+    if single := [key for key in LISTS if isinstance(document.get(key), dict)]:
+        raise Faults(Fault((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single)
     try:
         study = Study.model_validate(document)
     except ValidationError as error:
         raise from_pydantic(error, _known()) from error
-    swept = _swept(document, study.sweep)
-    resolved = with_defaults(study, swept)
+    resolved = with_defaults(study, swept(document, study.sweep))
     if faults := list(combinations(resolved)):
         raise Faults(faults)
     _check_cells(resolved)
@@ -205,21 +209,6 @@ def _checked(document: Document) -> Study:
     return resolved.model_copy(update={"agents": resolved.agents.model_copy(update={"initial": initial})})
 
 
-_NAMES = ("study.name", "study.description")
-
-
-def _swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
-    fixed = [key for key in sweep if key.startswith("hosting.") or key.endswith(".label") or key in _NAMES]
-    if fixed:
-        remedy = "changes no result, so it cannot be swept; leave it out"
-        raise Faults(Fault(("sweep", key), remedy) for key in fixed)
-    try:
-        return {locate(document, key) for key in sweep}
-    except KeyError as error:
-        key = next(key for key in sweep if error.args[0].startswith(f"{key}: "))
-        raise Faults([Fault(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None
-
-
 def _check_cells(study: Study) -> None:
     """Check every combination of the sweep; what is wrong in one is said of the sweep."""
     faults: dict[Fault, None] = {}
@@ -227,23 +216,9 @@ def _check_cells(study: Study) -> None:
         try:
             _checked(document)
         except Faults as found:
-            faults |= dict.fromkeys(_of_sweep(fault, values, document) for fault in found.faults)
+            faults |= dict.fromkeys(of_sweep(fault, values, document) for fault in found.faults)
     if faults:
         raise Faults(faults)
-
-
-def _of_sweep(fault: Fault, values: Mapping[str, Any], document: Document) -> Fault:
-    for key, value in values.items():
-        if _concerns(fault, locate(document, key)):
-            no_such = fault.remedy.startswith("no such")
-            return Fault(("sweep", key), fault.remedy if no_such else f"{shown(value)} {fault.remedy}")
-    combination = ", ".join(f"{key} = {shown(value)}" for key, value in values.items())
-    return Fault(("sweep",), f"with {combination}: {fault.line(document)}")
-
-
-def _concerns(fault: Fault, loc: Loc) -> bool:
-    """Say whether a fault is one of what was put at `loc`, or of a table that exists only because of it."""
-    return fault.loc[: len(loc)] == loc or (loc[: len(fault.loc)] == fault.loc and fault.remedy.startswith("no such"))
 
 
 def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document]]:
@@ -269,5 +244,8 @@ _TABLES: dict[str, type[Table]] = {
     "agents": AgentsTable,
     "budget": BudgetTable,
     "timing": TimingTable,
+    "network": NetworkTable,
+    "group": GroupTable,
+    "recovery": RecoveryTable,
     "hosting": HostingTable,
 }

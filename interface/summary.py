@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow.compute as pc
 from scipy.special import stdtrit
 
@@ -35,7 +36,8 @@ class Difference:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:+.3g} [{self.low:+.2g}, {self.high:+.2g}]"
+        low, high = (f"{end:+.2g}" if abs(end) < 99.5 else f"{end:+.0f}" for end in (self.low, self.high))
+        return f"{self.mean:+.3g} [{low}, {high}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +92,22 @@ def difference(found: Sequence[Trace], baseline: Sequence[Trace], metric: Metric
     """Compare final values on the replicates that both have; None with fewer than two of them."""
     mine, other = (replicate_means(traces, "iteration", np.array([math.inf])) for traces in (found, baseline))
     shared = sorted(set(mine) & set(other))
-    if len(shared) < 2:
+    return paired(metric.sign * np.array([float(mine[r][0] - other[r][0]) for r in shared]))
+
+
+def paired(gaps: npt.NDArray[np.float64]) -> Difference | None:
+    """Give the mean of `gaps (r,)` over replicates with its 95 % Student interval; None with fewer than two of them."""
+    if len(gaps) < 2:
         return None
-    gaps = metric.sign * np.array([float(mine[r][0] - other[r][0]) for r in shared])
     mean, error = mean_and_error(gaps[:, None])
-    reach = float(stdtrit(len(shared) - 1, 0.975)) * float(error[0])
+    reach = float(stdtrit(len(gaps) - 1, 0.975)) * float(error[0])
     return Difference(float(mean[0]), float(mean[0]) - reach, float(mean[0]) + reach)
+
+
+def chief(rows: Sequence[Row], labels: Sequence[str]) -> str:
+    """Choose the first algorithm that made federated queries in any cell, else the first that sent, else the last."""
+    heard = [row.algorithm for row in rows if row.federated > 0] or [row.algorithm for row in rows if row.bytes_up > 0]
+    return min(heard, key=labels.index) if heard else labels[-1]
 
 
 def _estimate(found: Sequence[Trace], step: float, metric: Metric) -> Estimate:

@@ -8,11 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from fedbo.actors.policy import Policy
 from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import algorithms, unknown
-from fedbo.coordinator.availability import AVAILABILITIES
-from fedbo.coordinator.exchange import MODES
-from fedbo.coordinator.timing import TIMINGS
 from fedbo.document import default_label
 from fedbo.faults import Fault, Faults
 from fedbo.objectives.catalog import federations
@@ -22,22 +20,22 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
 
+def is_agents(value: Any) -> bool:
+    """Say whether a value is a list of whole numbers, as agents are given."""
+    return isinstance(value, list | tuple) and all(type(item) is int for item in value)
+
+
 class Table(BaseModel):
     """A table with fixed keys: frozen, strict about types, finite numbers only, no other keys."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class Named(BaseModel):
-    """A table that names something of a catalogue and gives its settings beside the name.
-
-    `key` is the table's key that holds the name, `kind` the word for it in errors, `catalogue` lists what there is.
-    """
+class Declared(BaseModel):
+    """A table whose keys are the settings of one dataclass, `declared`."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", allow_inf_nan=False)
-    key: ClassVar[str] = "model"
-    kind: ClassVar[str]
-    catalogue: ClassVar[Callable[[], Mapping[str, Any]]]
+    declared: ClassVar[Any]
 
     @property
     def settings(self) -> Settings:
@@ -45,7 +43,7 @@ class Named(BaseModel):
         return dict(self.model_extra or {})
 
     def make(self) -> Any:
-        """Build what is named; Faults when its name or a setting is wrong."""
+        """Build what is declared; Faults when its name or a setting is wrong."""
         return build(self._look_up(), self.settings, also=type(self).model_fields)
 
     def resolved(self) -> Self:
@@ -56,9 +54,23 @@ class Named(BaseModel):
         return type(self).model_construct(**{**self.model_dump(), **plain(self.make(), names), **changes})
 
     def _look_up(self) -> Any:
+        return type(self).declared
+
+
+class Named(Declared):
+    """A table that names something of a catalogue and gives its settings beside the name.
+
+    `key` is the table's key that holds the name, `noun` the word for it in errors, `catalogue` lists what there is.
+    """
+
+    key: ClassVar[str] = "model"
+    noun: ClassVar[str]
+    catalogue: ClassVar[Callable[[], Mapping[str, Any]]]
+
+    def _look_up(self) -> Any:
         name, known = getattr(self, self.key), type(self).catalogue()
         if name not in known:
-            raise Faults([Fault((self.key,), unknown(self.kind, name, known))])
+            raise Faults([Fault((self.key,), unknown(self.noun, name, known))])
         return known[name]
 
 
@@ -78,7 +90,7 @@ class ObjectiveTable(Named):
     """
 
     key = "name"
-    kind = "objective"
+    noun = "objective"
     catalogue = staticmethod(federations)
     name: str
 
@@ -116,7 +128,7 @@ class AlgorithmTable(Named):
     """[[algorithm]]: an algorithm by name, perhaps a preset, its label in the results, and its settings."""
 
     key = "name"
-    kind = "algorithm"
+    noun = "algorithm"
     catalogue = staticmethod(algorithms)
     name: str
     label: Annotated[str, Field(min_length=1)] | None = None
@@ -179,13 +191,13 @@ class AgentsTable(Table):
     targets: Any = "all"
     initial: Count = 3
     initial_file: str | None = None
+    checkpoint: Positive = 1
     history: HistoryTable | None = None
 
     @field_validator("targets", mode="plain")
     @classmethod
     def _targets(cls, value: Any) -> Any:
-        numbers = isinstance(value, list | tuple) and all(type(item) is int for item in value)
-        if value != "all" and not numbers:
+        if value != "all" and not is_agents(value):
             raise ValueError('must be "all" or a list of agents, such as [0, 1]')
         return value if value == "all" else tuple(value)
 
@@ -197,37 +209,17 @@ class BudgetTable(Table):
     time: Annotated[float, Field(gt=0)] | None = None
 
 
-class TimingModel(Named):
-    """A model of durations by name, and its settings."""
+class EvaluationTable(Declared):
+    """[evaluation]: what is done when an evaluation fails, and how long and how large it may grow."""
 
-    kind = "timing model"
-    catalogue = staticmethod(TIMINGS.copy)
-    model: str
+    declared = Policy
 
 
-class TimingTable(Table):
-    """[timing]: which clock, and how long evaluations and messages take on the virtual one."""
+class RecoveryTable(Table):
+    """[recovery]: how often a run is saved, so that it can be resumed; it changes no result."""
 
-    clock: Literal["virtual", "wall"] = "virtual"
-    evaluation: TimingModel = TimingModel.model_construct(model="constant", mean=1.0)
-    latency: TimingModel = TimingModel.model_construct(model="constant", mean=0.0)
-
-
-class AvailabilityTable(Named):
-    """[availability]: a model of absence by name, and its settings."""
-
-    kind = "availability model"
-    catalogue = staticmethod(AVAILABILITIES.copy)
-    model: str = "always"
-
-
-class ExchangeTable(Named):
-    """[exchange]: when the coordinator answers, by the name of the mode, and its settings."""
-
-    key = "mode"
-    kind = "exchange mode"
-    catalogue = staticmethod(MODES.copy)
-    mode: str = "immediate"
+    seconds: Annotated[float, Field(gt=0)] = 60.0
+    events: Positive | None = None
 
 
 class HostingTable(Table):

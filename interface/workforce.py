@@ -16,6 +16,7 @@ import ray
 from fedbo.coordinator.actor import Coordinator, Ended, Learning, Run, Standing, start_coordinators
 from fedbo.study import Study
 
+_LIVES = 20  # how often the coordinator of one job may be lost
 Job = Learning | Run
 Look = Callable[[int, Sequence[Standing], Sequence[Ended]], None]
 
@@ -45,7 +46,7 @@ def workforce(study: Study) -> Iterator[Workforce]:
     count = (hosting.workers or 1) if inline else 1
     started = _start_ray(hosting.address, count if inline else 1)
     try:
-        yield Actors(start_coordinators(count, cpus=1.0 if inline else 0.0))
+        yield Actors(count, cpus=1.0 if inline else 0.0)
     finally:
         if started:
             ray.shutdown()
@@ -86,41 +87,62 @@ class _Watched(Coordinator):
 class Actors:
     """Coordinators that are Ray actors; each takes the next job when it has ended one."""
 
-    def __init__(self, coordinators: Sequence[Any]) -> None:
-        self._coordinators = list(coordinators)
+    def __init__(self, count: int, cpus: float) -> None:
+        self._cpus = cpus
+        self._coordinators = start_coordinators(count, cpus)
 
     def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
         """Carry all jobs out."""
-        waiting = list(jobs)
+        waiting, lives = list(jobs), dict.fromkeys(range(len(jobs)), _LIVES)
+        numbers = {id(job): number for number, job in enumerate(jobs)}
         idle = list(self._coordinators)
-        busy: dict[Any, Any] = {}
-        told, failure = False, None
+        busy: dict[Any, tuple[Any, Job]] = {}
+        told = False
+        failure: Exception | None = None
         while (waiting and not told) or busy:
             while waiting and idle and not told:
                 coordinator, job = idle.pop(0), waiting.pop(0)
                 method = coordinator.learn if isinstance(job, Learning) else coordinator.run
-                busy[method.remote(job)] = coordinator
+                busy[method.remote(job)] = coordinator, job
             done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
             for call in done:
-                idle.append(busy.pop(call))
+                coordinator, job = busy.pop(call)
                 try:
                     result = _got(call)
+                    idle.append(coordinator)
+                except ray.exceptions.RayActorError as error:  # another one goes on from the job's last snapshot
+                    self._coordinators.remove(coordinator)
+                    self._coordinators += (new := start_coordinators(1, self._cpus))
+                    idle += new
+                    lives[numbers[id(job)]] -= 1
+                    if lives[numbers[id(job)]]:
+                        waiting.insert(0, job)
+                    else:
+                        failure = failure or error
+                    continue
                 except Exception as error:  # the others end what they are at and write it before this is told
+                    idle.append(coordinator)
                     failure = failure or error
                     continue
                 if result is not None:
                     ended.append(result)
             if (interrupted() or failure) and not told:
                 told = True
-                ray.get([coordinator.stop.remote() for coordinator in self._coordinators])
-            look(len(jobs) - len(waiting) - len(busy), self._standings(list(busy.values())), ended)
+                for coordinator in self._coordinators:
+                    coordinator.stop.remote()
+            look(len(jobs) - len(waiting) - len(busy), self._standings([at for at, _ in busy.values()]), ended)
         if failure is not None:
             raise failure
 
     def _standings(self, coordinators: Sequence[Any]) -> list[Standing]:
         calls = [coordinator.standing.remote() for coordinator in coordinators]
         done, _ = ray.wait(calls, num_returns=len(calls), timeout=0.5) if calls else ([], [])
-        standings: list[Standing] = ray.get(done)
+        standings: list[Standing] = []
+        for call in done:
+            try:
+                standings.append(ray.get(call))
+            except ray.exceptions.RayActorError:
+                pass  # its job is given to another one
         return standings
 
 

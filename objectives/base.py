@@ -82,12 +82,23 @@ class Objective(Protocol):
 
 
 @runtime_checkable
+class Costly(Protocol):
+    """An objective that says what an evaluation costs before it is made.
+
+    `cost` takes `x (d,)` in native units and gives a finite number above 0, in any unit; it draws nothing.
+    """
+
+    def cost(self, x: Array) -> float:
+        """Give the cost of an evaluation at x."""
+
+
+@runtime_checkable
 class Federation(Protocol):
     """A named problem: settings as dataclass fields, and one objective for each agent.
 
     `objective` builds agent `agent`'s black box. `world` is a stream that every agent of a replicate obtains alike (a
     common function, a split of the data); `own` belongs to this agent alone. `drawn` says whether they shape the objectives,
-    so that another replicate has others.
+    so that another replicate has others. One whose objectives are `Costly` may say so: see `reports_costs`.
     """
 
     @property
@@ -104,3 +115,13 @@ class Federation(Protocol):
 
     def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Objective:
         """Build one agent's objective; IndexError when there is no such agent."""
+
+
+def reports_costs(federation: Federation) -> bool:
+    """Say whether a federation's objectives know what an evaluation costs: by its attribute `costly`, else they do not."""
+    return bool(getattr(federation, "costly", False))
+
+
+def cost_of(objective: Objective, x: Array) -> float:
+    """Give what an evaluation at x costs; 1 where the objective reports no costs, for then all are alike."""
+    return objective.cost(x) if isinstance(objective, Costly) else 1.0

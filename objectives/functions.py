@@ -21,12 +21,16 @@ MOST_SHIFT = 2.0  # keeps the minimiser (pi, 2.275) in the box for every agent
 
 @dataclass(frozen=True, eq=False)
 class Bowl:
-    """Minus the squared distance to a centre `(d,)`, plus normal noise of variance `noise`."""
+    """Minus the squared distance to a centre `(d,)`, plus normal noise of variance `noise`.
+
+    An evaluation at x costs 1 plus `cost_spread` times the mean of x.
+    """
 
     centre: Array
     noise: float
     parameters: tuple[Parameter, ...] = field(repr=False)
     best_value: float = 0.0
+    cost_spread: float = 0.0
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give one noisy value at x `(d,)`."""
@@ -37,25 +41,37 @@ class Bowl:
         gap = inside(self.parameters, x) - self.centre
         return -float((gap * gap).sum())
 
+    def cost(self, x: Array) -> float:
+        """Give the cost of an evaluation at x `(d,)`."""
+        return 1.0 + self.cost_spread * float(inside(self.parameters, x).mean())
+
 
 @dataclass(frozen=True)
 class Quadratic:
     """Bowls in the unit cube: each agent is to find its own centre.
 
     The centres lie within `spread` of a common one, per coordinate, and all in [0, 1]^d; `spread` 0 makes the agents
-    equal, 0.5 and more unrelated. `dimensions` is d, `noise` the variance of an observation.
+    equal, 0.5 and more unrelated. `dimensions` is d, `noise` the variance of an observation. An evaluation at x costs 1 plus
+    `cost_spread` times the mean of x.
     """
 
     agents: int = 10
     dimensions: int = 2
     spread: float = 0.1
     noise: float = 0.0
+    cost_spread: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.agents >= 1, "agents", self.agents, "take at least 1")
         require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
         require(0.0 <= self.spread <= 1.0, "spread", self.spread, "take 0 (all alike) to 1")
         require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+        require(0.0 <= self.cost_spread < np.inf, "cost_spread", self.cost_spread, "take 0 (all cost 1) or more")
+
+    @property
+    def costly(self) -> bool:
+        """Say that evaluations report their costs."""
+        return True
 
     @property
     def drawn(self) -> bool:
@@ -82,7 +98,7 @@ class Quadratic:
         require_agent(agent, self.agents)
         common = world.uniform(size=self.dimensions)
         centre = np.clip(common + self.spread * own.uniform(-1.0, 1.0, self.dimensions), 0.0, 1.0)
-        return Bowl(centre, self.noise, self.parameters)
+        return Bowl(centre, self.noise, self.parameters, cost_spread=self.cost_spread)
 
 
 @dataclass(frozen=True, eq=False)

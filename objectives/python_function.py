@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 
@@ -16,13 +16,17 @@ from fedbo.objectives.space import inside
 
 @dataclass(frozen=True, eq=False)
 class CalledFunction:
-    """One agent's view of a Python function; a value that is not a finite number is passed on as it is."""
+    """One agent's view of a Python function; a value that is not a finite number is passed on as it is.
+
+    Without a function for the `cost`, every evaluation costs 1.
+    """
 
     function: Callable[..., float]
     agent: int
     sign: int
     parameters: tuple[Parameter, ...] = field(repr=False)
     best_value: float | None = None
+    costs: Callable[..., float] | None = None
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Call the function at x `(d,)`; TypeError when what it returns is not a number."""
@@ -37,6 +41,16 @@ class CalledFunction:
         """Give None: nothing better than an observation is known."""
         return None
 
+    def cost(self, x: Array) -> float:
+        """Give what an evaluation at x `(d,)` costs; ValueError when the function gives no finite number above 0."""
+        if self.costs is None:
+            return 1.0
+        point = inside(self.parameters, x).copy()
+        value = self.costs(*(point, self.agent)[: _wanted(self.costs)])
+        if not (isinstance(value, SupportsFloat) and 0.0 < float(value) < np.inf):
+            raise ValueError(f"{_named(self.costs)} returned {value!r}: one finite number above 0 would do")
+        return float(value)
+
 
 @dataclass(frozen=True)
 class PythonFunction:
@@ -45,7 +59,8 @@ class PythonFunction:
     `function` is a callable, or its place as "package.module:name". It takes x `(d,)` in native units, and, if it asks
     for them, the agent's index and a `numpy.random.Generator`, from which all its randomness must come. `low` and
     `high` bound each parameter; `names` and `log` (a geometric axis) are optional, one each. `best` is the best native
-    value where it is known, the same for all agents; `metric_name` is what the value is called in results.
+    value where it is known, the same for all agents; `metric_name` is what the value is called in results. `cost` is a
+    second function, likewise of x and the agent but not of chance: what an evaluation costs, in any unit.
     """
 
     function: str | Callable[..., float]
@@ -57,6 +72,7 @@ class PythonFunction:
     log: tuple[bool, ...] = ()
     best: float | None = None
     metric_name: str = "value"
+    cost: str | Callable[..., float] | None = None
 
     def __post_init__(self) -> None:
         d = len(self.low)
@@ -69,6 +85,13 @@ class PythonFunction:
         require(self.direction in ("maximise", "minimise"), "direction", self.direction, "'maximise' or 'minimise'")
         inside(self.parameters, np.array(self.low))  # refuses an empty range, or a log range that reaches 0
         load(self.function)
+        if self.cost is not None:
+            load(self.cost, "cost")
+
+    @property
+    def costly(self) -> bool:
+        """Say whether a function for the cost was given."""
+        return self.cost is not None
 
     @property
     def drawn(self) -> bool:
@@ -98,25 +121,29 @@ class PythonFunction:
         require_agent(agent, self.agents)
         sign = self.metric.sign
         best = None if self.best is None else sign * self.best
-        return CalledFunction(load(self.function), agent, sign, self.parameters, best)
+        costs = None if self.cost is None else load(self.cost, "cost")
+        return CalledFunction(load(self.function), agent, sign, self.parameters, best, costs)
 
 
-def load(function: str | Callable[..., float]) -> Callable[..., float]:
-    """Give the callable itself, imported when it is named as "package.module:name"; ValueError says what is amiss."""
+def load(function: str | Callable[..., float], setting: str = "function") -> Callable[..., float]:
+    """Give the callable itself, imported when it is named as "package.module:name".
+
+    ValueError says what is amiss with the `setting` that holds it.
+    """
     if not isinstance(function, str):
-        require(callable(function), "function", function, 'give a callable, or its place as "package.module:name"')
+        require(callable(function), setting, function, 'give a callable, or its place as "package.module:name"')
         return function
     module_name, _, name = function.partition(":")
-    require(bool(module_name and name), "function", function, 'write it as "package.module:name"')
-    module = _module(module_name, function)
+    require(bool(module_name and name), setting, function, 'write it as "package.module:name"')
+    module = _module(module_name, function, setting)
     there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-    require(hasattr(module, name), "function", function, f"{module_name} has no {name!r}; its callables: {there}")
+    require(hasattr(module, name), setting, function, f"{module_name} has no {name!r}; its callables: {there}")
     found: Any = getattr(module, name)
-    require(callable(found), "function", function, f"it is a {type(found).__name__}, and a callable would do")
+    require(callable(found), setting, function, f"it is a {type(found).__name__}, and a callable would do")
     return found  # type: ignore[no-any-return]
 
 
-def _module(module_name: str, function: str) -> Any:
+def _module(module_name: str, function: str, setting: str) -> Any:
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as failure:
@@ -124,7 +151,7 @@ def _module(module_name: str, function: str) -> Any:
         if failure.name is None or not (module_name + ".").startswith(failure.name + "."):
             raise
         remedy = f"there is no module {failure.name!r}; run where it can be imported, or put its folder in PYTHONPATH"
-        raise ValueError(f"function = {function!r} will not do: {remedy}") from failure
+        raise ValueError(f"{setting} = {function!r} will not do: {remedy}") from failure
 
 
 def _wanted(function: Callable[..., float]) -> int:

@@ -1,6 +1,6 @@
 """Objectives made from another objective: with more noise, moved by a constant, or stretched.
 
-Each changes the values only; wrap one in another to do more than one thing.
+Each changes the values only, and costs what the one inside costs; wrap one in another to do more than one thing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbo.objectives.base import Array, Objective, require
+from fedbo.objectives.base import Array, Objective, cost_of, require
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Noisy:
         # an inner objective without a score of its own is noise-free: it draws nothing, so any generator will do
         return self.objective.evaluate(x, np.random.Generator(np.random.Philox(0))) if inner is None else inner
 
+    def cost(self, x: Array) -> float:
+        """Give what the inner evaluation costs, 1 where it reports nothing."""
+        return cost_of(self.objective, x)
+
 
 @dataclass(frozen=True)
 class Scaled:
@@ -62,6 +66,10 @@ class Scaled:
     def score(self, x: Array) -> float | None:
         """Give the inner score at x, scaled, where there is one."""
         return self._scaled(self.objective.score(x))
+
+    def cost(self, x: Array) -> float:
+        """Give what the inner evaluation costs, 1 where it reports nothing."""
+        return cost_of(self.objective, x)
 
     def _scaled(self, value: float | None) -> float | None:
         return None if value is None else self.offset + self.factor * value
@@ -89,6 +97,10 @@ class Shifted:
     def score(self, x: Array) -> float | None:
         """Give the inner score at x, moved, where there is one."""
         return self._moved(self.objective.score(x))
+
+    def cost(self, x: Array) -> float:
+        """Give what the inner evaluation costs, 1 where it reports nothing."""
+        return cost_of(self.objective, x)
 
     def _moved(self, value: float | None) -> float | None:
         return None if value is None else value + self.shift

@@ -73,7 +73,7 @@ class Loop:
         for message in reversed(arrivals) if backwards else arrivals:
             self.server = self.algorithm.receive(self.server, message, 1.0)
         streams = self.streams.of(COORDINATOR).at(self.step)
-        answers, self.server = self.algorithm.broadcast(self.server, range(N), streams)
+        answers, self.server = self.algorithm.broadcast(self.server, range(N), np.ones(N), streams)
         for agent, answer in answers.items():
             self.sent.append((answer, self.algorithm.download(self.problem)))
             self.inbox[agent].append(Inbound(COORDINATOR, self.step, 1.0, answer))

@@ -161,15 +161,22 @@ def test_a_straggler_has_p_n_0_and_everyone_else_an_equal_share() -> None:
     server = algorithm.server_init(PROBLEM)
     for sender in (0, 2, 3):
         server = algorithm.receive(server, Inbound(sender, 0, 0.0, {"omega": np.full(3, float(sender))}), 1.0)
-    answers, _ = algorithm.broadcast(server, [0, 1], Streams(1))
+    answers, _ = algorithm.broadcast(server, [0, 1], np.ones(4), Streams(1))
     np.testing.assert_allclose(answers[0]["weight"], [0, 0, 0.5, 0.5])
     np.testing.assert_allclose(answers[1]["weight"], [1 / 3, 0, 1 / 3, 1 / 3])
+
+
+def test_what_has_grown_stale_counts_for_less() -> None:
+    algorithm = FTS(features=3)
+    server = FTSServer(np.eye(4, 3), np.ones(4))
+    answers, _ = algorithm.broadcast(server, [0], np.array([1.0, 1.0, 0.5, 0.0]), Streams(1))
+    np.testing.assert_allclose(answers[0]["weight"], [0, 2 / 3, 1 / 3, 0])
 
 
 def test_whoever_has_weight_0_is_never_followed() -> None:
     algorithm = FTS(features=3, weights=(0.0, 0.0, 3.0, 1.0))
     server = FTSServer(np.eye(4, 3), np.ones(4))
-    answers, _ = algorithm.broadcast(server, [2, 3], Streams(1))
+    answers, _ = algorithm.broadcast(server, [2, 3], np.ones(4), Streams(1))
     np.testing.assert_allclose(answers[3]["weight"], [0, 0, 1, 0])
     np.testing.assert_allclose(answers[2]["weight"], [0, 0, 0, 1])
 
@@ -177,7 +184,7 @@ def test_whoever_has_weight_0_is_never_followed() -> None:
 def test_an_agent_of_whom_nothing_else_is_known_gets_no_answer() -> None:
     algorithm = FTS(features=3)
     server = algorithm.receive(algorithm.server_init(PROBLEM), Inbound(1, 0, 0.0, {"omega": np.ones(3)}), 1.0)
-    assert algorithm.broadcast(server, [1], Streams(1))[0] == {}
+    assert algorithm.broadcast(server, [1], np.ones(4), Streams(1))[0] == {}
 
 
 def test_a_relay_of_one_message_draws_its_sender_from_p_n() -> None:
@@ -187,7 +194,7 @@ def test_a_relay_of_one_message_draws_its_sender_from_p_n() -> None:
     server = FTSServer(np.arange(12.0).reshape(4, 3), np.ones(4))
     counts = np.zeros(4)
     for step in range(3000):
-        answer = algorithm.broadcast(server, [0], Streams(1, step=step))[0][0]
+        answer = algorithm.broadcast(server, [0], np.ones(4), Streams(1, step=step))[0][0]
         counts[answer["sender"][0]] += 1
         np.testing.assert_array_equal(answer["omega"], server.omega[answer["sender"][0]])
     assert counts[0] == 0

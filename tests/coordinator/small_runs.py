@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedbo.actors.agent import Task
 from fedbo.actors.host import InlineHosts
+from fedbo.actors.policy import Policy
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.availability import Availability, Bernoulli
-from fedbo.coordinator.core import Core, World
-from fedbo.coordinator.engine import Outcome, Watch, run_virtual
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.engine import Agenda, Watch, run_virtual
 from fedbo.coordinator.events import Record
-from fedbo.coordinator.exchange import Barrier, Exchange, Immediate
+from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
 from fedbo.coordinator.timing import Constant, Lognormal, Timing
+from fedbo.coordinator.world import Models, World
 from fedbo.objectives.functions import Quadratic
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}
@@ -35,23 +37,28 @@ class Setting:
     evaluation: Timing = Lognormal(1.0, 0.8)
     latency: Timing = Constant(0.1)
     availability: Availability = Bernoulli(0.2, 1.5)
+    models: dict[str, Any] = field(default_factory=dict)
+    world: dict[str, Any] = field(default_factory=dict)
+    policy: Policy = Policy()
+    checkpoint: int = 1
+    until: float = float("inf")
 
     def task(self) -> Task:
         targets = tuple(range(self.agents)) if self.targets is None else self.targets
         problem = Problem(2, self.agents, targets, self.initial, self.iterations)
-        return Task(Quadratic(agents=self.agents), self.algorithm, problem, Streams(self.seed))
+        made = Task(Quadratic(agents=self.agents), self.algorithm, problem, Streams(self.seed))
+        return replace(made, policy=self.policy, checkpoint=self.checkpoint)
 
     def core(self) -> Core:
-        task = self.task()
-        world = World(self.evaluation, self.latency, self.availability)
-        return Core(self.algorithm, task.problem, self.exchange, world, task.streams)
+        common = Models(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
+        return Core(self.task(), self.exchange, World(common, **self.world))
 
     def run(self, **changes: Any) -> Ran:
         setting = replace(self, **changes)
-        core, records = setting.core(), []
+        core, records, agenda = setting.core(), list[Any](), Agenda()
         hosts = InlineHosts(setting.task(), range(setting.agents))
-        outcome = run_virtual(core, hosts, Watch(records.extend))
-        return Ran(core, hosts, [Record(*line) for line in records], outcome)
+        run_virtual(core, hosts, Watch(records.extend), agenda, setting.until)
+        return Ran(core, hosts, [Record(*line) for line in records], agenda)
 
 
 @dataclass(frozen=True)
@@ -61,12 +68,12 @@ class Ran:
     core: Core
     hosts: InlineHosts
     records: list[Record]
-    outcome: Outcome
+    outcome: Agenda
 
     @property
     def rows(self) -> list[Any]:
         agents = self.hosts.host.agents
-        return [row for number in sorted(agents) for row in agents[number].rows]
+        return [row for number in sorted(agents) for row in agents[number].memory.rows]
 
     def of(self, kind: str) -> list[Record]:
         return [record for record in self.records if record.kind == kind]
@@ -80,3 +87,4 @@ def fts(**settings: Any) -> Algorithm:
 
 
 BOTH_MODES = [Immediate(), Barrier()]
+ALL_MODES = [Barrier(), Deadline(1.5), Deadline(1.5, "carry"), FirstK(3), FirstK(3, "carry"), Buffered(3), Immediate()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,24 +13,25 @@ from small_runs import Setting, fts
 
 from fedbo.actors.agent import Report
 from fedbo.algorithms.base import Decision
-from fedbo.coordinator.core import Arrived, Began, Finished, ProtocolError
+from fedbo.coordinator.core import ProtocolError
+from fedbo.coordinator.events import Arrived, Began, Finished
 from fedbo.coordinator.exchange import Barrier
 
 GOOD = {"omega": np.arange(20.0)}
 BAD = {
-    "an undeclared field": (Arrived(1, 1, 3, 0.5, {**GOOD, "y": np.ones(1)}), "undeclared field 'y'"),
-    "a wrong shape": (Arrived(1, 1, 3, 0.5, {"omega": np.ones(21)}), "shape (21,), declared (20,)"),
-    "a NaN": (Arrived(1, 1, 3, 0.5, {"omega": np.full(20, np.nan)}), "not finite"),
-    "a wrong sender": (Arrived(2, 1, 3, 0.5, GOOD), "sent by agent 2 in the name of agent 1"),
-    "a sender who does not exist": (Arrived(77, 77, 3, 0.5, GOOD), "there is no agent 77"),
-    "a list for an array": (Arrived(1, 1, 3, 0.5, {"omega": [1.0] * 20}), "is a list, not an array"),
-    "nothing for an array": (Arrived(1, 1, 3, 0.5, {"omega": None}), "is a NoneType, not an array"),
-    "something that is no message": (Arrived(1, 1, 3, 0.5, b"\x80\x04."), "payload is a bytes"),  # type: ignore[arg-type]
+    "an undeclared field": (Arrived(1, 1, 3, 0, 0.5, {**GOOD, "y": np.ones(1)}), "undeclared field 'y'"),
+    "a wrong shape": (Arrived(1, 1, 3, 0, 0.5, {"omega": np.ones(21)}), "shape (21,), declared (20,)"),
+    "a NaN": (Arrived(1, 1, 3, 0, 0.5, {"omega": np.full(20, np.nan)}), "not finite"),
+    "a wrong sender": (Arrived(2, 1, 3, 0, 0.5, GOOD), "sent by agent 2 in the name of agent 1"),
+    "a sender who does not exist": (Arrived(77, 77, 3, 0, 0.5, GOOD), "there is no agent 77"),
+    "a list for an array": (Arrived(1, 1, 3, 0, 0.5, {"omega": [1.0] * 20}), "is a list, not an array"),
+    "nothing for an array": (Arrived(1, 1, 3, 0, 0.5, {"omega": None}), "is a NoneType, not an array"),
+    "something that is no message": (Arrived(1, 1, 3, 0, 0.5, b"\x80\x04."), "payload is a bytes"),  # type: ignore[arg-type]
 }
 
 
 def _everything(core) -> bytes:
-    return pickle.dumps(core.state)
+    return pickle.dumps(replace(core.state, events=0))  # that it was counted is no effect
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -47,8 +49,8 @@ def test_a_bad_message_becomes_an_event_and_changes_nothing(kind: str) -> None:
 def test_a_second_copy_of_a_message_becomes_an_event_and_changes_nothing() -> None:
     core = Setting(fts()).core()
     core.handle(Began(), 0.0)
-    core.handle(Finished(1, Report(1, 0, 2, GOOD)), 0.5)
-    arrived = Arrived(1, 1, 0, 0.5, GOOD)
+    core.handle(Finished(1, 1, Report(1, 0, 2, GOOD)), 0.5)
+    arrived = Arrived(1, 1, 0, 0, 0.5, GOOD)
     core.handle(arrived, 1.0)
     before, core.journal = _everything(core), []
     assert core.handle(arrived, 2.0) == []
@@ -60,8 +62,8 @@ def test_a_round_does_not_hang_on_an_agent_whose_message_was_refused() -> None:
     core = Setting(fts(), agents=2, exchange=Barrier()).core()
     core.handle(Began(), 0.0)
     for agent, payload in ((0, GOOD), (1, {"omega": np.full(20, np.inf)})):
-        core.handle(Finished(agent, Report(agent, 0, 2, payload)), 0.5)
-        effects = core.handle(Arrived(agent, agent, 0, 0.5, payload), 0.6)
+        core.handle(Finished(agent, 1, Report(agent, 0, 2, payload)), 0.5)
+        effects = core.handle(Arrived(agent, agent, 0, 0, 0.5, payload), 0.6)
     assert {event.agent for _, event in effects} == {0, 1}
     assert not core.state.server.held[1]
 
@@ -84,7 +86,7 @@ def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> Non
     algorithm = fts()
 
     class Liar(type(algorithm)):  # type: ignore[misc]
-        def broadcast(self, state, recipients, streams):
+        def broadcast(self, state, recipients, worth, streams):
             return {agent: {"omega": np.ones(3)} for agent in recipients}, state
 
     liar = Liar(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
@@ -94,7 +96,7 @@ def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> Non
 
 def test_the_core_makes_the_same_of_a_copy_of_its_state() -> None:
     first, second = Setting(fts()).core(), Setting(fts()).core()
-    event = Finished(0, Report(0, 0, 2, GOOD))
+    event = Finished(0, 1, Report(0, 0, 2, GOOD))
     first.handle(Began(), 0.0)
     second.handle(Began(), 0.0)
     second.state = copy.deepcopy(first.state)
@@ -105,6 +107,8 @@ def test_an_agent_that_waits_for_an_answer_that_never_comes_ends_the_run_with_it
     algorithm = fts()
 
     class Silent(type(algorithm)):  # type: ignore[misc]
+        queries = None
+
         def ask(self, state, inbox, streams):
             return Decision(np.empty((0, 2)), "nothing"), state
 
@@ -114,3 +118,15 @@ def test_an_agent_that_waits_for_an_answer_that_never_comes_ends_the_run_with_it
     silent = Silent(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
     with pytest.raises(ProtocolError, match="agents 0, 1, 2, 3, 4 wait for an answer that never comes"):
         Setting(silent).run()
+
+
+def test_an_agent_that_does_not_ask_for_as_many_points_as_declared_ends_the_run_with_the_reason() -> None:
+    algorithm = fts()
+
+    class Shy(type(algorithm)):  # type: ignore[misc]
+        def ask(self, state, inbox, streams):
+            return Decision(np.empty((0, 2)), "nothing"), state
+
+    shy = Shy(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    with pytest.raises(ProtocolError, match="agent . asked for 0 points in step 1, declared are 1"):
+        Setting(shy).run()

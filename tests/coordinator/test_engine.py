@@ -99,17 +99,9 @@ def test_agents_that_only_send_send_once_and_do_not_evaluate() -> None:
 
 
 def test_a_run_ends_at_its_time_limit_and_keeps_nothing_from_beyond() -> None:
-    from dataclasses import replace
-
-    from fedbo.actors.host import InlineHosts
-    from fedbo.coordinator.engine import Watch, run_virtual
-
-    setting, records = Setting(fts(), iterations=100), []
-    hosts = InlineHosts(replace(setting.task(), until=7.0), range(5))
-    outcome = run_virtual(setting.core(), hosts, Watch(records.extend), until=7.0)
-    assert outcome.time <= 7.0 and max(line[0] for line in records) <= 7.0
-    rows = [row for agent in hosts.host.agents.values() for row in agent.rows]
-    assert rows and max(row.finished for row in rows) <= 7.0
+    ran = Setting(fts(), iterations=100, until=7.0).run()
+    assert ran.outcome.time <= 7.0 and max(record.time for record in ran.records) <= 7.0
+    assert ran.rows and max(row.finished for row in ran.rows) <= 7.0
 
 
 @mode
@@ -135,9 +127,11 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
             crossed.extend(np.ravel(array) for array in event.payload.values())
         elif getattr(event, "report", None) is not None:
             report = event.report
-            assert set(report._fields) == {"agent", "step", "queries", "payload", "failure"}
-            assert all(type(word) is int for word in (report.agent, report.step, report.queries))
-            assert report.failure is None
+            assert set(report._fields) == {
+                "agent", "step", "queries", "payload", "lease", "t_n", "retried", "failed", "failure",
+            }  # fmt: skip
+            assert all(type(word) is int for word in (report.agent, report.step, report.queries, report.lease, report.t_n))
+            assert report.retried == report.failed == () and report.failure is None
         return handle(core, event, now)
 
     monkeypatch.setattr(Core, "handle", inspect)

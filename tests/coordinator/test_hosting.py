@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.actors.agent import EvaluationError
-from fedbo.actors.host import RayHosts, start_hosts
+from fedbo.actors.evaluation import EvaluationError
+from fedbo.actors.policy import Policy
+from fedbo.actors.remote import RayHosts, start_hosts
 
 STUDY: dict[str, Any] = {
     "study": {"name": "hosting", "seed": 3, "replicates": 2},
@@ -92,8 +94,9 @@ def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) ->
         host = Host()
         host.load(task, numbers)
         for step in range(5):
-            host.work([Order(number, step, float(step), (), (0.5,) * (2 if step == 0 else 1)) for number in numbers])
-        found.append([row._replace(agent=0) for row in host.agents[3].rows])
+            host.work((), [Order(number, step) for number in numbers])
+        host.agents[3].commit(())
+        found.append([row._replace(agent=0) for row in host.agents[3].memory.rows])
     assert all(rows == found[0] for rows in found)
 
 
@@ -136,9 +139,9 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
     hosts = RayHosts(actors, type(task)(sleepy, task.algorithm, task.problem, task.streams), range(4))
     begun = time.monotonic()
     for agent in range(4):
-        hosts.submit(Order(agent, 0, 0.0, (), (1.0,)))
+        hosts.submit(Order(agent, 0))
     hosts.settle()
-    assert [hosts.result(agent).queries for agent in range(4)] == [1] * 4
+    assert [hosts.result(agent, 0).queries for agent in range(4)] == [1] * 4
     assert time.monotonic() - begun < 1.6
 
 
@@ -157,6 +160,7 @@ def test_an_objective_that_raises_ends_the_run_names_the_place_and_loses_nothing
         "study": {"name": "moody", "seed": 3, "replicates": 2},
         "budget": {"iterations": 300},
         "algorithm": [{"name": "random"}],
+        "evaluation": {"failure": "stop"},
         "hosting": {"kind": "inline", "workers": 2},
     }
     with pytest.raises(fedbo.RunError, match=r"agent 1 at x = \[.*\]: RuntimeError: not today") as caught:
@@ -173,8 +177,8 @@ def test_an_objective_that_gives_no_finite_number_is_said_to(tmp_path: Path) -> 
     from fedbo.algorithms.catalog import entry
     from fedbo.objectives.python_function import PythonFunction
 
-    task = Setting(entry("random").make(), agents=1).task()
+    task = Setting(entry("random").make(), agents=1, policy=Policy(failure="stop")).task()
     nowhere = PythonFunction(function="sleeping:nowhere", agents=1, low=(0.0, 0.0), high=(1.0, 1.0))
-    agent = Agent(type(task)(nowhere, task.algorithm, task.problem, task.streams), 0)
+    agent = Agent(replace(task, federation=nowhere), 0)
     with pytest.raises(EvaluationError, match="agent 0 at x = .*: the objective gave nan, not a finite number"):
-        agent.work(Order(0, 0, 0.0, (), (1.0, 1.0)))
+        agent.work(Order(0, 0))

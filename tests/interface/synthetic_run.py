@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,16 +10,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from troubled_life import Life, coordinate
 
+from fedbo.actors.rows import Key
 from fedbo.schemas import EVENTS, OBSERVATIONS, canonical
-from fedbo.study import load_study
+from fedbo.study import Study, load_study
 
 INITIAL = 3
 
 
-def document(agents: int = 6, iterations: int = 8, replicates: int = 3) -> dict[str, Any]:
-    """Give a study of random search twice, the second under the name of a federated method."""
+def document(agents: int = 6, iterations: int = 8, replicates: int = 3, **sweep: list[Any]) -> dict[str, Any]:
+    """Give a study of random search twice, the second under the name of a federated method.
+
+    `sweep` has dotted keys, with two underscores for each dot.
+    """
+    swept = {"sweep": {key.replace("__", "."): values for key, values in sweep.items()}} if sweep else {}
     return {
+        **swept,
         "study": {"name": "synthetic", "seed": 1, "replicates": replicates},
         "objective": {"name": "digits", "agents": agents},
         "agents": {"initial": INITIAL},
@@ -27,25 +35,40 @@ def document(agents: int = 6, iterations: int = 8, replicates: int = 3) -> dict[
     }
 
 
-def write_run(directory: Path, study: dict[str, Any], status: str = "complete") -> Path:
-    """Write a run directory: errors fall faster where agents cooperate, and slow agents and absences show."""
+def write_run(directory: Path, study: dict[str, Any], status: str = "complete", troubled: bool = False) -> Path:
+    """Write a run directory: errors fall faster where agents cooperate, and slow agents and absences show.
+
+    A `troubled` one has everything that can go wrong. Cells of a sweep have the same draws, and get worse one by one.
+    """
     checked = load_study(study)
     rng = np.random.default_rng(7)
     rows: list[dict[str, Any]] = []
     happened: list[dict[str, Any]] = []
-    for label in checked.labels:
-        for replicate in range(checked.study.replicates):
-            events: list[dict[str, Any]] = []
-            for agent in checked.targets:
+    cells = checked.cells()
+    for cell, label, replicate in itertools.product(range(len(cells)), checked.labels, range(checked.study.replicates)):
+        events: list[dict[str, Any]] = []
+        for agent in checked.targets:
+            if troubled or len(cells) > 1:
+                Life(Key(cell, label, replicate), agent, troubled, (rows, events)).live(checked.budget.iterations)
+            else:
                 _live(rng, (label, replicate, agent), checked.budget.iterations, (rows, events))
-            events.sort(key=lambda event: event["time"])
-            happened += [{**event, "sequence": number} for number, event in enumerate(events)]
+        if troubled:
+            coordinate(events)
+        events.sort(key=lambda event: event["time"])
+        happened += [{**event, "sequence": number} for number, event in enumerate(events)]
     directory.mkdir(parents=True, exist_ok=True)
+    (directory / "manifest.json").write_text(json.dumps(_manifest(checked, status)), encoding="utf-8")
     for name, schema, found in (("observations", OBSERVATIONS, rows), ("events", EVENTS, happened)):
         table = canonical(pa.Table.from_pylist(found, schema=schema), checked.labels)
         pq.write_table(table, directory / f"{name}.parquet")
     (directory / "study.toml").write_text(checked.to_toml(), encoding="utf-8")
-    manifest = {
+    return directory
+
+
+def _manifest(checked: Study, status: str) -> dict[str, Any]:
+    cells = checked.cells()
+    known = {str(r): {str(a): -0.05 for a in checked.targets} for r in range(checked.study.replicates)}
+    return {
         "name": checked.study.name,
         "status": status,
         "metric": {"name": "error", "sign": -1, "offset": 0.0},
@@ -53,11 +76,10 @@ def write_run(directory: Path, study: dict[str, Any], status: str = "complete") 
             {"name": "C", "low": 0.1, "high": 10.0, "log": True},
             {"name": "gamma", "low": 0, "high": 1, "log": False},
         ],
-        "best_values": {"0": {str(r): {str(a): -0.05 for a in checked.targets} for r in range(checked.study.replicates)}},
+        "best_values": {str(cell): known for cell in range(len(cells))},
+        "cells": [dict(cell.values) for cell in cells],
         "seconds": 1.5,
     }
-    (directory / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    return directory
 
 
 def _live(rng: np.random.Generator, who: tuple[str, int, int], iterations: int, into: tuple[Any, Any]) -> None:

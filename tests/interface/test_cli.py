@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -96,9 +97,20 @@ def test_a_failing_objective_ends_the_run_with_one_line_and_its_own_code(
     line = complaint(
         capsys, "run", study, "--quiet", "--out", str(tmp_path / "run"),
         "--set", "objective={name = 'python_function', function = 'math:fsum', low = [0.0], high = [1.0], agents = 1}",
-        "--set", "algorithm=[{name = 'random'}]", "--set", "objective.function='operator:index'", code=FAILED,
+        "--set", "algorithm=[{name = 'random'}]", "--set", "objective.function='operator:index'",
+        "--set", "evaluation.failure=stop", code=FAILED,
     )  # fmt: skip
     assert "agent 0" in line
+
+
+def test_failing_evaluations_are_counted_and_named_and_a_study_of_nothing_else_has_failed(
+    capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
+) -> None:
+    objective = "{name = 'python_function', function = 'operator:index', low = [0.0], high = [1.0], agents = 1}"
+    chosen = ["--set", f"objective={objective}", "--set", "algorithm=[{name = 'random'}]"]
+    assert main(["run", study, "--quiet", "--out", str(tmp_path / "run"), *chosen]) == FAILED
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"10 of 10 evaluations failed; the first one: agent 0 at x = \[.*\]: TypeError: .*\n", line)
 
 
 def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -> None:
@@ -117,7 +129,7 @@ def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert err == f"interrupted; what was done is in {folder}\n"
+    assert err == f"interrupted; what was done is in {folder}; go on with: fedbo resume {folder}\n"
     assert process.returncode == INTERRUPTED
     assert json.loads(out) == {"status": "interrupted", "directory": str(folder)}
     assert main(["show", str(folder)]) == OK
@@ -152,7 +164,7 @@ def test_show_and_plot_read_what_an_earlier_run_left(capsys: pytest.CaptureFixtu
 
 def test_list_says_what_a_study_can_name(capsys: pytest.CaptureFixture[str]) -> None:
     everything = json.loads(printed(capsys, "list", "--format", "json"))
-    assert {"algorithms", "objectives", "timing", "availability", "exchange"} == set(everything)
+    assert {"algorithms", "objectives", "timing", "availability", "exchange", "faults", "tables"} == set(everything)
     assert {"name": "random", "summary": "uniform random search, every agent alone", "settings": {"queries": "1"},
             "presets": []} in everything["algorithms"]  # fmt: skip
     assert "lognormal" in printed(capsys, "list", "timing")

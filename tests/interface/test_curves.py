@@ -73,6 +73,48 @@ def test_before_anything_succeeded_there_is_no_incumbent() -> None:
     np.testing.assert_array_equal(grid([trace], "evaluations", 5), [2])
 
 
+def test_a_target_without_any_good_observation_is_left_out_of_its_replicate() -> None:
+    barren = [(0, np.nan, np.nan), (1, np.nan, np.nan)]
+    found = traces(observations((0, 0, [(0, 1.0, 1.0), (1, 3.0, 3.0)]), (0, 1, barren), (1, 0, barren)))
+    means = replicate_means(found, "iteration", np.array([0.0, 1.0]))
+    np.testing.assert_array_equal(means[0], [1.0, 3.0])
+    np.testing.assert_array_equal(means[1], [np.nan, np.nan])
+    np.testing.assert_array_equal(grid(found, "time", 2), [1.0, 2.0])
+
+
+def test_what_a_crash_made_an_agent_forget_counts_as_evaluations_and_time_only() -> None:
+    kept, forgotten, again = (0, 1.0, 1.0), [(1, 9.0, 9.0), (2, 8.0, 8.0)], [(1, 2.0, 2.0), (2, 3.0, 3.0)]
+    table = observations((0, 0, [kept, *forgotten, *again]))
+    error = pa.array([None, "forgotten", "forgotten", None, None], pa.string())
+    (trace,) = traces(canonical(table.set_column(15, OBSERVATIONS.field("error"), error), ["A"]))
+    np.testing.assert_array_equal(trace.step, [0, 1, 2, 1, 2])  # in the order of time
+    np.testing.assert_array_equal(trace.best, [1.0, 1.0, 1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(trace.at("iteration", np.array([0.0, 1.0, 2.0])), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(trace.at("time", np.array([3.0, 4.0])), [1.0, 2.0])
+    np.testing.assert_array_equal(trace.at("evaluations", np.array([3.0, 5.0])), [1.0, 3.0])
+    assert [list(one.best) for one in regrets([trace], {"0": {"0": {"0": 10.0}}})] == [[-9, -9, -9, -8, -7]]
+    blank = EVENTS.empty_table()
+    assert summary_row([trace], 1, (table, blank), Metric()).evaluations == 5
+
+
+def test_bytes_are_those_of_everybody_before_an_evaluation_ended_for_each_target() -> None:
+    blank = {"cell": 0, "algorithm": "A", "step": 0, "detail": ""}
+    happened = [(0, 0.5, "sent", 7, 80), (0, 1.0, "delivered", 0, 40), (0, 1.0, "arrived", 7, 80), (0, 1.5, "lost", 1, 80),
+                (0, 1.5, "sent", 1, 80), (1, 0.1, "sent", 0, 6)]  # fmt: skip
+    lines = [
+        {**blank, "replicate": r, "sequence": n, "time": t, "kind": kind, "agent": agent, "bytes": size}
+        for n, (r, t, kind, agent, size) in enumerate(happened)
+    ]
+    first, second, third = traces(TWO, pa.Table.from_pylist(lines, schema=EVENTS))
+    np.testing.assert_array_equal(first.moved, [40, 100, 100])  # two targets; what comes at 1.0 comes after
+    np.testing.assert_array_equal(second.moved, first.moved)
+    np.testing.assert_array_equal(third.moved, [3, 3])
+    np.testing.assert_array_equal(first.at("bytes", np.array([39.0, 40.0, 99.0, 100.0])), [np.nan, 1.5, 1.5, 2.0])
+    np.testing.assert_array_equal(grid([first, second], "bytes", 3), [40, 70, 100])
+    assert not any(trace.moved.any() for trace in traces(TWO))
+    np.testing.assert_array_equal(grid(traces(TWO), "bytes", 3), [0.0])
+
+
 def test_one_replicate_has_no_standard_error() -> None:
     found = traces(observations((0, 0, [(0, 1.0, 1.0)])))
     made = curve(found, "evaluations", np.array([1.0]), Metric())

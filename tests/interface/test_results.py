@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 from synthetic_run import INITIAL, document, write_run
 
-from fedbo.plot import PlotError, figure_of
+from fedbo.plot import PlotError, View, figure_of
 from fedbo.plot_timeline import MOST, horizon
 from fedbo.results import Result, ResultError
 from fedbo.schemas import EVENTS, OBSERVATIONS
@@ -58,7 +58,7 @@ def test_regret_is_drawn_from_best_values_and_refused_without_them(result: Resul
         unknown.curves(regret=True)
 
 
-@pytest.mark.parametrize("kind", ["overview", "curves", "timeline"])
+@pytest.mark.parametrize("kind", ["overview", "curves", "timeline", "trouble"])
 def test_figures_are_drawn_without_a_display_and_are_not_empty(result: Result, kind: str, tmp_path: Path) -> None:
     path = result.plot(tmp_path / f"{kind}.png", kind)
     pixels = imread(path)
@@ -66,7 +66,7 @@ def test_figures_are_drawn_without_a_display_and_are_not_empty(result: Result, k
 
 
 def test_an_overview_names_its_axes_and_every_algorithm(result: Result) -> None:
-    left, right, below = figure_of(result, "overview", 0).axes
+    left, right, below = figure_of(result, View()).axes
     legend = left.get_legend()
     assert legend is not None and [text.get_text() for text in legend.get_texts()] == ["Alone", "Together"]
     assert left.get_xlabel() == "evaluations of each agent, initial points included"
@@ -82,7 +82,7 @@ def test_a_figure_goes_into_the_run_directory_unless_told_otherwise(result: Resu
 
 
 def test_a_figure_that_cannot_be_drawn_is_refused(result: Result, tmp_path: Path) -> None:
-    with pytest.raises(PlotError, match="no figure 'pie'; there are: overview, curves, timeline"):
+    with pytest.raises(PlotError, match="no figure 'pie'; there are: overview, curves, timeline, trouble, sweep"):
         result.plot(kind="pie")
     with pytest.raises(PlotError, match="no observations in cell 3; there are some in: 0"):
         result.plot(cell=3)
@@ -94,7 +94,7 @@ def test_one_agent_in_one_replicate_and_more_agents_than_rows_can_both_be_drawn(
     single = Result.open(write_run(tmp_path / "single", document(agents=1, iterations=1, replicates=1)))
     assert single.plot().exists()
     many = Result.open(write_run(tmp_path / "many", document(agents=MOST + 5, iterations=1, replicates=1)))
-    assert len(figure_of(many, "timeline", 0).axes[0].get_yticks()) == MOST
+    assert len(figure_of(many, View("timeline")).axes[0].get_yticks()) == MOST
 
 
 def test_a_time_axis_ends_before_a_straggler_that_takes_far_longer_than_the_rest() -> None:

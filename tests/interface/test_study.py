@@ -53,8 +53,10 @@ def test_a_resolved_study_shows_its_defaults() -> None:
     assert shown["timing"]["latency"] == {"model": "constant", "mean": 0.0}
     assert shown["algorithm"] == [{"name": "random", "label": "random", "queries": 1}]
     assert shown["hosting"] == {"kind": "inline", "workers": 0}
-    assert shown["objective"] == {"name": "quadratic", "agents": 4, "dimensions": 2, "spread": 0.1, "noise": 0.0}
-    assert shown["agents"] == {"targets": "all", "initial": 3}
+    assert shown["objective"] == {
+        "name": "quadratic", "agents": 4, "dimensions": 2, "spread": 0.1, "noise": 0.0, "cost_spread": 0.0,
+    }  # fmt: skip
+    assert shown["agents"] == {"targets": "all", "initial": 3, "checkpoint": 1}
 
 
 def test_a_resolved_study_reads_as_itself() -> None:

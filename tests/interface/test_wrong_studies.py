@@ -5,45 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from right_study import AGENTS, BUDGET, NAME, RIGHT, SEED, added, changed
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.document import StudyError
 from fedbo.objectives.catalog import federations
 from fedbo.study import load_study
 
-RIGHT = """\
-[study]
-name = "right"
-
-[objective]
-name = "quadratic"
-agents = 4
-
-[budget]
-iterations = 5
-
-[[algorithm]]
-name = "random"
-"""
-
-TABLES = "agents, algorithm, availability, budget, exchange, hosting, objective, study, sweep, timing"
+TABLES = (
+    "agents, algorithm, availability, budget, evaluation, exchange, fault, group, hosting, network, objective, recovery, "
+    "study, sweep, timing"
+)
 ALGORITHMS = ", ".join(algorithms())
 OBJECTIVES = ", ".join(federations())
-QUADRATIC = "agents, dimensions, name, noise, spread"
-
-
-def changed(old: str, new: str) -> str:
-    """Replace one piece of the right study."""
-    assert RIGHT.count(old) == 1
-    return RIGHT.replace(old, new)
-
-
-def added(text: str) -> str:
-    """Append to the right study."""
-    return f"{RIGHT}\n{text}\n"
-
-
-SEED, NAME, AGENTS, BUDGET = 'name = "right"', 'name = "quadratic"', "agents = 4", "iterations = 5"
+QUADRATIC = "agents, cost_spread, dimensions, name, noise, spread"
 
 WRONG: list[tuple[str, str]] = [
     # keys and tables
@@ -71,12 +46,13 @@ WRONG: list[tuple[str, str]] = [
     (added("preset = 'faithful'"), "[[algorithm]] 1 preset = 'faithful': no preset 'faithful'; there are: none"),
     (added("[timing]\nevaluation = {model = 'lognorm'}"),
      "[timing] evaluation.model = 'lognorm': no timing model 'lognorm'; did you mean 'lognormal'? "
-     "there are: constant, lognormal"),
+     "there are: constant, cost, exponential, gamma, lognormal, pareto"),
     (added("[availability]\nmodel = 'bernouli'"),
      "[availability] model = 'bernouli': no availability model 'bernouli'; did you mean 'bernoulli'? "
-     "there are: always, bernoulli"),
+     "there are: always, bernoulli, daily, markov, trace"),
     (added("[exchange]\nmode = 'barier'"),
-     "[exchange] mode = 'barier': no exchange mode 'barier'; did you mean 'barrier'? there are: barrier, immediate"),
+     "[exchange] mode = 'barier': no exchange mode 'barier'; did you mean 'barrier'? "
+     "there are: barrier, buffered, deadline, first_k, immediate"),
     (added("[hosting]\nkind = 'cloud'"), "[hosting] kind = 'cloud': must be 'inline', 'dedicated' or 'packed'"),
     (added("[agents.history]\nalgorithm = 'rnadom'\nobservations = 5"),
      "[agents.history] algorithm = 'rnadom': no algorithm 'rnadom'; did you mean 'random'? "

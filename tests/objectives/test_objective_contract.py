@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives import data
-from fedbo.objectives.base import Array, Federation, Objective
+from fedbo.objectives.base import Array, Costly, Federation, Objective, cost_of, reports_costs
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.space import from_unit
 
@@ -150,6 +150,14 @@ def test_the_score_is_repeatable_and_free_of_noise(federation: Federation) -> No
         assert one.score(x) == one.score(x)
         if one.score(x) is None:
             assert one.evaluate(x, draws(1)) == one.evaluate(x, draws(2))
+
+
+def test_costs_are_known_before_an_evaluation_and_are_the_same_whenever_they_are_asked_for(federation: Federation) -> None:
+    one = objective(federation, 0)
+    assert isinstance(one, Costly) or not reports_costs(federation)
+    for x in points(federation, 4):
+        assert cost_of(one, x) == cost_of(pickle.loads(pickle.dumps(one)), x)
+        assert math.isfinite(cost_of(one, x)) and cost_of(one, x) > 0.0
 
 
 def test_random_search_never_exceeds_the_best_value(federation: Federation) -> None:

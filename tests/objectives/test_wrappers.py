@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Array, Objective
-from fedbo.objectives.functions import Quadratic
+from fedbo.objectives.base import Array, Costly, Objective, cost_of, reports_costs
+from fedbo.objectives.functions import Branin, Quadratic
 from fedbo.objectives.python_function import PythonFunction
 from fedbo.objectives.wrappers import Noisy, Scaled, Shifted
 
@@ -67,6 +67,25 @@ def test_a_wrapper_refuses_what_would_break_the_order_of_values(make: Callable[[
         make()
 
 
+def test_wrappers_cost_what_the_objective_inside_costs_and_1_where_it_says_nothing() -> None:
+    inner = Quadratic(cost_spread=3.0).objective(0, draws(), draws())
+    assert cost_of(inner, X) == 1.0 + 3.0 * 0.5
+    plain = Branin().objective(0, draws(), draws())
+    assert not isinstance(plain, Costly) and cost_of(plain, X) == 1.0
+    for wrap in (lambda one: Noisy(one, 0.04), lambda one: Scaled(one, 3.0), lambda one: Shifted(one, -2.0)):
+        assert wrap(inner).cost(X) == 2.5 and wrap(plain).cost(X) == 1.0
+
+
+def test_a_bowl_costs_most_in_the_corner_farthest_from_the_origin() -> None:
+    one = Quadratic(dimensions=3, cost_spread=2.0).objective(0, draws(), draws())
+    assert [one.cost(np.full(3, u)) for u in (0.0, 0.5, 1.0)] == [1.0, 2.0, 3.0]
+    assert bowl().evaluate(X, draws()) == Quadratic(cost_spread=2.0).objective(
+        0, Streams(0).rng("world"), Streams(0).rng("own")
+    ).evaluate(X, draws())
+    with pytest.raises(ValueError, match=r"cost_spread = -1.0 will not do: take 0 \(all cost 1\) or more"):
+        Quadratic(cost_spread=-1.0)
+
+
 def value_of(function: Callable[..., Any], agent: int = 1, **settings: Any) -> float:
     federation = PythonFunction(function, (0.0, 0.0), (1.0, 1.0), agents=2, **settings)
     return federation.objective(agent, draws(), draws()).evaluate(X, draws())
@@ -107,6 +126,32 @@ def test_a_function_cannot_change_the_point_it_was_given() -> None:
     point = X.copy()
     PythonFunction(rude, (0.0, 0.0), (1.0, 1.0)).objective(0, draws(), draws()).evaluate(point, draws())
     assert np.array_equal(point, X)
+
+
+def test_a_second_function_says_what_an_evaluation_of_the_first_costs() -> None:
+    def dear(x: Array, agent: int) -> float:
+        x[:] *= 8.0
+        return float(x.sum()) + agent
+
+    free = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), agents=2)
+    costly = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), agents=2, cost=dear)
+    assert reports_costs(costly) and not reports_costs(free)
+    assert costly.objective(1, draws(), draws()).cost(X) == 9.0 and X.sum() == 1.0
+    assert free.objective(1, draws(), draws()).cost(X) == 1.0
+    named = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), cost="math:fsum")
+    assert named.objective(0, draws(), draws()).cost(X) == 1.0
+    with pytest.raises(ValueError, match="cost = 'math:sinus' will not do: math has no 'sinus'"):
+        PythonFunction(np.sum, (0.0,), (1.0,), cost="math:sinus")
+
+
+@pytest.mark.parametrize("cost", [None, 0.0, -1.0, float("nan"), float("inf"), "dear"])
+def test_a_cost_that_is_no_finite_number_above_0_is_refused(cost: Any) -> None:
+    def odd(x: Array) -> Any:
+        return cost
+
+    one = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), cost=odd).objective(0, draws(), draws())
+    with pytest.raises(ValueError, match="odd returned .*: one finite number above 0 would do"):
+        one.cost(X)
 
 
 def test_a_function_that_returns_no_number_is_named() -> None:

@@ -1,0 +1,148 @@
+"""Evaluations in a process of their own, which can be ended when one takes too long or too much memory."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import resource
+import selectors
+import struct
+import subprocess
+import sys
+import time
+from typing import IO, Any
+
+from fedbo.algorithms.base import Array
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Objective
+
+_HEAD = struct.Struct("<Q")
+MIB = 2**20
+
+
+class Isolated:
+    """A process that evaluates one point after the other; a new one takes its place when it had to be ended.
+
+    Only bytes of this program's own making pass between the two.
+    """
+
+    def __init__(self, time_limit: float | None, memory_limit: int | None) -> None:
+        self._limit, self._memory = time_limit, memory_limit
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sent: set[int] = set()
+
+    def evaluate(self, agent: int, objective: Objective, x: Array, streams: Streams) -> tuple[float, float]:
+        """Give the value and the score at `x`; TimeoutError, MemoryError, or whatever the objective raised."""
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        send(process.stdin, (agent, None if agent in self._sent else objective, x, streams))
+        self._sent.add(agent)
+        if not self._answers(process.stdout):
+            self.close()
+            raise TimeoutError(f"took longer than time_limit = {self._limit:g}")
+        try:
+            answer = receive(process.stdout)
+        except EOFError:
+            code = process.wait()
+            self.close()
+            raise RuntimeError(f"the evaluation's process ended with code {code}") from None
+        if isinstance(answer, BaseException):
+            raise answer
+        value, score = answer
+        return value, score
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        self._sent.clear()
+        if process is None:
+            return
+        atexit.unregister(process.kill)
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass  # what was not sent need not be
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            paths = os.pathsep.join(path for path in sys.path if path)
+            command = [sys.executable, "-m", "fedbo.actors.isolated", str(self._memory or 0)]
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": paths},
+            )
+            atexit.register(self._process.kill)
+            assert self._process.stdout is not None
+            receive(self._process.stdout)  # it is ready: the limit is for evaluations, not for imports
+        return self._process
+
+    def _answers(self, pipe: IO[bytes]) -> bool:
+        if self._limit is None:
+            return True
+        until = time.monotonic() + self._limit
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            return bool(selector.select(max(0.0, until - time.monotonic())))
+
+
+def send(pipe: IO[bytes], value: Any) -> None:
+    """Write one value."""
+    data = pickle.dumps(value)
+    pipe.write(_HEAD.pack(len(data)) + data)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one value; EOFError when there is none."""
+    head = pipe.read(_HEAD.size)
+    if len(head) < _HEAD.size:
+        raise EOFError
+    (length,) = _HEAD.unpack(head)
+    data = pipe.read(length)
+    if len(data) < length:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def main() -> None:
+    """Evaluate what comes in on standard input, until it ends."""
+    from fedbo.actors.evaluation import evaluate
+
+    limit = int(sys.argv[1]) * MIB
+    if limit:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the objective prints is no answer
+    send(sink, "ready")
+    objectives: dict[int, Objective] = {}
+    while True:
+        try:
+            agent, objective, x, streams = receive(source)
+        except EOFError:
+            return
+        if objective is not None:
+            objectives[agent] = objective
+        try:
+            send(sink, evaluate(objectives[agent], x, streams))
+        except Exception as error:
+            send(sink, _portable(error))
+
+
+def _portable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""What is done when an evaluation fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedbo.algorithms.catalog import unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What is done when an evaluation raises, gives no finite number, takes too long or exhausts its memory.
+
+    It is tried again up to `retries` times. A point at which every try failed is dealt with as `failure` says: "drop", the
+    agent learns nothing from it; "worst", it is told the worst value that it has seen, if any; or "stop", the run ends. An
+    evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
+    """
+
+    retries: int = 0
+    failure: str = "drop"
+    time_limit: float | None = None
+    memory_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.retries < 0:
+            raise ValueError(f"retries must be at least 0, not {self.retries}")
+        if self.failure not in ("drop", "worst", "stop"):
+            raise ValueError(unknown("failure", self.failure, ("drop", "worst", "stop")))
+        if self.time_limit is not None and not self.time_limit > 0:
+            raise ValueError(f"time_limit must be above 0, not {self.time_limit}")
+        if self.memory_limit is not None and self.memory_limit < 1:
+            raise ValueError(f"memory_limit must be at least 1 MiB, not {self.memory_limit}")

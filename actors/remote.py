@@ -1,0 +1,233 @@
+"""Hosts of agents that are Ray actors: batches of orders, a spare for the next that dies, and their end and return."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from fedbo.actors.agent import Order, Report, Task
+from fedbo.actors.host import Costs, Host, Site, sound
+
+
+class HostLost(RuntimeError):
+    """A host's process is gone, and with it what its agents knew since the last snapshot."""
+
+
+@dataclass(slots=True)
+class _Remote:
+    """One host as seen from outside: its agents, the orders not sent yet, and the calls under way, oldest first."""
+
+    place: int
+    handle: Any
+    numbers: list[int]
+    buffer: list[Order] = field(default_factory=list)
+    commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
+    calls: list[tuple[Any, list[int]]] = field(default_factory=list)
+    process: int = 0
+
+    def take_commits(self) -> list[tuple[int, tuple[float, ...]]]:
+        commits, self.commits = self.commits, []
+        return commits
+
+
+class RayHosts:
+    """Agents in Ray actors. Orders that fall due together go to an actor in one call, and several calls may be under way.
+
+    An order is sent as soon as its actor has fewer than two calls to work on; the rest waits in a buffer, so that the
+    load on Ray falls when the actors are busy. None of this can change a result: an order is complete when it is made.
+    In real time every order is a call of its own, so that each ends when it ends.
+    """
+
+    def __init__(
+        self, actors: Sequence[Any], task: Task, numbers: Sequence[int], site: Site | None = None, snapshot: int = 0
+    ) -> None:
+        self._task, self._site, self._epoch = task, site, 0.0
+        self._real = site is not None and site.real
+        self._hosts = [_Remote(place, actor, list(numbers[place :: len(actors)])) for place, actor in enumerate(actors)]
+        loads = [h.handle.load.remote(task, h.numbers, site, h.place, snapshot) for h in self._hosts]
+        for host, process in zip(self._hosts, _got(loads), strict=True):
+            host.process = process
+        self._host_of = {number: host for host in self._hosts for number in host.numbers}
+        self._reports: dict[tuple[int, int], Report] = {}
+        self._asked: list[Any] = []
+        self._best: dict[int, float] = {}
+        self._writing: list[Any] = []
+        # A process takes a second or two to start: in real time one stands by for the next that dies.
+        self._spare: Any = start_hosts(1)[0] if self._real else None
+
+    @property
+    def actors(self) -> list[Any]:
+        """List the actors that serve now."""
+        return [host.handle for host in self._hosts]
+
+    def submit(self, order: Order) -> None:
+        """Put the order in its host's buffer."""
+        host = self._host_of[order.agent]
+        host.buffer = [waiting for waiting in host.buffer if waiting.agent != order.agent]
+        host.buffer.append(order)
+
+    def decide(self, order: Order) -> tuple[int, Costs]:
+        """Wait for the agent's decision."""
+        host = self._host_of[order.agent]
+        (decided,) = _got([host.handle.decide.remote(host.take_commits(), order)])
+        count, costs = decided
+        return count, costs
+
+    def commit(self, agent: int, times: tuple[float, ...]) -> None:
+        """Tell the agent with the next call that its last step counts."""
+        self._host_of[agent].commits.append((agent, times))
+
+    def settle(self) -> None:
+        """Send the buffers of hosts that are about to run out of work."""
+        for host in self._hosts:
+            if host.buffer and (self._real or len(host.calls) < 2):
+                self._send(host)
+
+    def result(self, agent: int, lease: int) -> Report:
+        """Wait for the agent's report."""
+        host = self._host_of[agent]
+        while (agent, lease) not in self._reports:
+            if any(order.agent == agent for order in host.buffer):
+                self._send(host)
+            self._collect(host)
+        return sound(self._reports.pop((agent, lease)))
+
+    def snapshot(self, number: int) -> None:
+        """Ask every host to write its agents; whatever it is sent later comes after that.
+
+        Where time is real there is nothing to write: every agent keeps checkpoints of its own, with its rows.
+        """
+        if self._real:
+            return
+        self._writing = [host.handle.snapshot.remote(host.take_commits(), number) for host in self._hosts]
+
+    def written(self, wait: bool = False) -> list[str] | None:
+        """Give the tables of the snapshot once every host has written its part."""
+        if not wait and self._writing:
+            done, _ = ray.wait(self._writing, num_returns=len(self._writing), timeout=0)
+            if len(done) < len(self._writing):
+                return None
+        parts, self._writing = _got(self._writing), []
+        return [name for names in parts for name in names]
+
+    def finish(self, number: int, kind: str = "observations") -> list[str]:
+        """Let every host write its own part file."""
+        parts = _got([host.handle.finish.remote(host.take_commits(), number, kind) for host in self._hosts])
+        return [name for names in parts for name in names]
+
+    def best(self) -> dict[int, float]:
+        """Give every agent's best score as of a moment ago: a busy actor must not hold the engine up."""
+        if self._asked and len(ray.wait(self._asked, num_returns=len(self._asked), timeout=0)[0]) == len(self._asked):
+            for call in self._asked:
+                try:
+                    self._best |= ray.get(call)
+                except ray.exceptions.RayActorError:
+                    pass  # its agents' last scores stand
+            self._asked = []
+        if not self._asked:
+            self._asked = [host.handle.best.remote() for host in self._hosts]
+        return self._best
+
+    def best_values(self) -> dict[int, float | None]:
+        """Give the known optimum of every agent's objective."""
+        return _merged(_got([host.handle.best_values.remote() for host in self._hosts]))
+
+    # In real time.
+
+    def begin(self, epoch: float) -> None:
+        """Set all clocks of real time to 0 at `epoch`."""
+        self._epoch = epoch
+        _got([host.handle.begin.remote(epoch) for host in self._hosts])
+
+    def ready(self, timeout: float) -> tuple[list[Report], list[int]]:
+        """Give the reports of calls that end within `timeout` seconds, and the agents whose process was found dead."""
+        calls = {call: host for host in self._hosts for call, _ in host.calls}
+        if not calls:
+            time.sleep(max(timeout, 0))
+            return [], []
+        done, _ = ray.wait(list(calls), num_returns=1, timeout=max(timeout, 0))
+        dead: list[int] = []
+        for call in done:
+            host = calls[call]
+            try:
+                self._collect(host, call)
+            except HostLost:
+                host.calls.clear()
+                host.buffer.clear()
+                self._replace(host)
+                dead += host.numbers
+        reports, self._reports = list(self._reports.values()), {}
+        return [sound(report) for report in reports], dead
+
+    def busy(self) -> bool:
+        """Say whether any call is under way."""
+        return any(host.calls or host.buffer for host in self._hosts)
+
+    def kill(self, agent: int) -> None:
+        """End an agent's process at once; the next order to it starts another."""
+        host = self._host_of[agent]
+        ray.kill(host.handle)
+        host.calls.clear()
+        host.buffer.clear()
+        host.process = 0
+
+    def hold(self, agent: int, until: float) -> None:
+        """Let nothing come out of an agent until this time."""
+        self._host_of[agent].handle.hold.options(concurrency_group="control").remote(agent, until)
+
+    def slow(self, agent: int, factor: float) -> None:
+        """Let an agent's evaluations take so many times as long."""
+        self._host_of[agent].handle.slow.options(concurrency_group="control").remote(agent, factor)
+
+    def revive(self) -> None:
+        """Replace the processes that are gone, where time is real, so that their agents can still write their rows."""
+        for host in self._hosts if self._real else ():
+            try:
+                ray.get(host.handle.best.remote())
+            except ray.exceptions.RayActorError:
+                self._replace(host)
+
+    def _replace(self, host: _Remote) -> None:
+        """Give a host a new process, in which its agents begin at their own last checkpoints."""
+        host.handle, self._spare = self._spare, start_hosts(1)[0]
+        host.handle.load.remote(self._task, host.numbers, self._site, host.place, 0)
+        host.handle.begin.remote(self._epoch)
+        host.process = 1
+
+    def _send(self, host: _Remote) -> None:
+        if host.process == 0:
+            self._replace(host)
+        orders, host.buffer = host.buffer, []
+        for batch in [[order] for order in orders] if self._real else [orders]:
+            call = host.handle.work.remote(host.take_commits(), batch)
+            host.calls.append((call, [order.agent for order in batch]))
+
+    def _collect(self, host: _Remote, call: Any = None) -> None:
+        place = next((n for n, (c, _) in enumerate(host.calls) if c == call), 0)
+        chosen, _ = host.calls.pop(place)
+        for reports in _got([chosen]):
+            for report in reports:
+                self._reports[report.agent, report.lease] = report
+
+
+def start_hosts(count: int) -> list[Any]:
+    """Start `count` host actors, spread over the cluster; each can be told to hold or to slow down while it works."""
+    declared: Any = ray.remote(concurrency_groups={"control": 1})(Host)  # type: ignore[call-overload]
+    remote: Callable[..., Any] = declared.options(num_cpus=0, scheduling_strategy="SPREAD").remote
+    return [remote() for _ in range(count)]
+
+
+def _got(calls: Sequence[Any]) -> list[Any]:
+    try:
+        found: list[Any] = ray.get(list(calls))
+        return found
+    except ray.exceptions.RayActorError as error:
+        raise HostLost(f"a host of agents is gone: {str(error).splitlines()[0]}") from error
+
+
+def _merged(parts: Iterable[dict[int, Any]]) -> dict[int, Any]:
+    return {number: value for part in parts for number, value in part.items()}

@@ -1,0 +1,72 @@
+"""Whom the coordinator asks for a message."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.streams import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which agents are asked to send in a round; the others go on with their own work and send nothing.
+
+    `who` is "all"; "fraction": a `share` of those who begin the round, uniformly drawn; "poisson": each with probability
+    `share`, independently; or "speed": a `share` of them, an `explore` part of it drawn uniformly and the rest with
+    probability proportional to min(1, T / t)^`penalty`, where t is how long an agent took last and T the median of those
+    times (after Oort, Lai et al. 2021, section 4.2, its statistical utility taken as equal).
+    """
+
+    who: str = "all"
+    share: float = 1.0
+    explore: float = 0.1
+    penalty: float = 2.0
+
+    def __post_init__(self) -> None:
+        known = ("all", "fraction", "poisson", "speed")
+        if self.who not in known:
+            raise ValueError(unknown("who", self.who, known))
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be in (0, 1], not {self.share}")
+        if not 0 <= self.explore <= 1:
+            raise ValueError(f"explore must be in [0, 1], not {self.explore}")
+        if not self.penalty >= 0:
+            raise ValueError(f"penalty must be at least 0, not {self.penalty}")
+
+    def of_round(self, agents: Sequence[int], pace: Mapping[int, float], streams: Streams) -> set[int]:
+        """Choose among the `agents` that begin a round; `pace` is how long those took last who have reported before."""
+        if self.who == "all" or not agents:
+            return set(agents)
+        if self.who == "poisson":
+            return {agent for agent in agents if self.of_step(streams.of(agent))}
+        rng = streams.rng("selection")
+        count = max(1, round(self.share * len(agents)))
+        if self.who == "fraction":
+            return {int(agent) for agent in rng.choice(agents, count, replace=False)}
+        return _fast(agents, pace, count, self, rng)
+
+    def of_step(self, streams: Streams) -> bool:
+        """Say whether one agent is asked at one step, where there are no rounds."""
+        return self.who == "all" or bool(streams.rng("selection").random() < self.share)
+
+
+def _fast(
+    agents: Sequence[int], pace: Mapping[int, float], count: int, selection: Selection, rng: np.random.Generator
+) -> set[int]:
+    """Draw without replacement by exponential races: the key of each agent is Exp(1) over its weight."""
+    known = [pace[agent] for agent in agents if agent in pace]
+    typical = median(known) if known else 1.0
+    race = rng.standard_exponential(len(agents))
+    weights = [min(1.0, typical / max(pace.get(agent, typical), 1e-300)) ** selection.penalty for agent in agents]
+    ranked = sorted(zip([r / max(w, 1e-300) for r, w in zip(race, weights, strict=True)], agents, strict=True))
+    exploit = count - math.floor(selection.explore * count)
+    chosen = {agent for _, agent in ranked[:exploit]}
+    rest = [agent for agent in agents if agent not in chosen]
+    chosen |= {int(agent) for agent in rng.choice(rest, count - exploit, replace=False)} if count > exploit else set()
+    return chosen

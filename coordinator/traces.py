@@ -1,0 +1,242 @@
+"""Traces of availability: when each agent was there, read from a file.
+
+Two formats are known. `windows` is a table, CSV or Parquet, with columns agent, start, end; `fedscale` is the JSON form of
+FedScale's device behaviour. Every error is one line that begins with "file"; rows count from 1 below the header, without
+blank lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from itertools import count
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Windows = tuple[tuple[float, float], ...]
+Schedule = Callable[[int], Iterator[float]]
+
+_COLUMNS = ("agent", "start", "end")
+
+
+def read_windows(path: str | Path) -> dict[int, Windows]:
+    """Read the windows of presence [start, end) of each agent, in order of time, from a .csv or .parquet file.
+
+    An agent that the file does not name is not in the result: it is always there. Raises FileNotFoundError, or ValueError
+    when a column is missing, when a time is missing, negative or infinite, when a window is empty, and when two windows of
+    one agent overlap; windows that only touch may stand.
+    """
+    agent, start, end = _columns(Path(path))
+    _check_rows(agent, start, end)
+    order = np.lexsort((start, agent))
+    _check_overlaps(order, agent, start, end)
+    found: dict[int, list[tuple[float, float]]] = {}
+    for row in order:
+        found.setdefault(int(agent[row]), []).append((float(start[row]), float(end[row])))
+    return {number: tuple(own) for number, own in found.items()}
+
+
+def read_fedscale(path: str | Path) -> tuple[tuple[Windows, float], ...]:
+    """Read FedScale's clients, sorted by their whole-number id: for each its windows of presence and its period.
+
+    The file is a JSON object {client: {"active": [...], "inactive": [...], "finish_time": f}}: the client is there from
+    active[i] to inactive[i], and time counts modulo finish_time (Lai et al. 2022; `ClientMetadata.is_active`). FedScale
+    itself ships a pickle, which is never loaded here, because a pickle can run any code. Whoever trusts it converts it once:
+
+        json.dump(pickle.load(open("client_behave_trace", "rb")), open("trace.json", "w"))
+
+    Raises FileNotFoundError, or ValueError when the file is not of this form or when intervals are not in order.
+    """
+    # differs from FedScale: it hands clients out in the order of its file, and its pointer to the present interval moves by
+    # at most one for each question, so that it lags when it is seldom asked; here the definition itself holds.
+    clients = _object(Path(path))
+    return tuple(_client(name, clients[name]) for name in sorted(clients, key=int))
+
+
+def once(windows: Windows) -> Iterator[float]:
+    """Give the times at which somebody with these windows leaves, returns, leaves, …; after the last one it stays away."""
+    left = 0.0
+    for start, end in windows:
+        if start > left:
+            yield left
+            yield start
+        left = end
+    yield left
+
+
+def cycling(windows: Windows, period: float) -> Iterator[float]:
+    """Give the same when the windows, all in [0, `period`], come again in every period; endless unless nothing changes."""
+    joined = _joined(windows)
+    if not joined:
+        yield 0.0
+    if not joined or joined == ((0.0, period),):
+        return
+    if joined[0][0] == 0.0:
+        # A window that begins with the period may go on from the one before: from now on it is told as that one's end.
+        yield joined[0][1]
+        joined = _joined((*joined[1:], (period, period + joined[0][1])))
+    else:
+        yield 0.0
+    for number in count():
+        for start, end in joined:
+            yield number * period + start
+            yield number * period + end
+
+
+def schedule(file: str, format: str) -> Schedule:
+    """Give the function agent -> times of leaving and returning; a file is read once, and again when it has changed.
+
+    Raises what the reader of the format raises.
+    """
+    return _schedule(file, format, _existing(Path(file)).stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _schedule(file: str, format: str, modified: int) -> Schedule:
+    return FORMATS[format](file)
+
+
+def _by_windows(file: str) -> Schedule:
+    windows = read_windows(file)
+    return lambda agent: once(windows[agent]) if agent in windows else iter(())
+
+
+def _by_fedscale(file: str) -> Schedule:
+    clients = read_fedscale(file)
+    return lambda agent: cycling(*clients[agent % len(clients)])
+
+
+FORMATS: dict[str, Callable[[str], Schedule]] = {"windows": _by_windows, "fedscale": _by_fedscale}
+
+
+def _joined(windows: Iterable[tuple[float, float]]) -> Windows:
+    """Join windows that touch; they come in order of time."""
+    joined: list[tuple[float, float]] = []
+    for start, end in windows:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(end, joined[-1][1])
+        elif end > start:
+            joined.append((start, end))
+    return tuple(joined)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise FileNotFoundError(f"file is not there: {path.absolute()}; give the path of a file with a trace")
+    return path
+
+
+def _columns(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    table = _table(_existing(path))
+    if any(table.column_names.count(name) != 1 for name in _COLUMNS):
+        raise ValueError(f"file has columns {', '.join(table.column_names)}; it must have agent, start and end, each once")
+    if not len(table):
+        raise ValueError("file has no rows; give each window of presence a row, or leave the trace out")
+    for name in _COLUMNS:
+        column = table.column(name)
+        if column.null_count:
+            row = column.is_null().to_pylist().index(True)
+            raise ValueError(f"file has no {name} in row {row + 1}; give every row an agent, a start and an end")
+    agent, start, end = (np.asarray(table.column(name)) for name in _COLUMNS)
+    if not np.issubdtype(agent.dtype, np.integer):
+        raise ValueError(f"file has a column agent of type {agent.dtype}; it must hold whole numbers")
+    for name, column in (("start", start), ("end", end)):
+        if not (np.issubdtype(column.dtype, np.integer) or np.issubdtype(column.dtype, np.floating)):
+            raise ValueError(f"file has a column {name} of type {column.dtype}; it must hold numbers")
+    return agent.astype(np.int64), start.astype(np.float64), end.astype(np.float64)
+
+
+def _table(path: Path) -> Any:
+    import pyarrow as pa  # only here, because the lists of models must not wait for it
+    import pyarrow.csv as pacsv
+    import pyarrow.parquet as pq
+
+    if path.suffix not in (".csv", ".parquet"):
+        raise ValueError(f"file ends in '{path.suffix}'; a table of windows must be .csv or .parquet")
+    try:
+        if path.suffix == ".parquet":
+            with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders
+                return file.read()
+        types = pacsv.ConvertOptions(column_types={"agent": pa.int64(), "start": pa.float64(), "end": pa.float64()})
+        # With one thread pyarrow names the row in which a number is none.
+        return pacsv.read_csv(path, read_options=pacsv.ReadOptions(use_threads=False), convert_options=types)
+    except (OSError, pa.ArrowException) as error:
+        raise ValueError(f"file cannot be read as {path.suffix[1:]} ({str(error).splitlines()[0]})") from None
+
+
+def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> None:
+    for bad, said in (
+        (agent < 0, "agents count from 0"),
+        (~(np.isfinite(start) & np.isfinite(end)), "times must be finite"),
+        (start < 0, "times must be at least 0, when the study starts"),
+        (start >= end, "start must be below end"),
+    ):
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise ValueError(f"file has agent {agent[row]}, start {start[row]}, end {end[row]} in row {row + 1}; {said}")
+
+
+def _check_overlaps(
+    order: npt.NDArray[np.intp],
+    agent: npt.NDArray[np.int64],
+    start: npt.NDArray[np.float64],
+    end: npt.NDArray[np.float64],
+) -> None:
+    before, after = order[:-1], order[1:]
+    bad = (agent[before] == agent[after]) & (start[after] < end[before])
+    if bad.any():
+        one, two = int(before[np.argmax(bad)]), int(after[np.argmax(bad)])
+        raise ValueError(
+            f"file has overlapping windows of agent {agent[one]}: row {two + 1} starts at {start[two]}, "
+            f"before row {one + 1} ends at {end[one]}; join them into one"
+        )
+
+
+def _object(path: Path) -> dict[str, Any]:
+    convert = "FedScale's pickle must be converted, as read_fedscale says"
+    try:
+        clients = json.loads(_existing(path).read_text(encoding="utf-8"))
+    except ValueError as error:  # also UnicodeDecodeError, which a pickle gives
+        raise ValueError(f"file is no JSON ({error}); {convert}") from None
+    if not isinstance(clients, dict) or not clients:
+        raise ValueError(f"file holds no JSON object of clients; {convert}")
+    for name in clients:
+        if not name.isdecimal():
+            raise ValueError(f"file names a client '{name}'; clients must be whole numbers")
+    return clients
+
+
+def _client(name: str, told: Any) -> tuple[Windows, float]:
+    """Check and clip one client's intervals: time modulo finish_time never sees what lies behind it."""
+    if not isinstance(told, dict) or not {"active", "inactive", "finish_time"} <= set(told):
+        raise ValueError(f"file gives client {name} not all it needs; it must have active, inactive and finish_time")
+    active, inactive, period = told["active"], told["inactive"], told["finish_time"]
+    if not (_number(period) and period > 0):
+        raise ValueError(f"file gives client {name} the finish_time {period!r}; it must be a number above 0")
+    for key in ("active", "inactive"):
+        if not isinstance(told[key], list) or not all(map(_number, told[key])):
+            raise ValueError(f"file gives client {name} times in {key} that will not do; it must be a list of finite numbers")
+    if len(active) != len(inactive):
+        raise ValueError(
+            f"file gives client {name} {len(active)} times in active and {len(inactive)} in inactive; "
+            "each interval must have both"
+        )
+    last = 0.0
+    for number, (start, end) in enumerate(zip(active, inactive, strict=True)):
+        if not last <= start <= end:
+            raise ValueError(
+                f"file gives client {name} interval {number} from {start} to {end}; "
+                "intervals must begin at 0 or later, end after they begin and follow each other in time"
+            )
+        last = end
+    clipped = ((float(start), float(min(end, period))) for start, end in zip(active, inactive, strict=True) if start < period)
+    return _joined(clipped), float(period)
+
+
+def _number(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value)

@@ -1,0 +1,63 @@
+"""How long an agent's step takes in virtual time: its decision, and each of its evaluations."""
+
+from __future__ import annotations
+
+import math
+
+from fedbo.actors.policy import Policy
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.timing import Timing, durations
+from fedbo.coordinator.world import World
+
+
+class Lengths:
+    """The lengths of evaluations by number, and of decisions by the observations there are."""
+
+    def __init__(self, world: World, streams: Streams, policy: Policy) -> None:
+        self._world, self._streams, self._policy = world, streams, policy
+        self._limit = math.inf if policy.time_limit is None else policy.time_limit
+        self._length = durations(self._evaluation_of, "evaluation time", streams)
+        self._factors: dict[int, float] = {}
+        self.limited = policy.time_limit is not None
+        every = [world.common, *world.exceptions.values()]
+        self._even = all(models.speed.factors == (1.0,) for models in every)
+        self._instant = not any(models.decision.coefficient for models in every)
+        costly = any(models.evaluation is not None and models.evaluation.costs for models in every)
+        self._plain = self._even and self._instant and not self.limited and not costly
+
+    def _evaluation_of(self, agent: int) -> Timing:
+        evaluation = self._world.of(agent).evaluation
+        assert evaluation is not None, "time is real"
+        return evaluation
+
+    def needs_costs(self, agent: int) -> bool:
+        """Say whether an agent's evaluations last as long as its objective says."""
+        evaluation = self._world.of(agent).evaluation
+        return evaluation is not None and evaluation.costs
+
+    def parts(self, agent: int, first: int, count: int, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
+        """Give the lengths of a decision with `t_n` observations and of `count` evaluations from number `first` on."""
+        if count == 1 and self._plain:
+            return (0.0, self._length(agent, first))
+        thought = 0.0 if self._instant else self._world.of(agent).decision(t_n)
+        lengths = [self._evaluation(agent, first + place) for place in range(count)]
+        if costs is not None:
+            lengths = [length * cost for length, cost in zip(lengths, costs, strict=True)]
+        if self._limit < math.inf:
+            lengths = [min(length, self._limit) for length in lengths]
+        return (thought, *lengths)
+
+    def tries(self, agent: int, first: int, count: int) -> tuple[float, ...]:
+        """Give how long each evaluation takes at cost 1, retries included."""
+        most = count * (1 + self._policy.retries)
+        return tuple([self._evaluation(agent, first + place) for place in range(most)])
+
+    def _evaluation(self, agent: int, number: int) -> float:
+        length = self._length(agent, number)
+        return length if self._even else length * self._factor(agent)
+
+    def _factor(self, agent: int) -> float:
+        if agent not in self._factors:
+            rng = self._streams.of(agent).at(0).rng("speed class")
+            self._factors[agent] = self._world.of(agent).speed.factor(rng)
+        return self._factors[agent]

@@ -1,0 +1,147 @@
+"""Cells of a sweep against each other: when an algorithm reaches a level, and paired differences between cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbo.curves import REGRET, Trace, by_cell_and_algorithm, replicate_means
+from fedbo.objectives.base import Metric
+from fedbo.results import Result, ResultError, judged, known
+from fedbo.summary import Difference, chief, difference, paired
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """When one algorithm's mean over targets first was as good as a level in one cell, for each replicate.
+
+    `levels` are native values, or regrets; `times` are in the study's unit, infinite where the level was not reached.
+    """
+
+    cell: int
+    algorithm: str
+    levels: Mapping[int, float]
+    times: Mapping[int, float]
+
+    @property
+    def level(self) -> float:
+        """Give the mean level over replicates."""
+        return float(np.mean(list(self.levels.values())))
+
+    @property
+    def reached(self) -> dict[int, float]:
+        """Give the times of the replicates that reached the level."""
+        return {replicate: time for replicate, time in self.times.items() if math.isfinite(time)}
+
+    @property
+    def mean(self) -> Difference | None:
+        """Give the mean time with its 95 % interval, of the replicates that reached the level; None where none did.
+
+        With one such replicate the interval is empty: its ends are the mean.
+        """
+        times = np.array(list(self.reached.values()))
+        if not len(times):
+            return None
+        return paired(times) or Difference(float(times[0]), float(times[0]), float(times[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Cell `cells[0]` minus cell `cells[1]`, paired by replicate, for one algorithm.
+
+    `final` is that of the mean best native value in the end (or of the regret), `time` that of the time to the level; each
+    is None with fewer than two pairs. `pairs` counts the replicates that reached the level in both cells: `time` is over
+    them alone.
+    """
+
+    cells: tuple[int, int]
+    algorithm: str
+    final: Difference | None
+    time: Difference | None
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Who is to reach what: a native value, or with `regret` a regret; without a level, what the baseline had in the end.
+
+    The baseline is the first algorithm of the study. Its mean over targets is taken in the same cell and replicate.
+    """
+
+    algorithm: str
+    level: float | None = None
+    regret: bool = False
+
+
+def goal_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> Goal:
+    """Give the goal of an algorithm, by default of the chief one; ResultError when there is no such algorithm."""
+    return Goal(known(result, algorithm or chief(result.summary(), result.study.labels)), level, regret)
+
+
+def reaches(result: Result, goal: Goal) -> list[Reach]:
+    """Say for each cell when an algorithm reached the level."""
+    groups = by_cell_and_algorithm(judged(result, goal.regret))
+    first = result.study.labels[0]
+    return [
+        reach(mine, groups.get((cell, first), []), metric_of(result, cell, goal.regret), goal.level)
+        for (cell, label), mine in groups.items()
+        if label == goal.algorithm
+    ]
+
+
+def comparison(result: Result, cells: tuple[int, int], goal: Goal) -> Comparison:
+    """Compare an algorithm in two cells, the first minus the second; ResultError where they cannot be."""
+    times = {one.cell: one for one in reaches(result, goal)}
+    if gone := [cell for cell in cells if cell not in times]:
+        there = ", ".join(map(str, times)) or "none"
+        raise ResultError(f"no runs of '{goal.algorithm}' in cell {gone[0]}; there are some in: {there}")
+    one, other = (metric_of(result, cell, goal.regret) for cell in cells)
+    if one != other:
+        raise ResultError(f"cells {cells[0]} and {cells[1]} optimise different things: {one.name} and {other.name}")
+    groups = by_cell_and_algorithm(judged(result, goal.regret))
+    found, against = (groups[cell, goal.algorithm] for cell in cells)
+    mine, theirs = (times[cell].reached for cell in cells)
+    shared = sorted(set(mine) & set(theirs))
+    gaps = np.array([mine[number] - theirs[number] for number in shared])
+    return Comparison(cells, goal.algorithm, difference(found, against, one), paired(gaps), len(shared))
+
+
+def against_first(result: Result, goal: Goal) -> list[tuple[Reach, Comparison | None]]:
+    """Give each cell's times to the level, and its differences to the first cell where there can be any."""
+    found, rows = reaches(result, goal), list[tuple[Reach, Comparison | None]]()
+    for one in found:
+        same = metric_of(result, one.cell, goal.regret) == metric_of(result, found[0].cell, goal.regret)
+        comparable = same and one is not found[0]
+        rows.append((one, comparison(result, (one.cell, found[0].cell), goal) if comparable else None))
+    return rows
+
+
+def metric_of(result: Result, cell: int, regret: bool) -> Metric:
+    """Give what is judged in a cell: the native quantity, or regret."""
+    return REGRET if regret else result.metric(cell)
+
+
+def reach(found: Sequence[Trace], baseline: Sequence[Trace], metric: Metric, level: float | None = None) -> Reach:
+    """Find when an algorithm reaches a level in a cell: by default what the baseline had in the end of each replicate."""
+    if level is None:
+        ends = replicate_means(baseline, "time", np.array([math.inf]))
+        mine = {trace.replicate for trace in found}
+        goals = {number: float(mean[0]) for number, mean in ends.items() if number in mine}
+    else:
+        goals = {trace.replicate: metric.sign * (level - metric.offset) for trace in found}
+    times = {number: _first(found, number, goal) for number, goal in sorted(goals.items())}
+    levels = {number: metric.offset + metric.sign * goals[number] for number in times}
+    return Reach(found[0].cell, found[0].algorithm, levels, times)
+
+
+def _first(found: Sequence[Trace], replicate: int, goal: float) -> float:
+    """Give the first time at which one replicate's mean over targets is at least the goal; infinite if it never is."""
+    mine = [trace for trace in found if trace.replicate == replicate]
+    times = np.unique(np.concatenate([trace.finished for trace in mine]))
+    # The mean of the same numbers may differ in its last bits from a level that is their mean.
+    slack = 1e-12 * max(1.0, abs(goal))
+    good = replicate_means(mine, "time", times)[replicate] >= goal - slack
+    return float(times[np.argmax(good)]) if good.any() else math.inf

@@ -1,0 +1,165 @@
+"""The directory of a run: who may write to it, its manifest, and its tables put together from the parts."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fedbo.actors.home import Home
+from fedbo.actors.rows import OBSERVATIONS, Key, write_table
+from fedbo.coordinator.actor import Ended
+from fedbo.coordinator.journal import EVENTS, MOMENTS
+from fedbo.schemas import canonical
+from fedbo.study import Study
+
+
+class DirectoryError(ValueError):
+    """A directory that cannot be used as asked."""
+
+
+def new_directory(study: Study, out: Path | None) -> Path:
+    """Make the directory of a new run; DirectoryError when it is in use, with what would do."""
+    if out is None:
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        out = Path("runs") / f"{study.study.name.replace(os.sep, '-')}-{stamp}"
+    if unfinished(out):
+        raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {out}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"'{out}' exists and is not an empty directory; name a new one")
+    out.mkdir(parents=True, exist_ok=True)
+    return out.resolve()
+
+
+def unfinished(directory: Path) -> bool:
+    """Say whether a directory holds a run that has not ended."""
+    try:
+        return bool(read_manifest(directory)["status"] != "complete" and (directory / "parts").is_dir())
+    except (DirectoryError, KeyError):
+        return False
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Keep everybody else from writing to a directory; DirectoryError when somebody does so already."""
+    with (directory / ".lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            words = f"'{directory}': is being run by process {file.read().strip() or 'unknown'}; wait for it, or end it"
+            raise DirectoryError(words) from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+    (directory / ".lock").unlink(missing_ok=True)
+
+
+def new_manifest(study: Study) -> dict[str, Any]:
+    """Describe a run that begins."""
+    federations = [cell.study.federation() for cell in study.cells()]
+    return {
+        "name": study.study.name,
+        "status": "running",
+        "study_sha256": study.digest(),
+        "seed": study.study.seed,
+        "labels": list(study.labels),
+        "cells": [dict(cell.values) for cell in study.cells()],
+        "metric": [asdict(federation.metric) for federation in federations],
+        "parameters": [[asdict(parameter) for parameter in federation.parameters] for federation in federations],
+        "versions": versions(),
+        "platform": platform.platform(),
+        "started": now(),
+        "resumed": 0,
+        "seconds": 0.0,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Give the versions on which the bits of a result may depend."""
+    packages = ("fedbo", "numpy", "scipy", "scikit-learn", "ray", "pyarrow")
+    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Read the manifest of a run; DirectoryError when there is none."""
+    path = directory / "manifest.json"
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DirectoryError(f"'{directory}': holds no run, it has no manifest.json; give the directory of one") from None
+    except NotADirectoryError:
+        raise DirectoryError(f"'{directory}': is a file; give the directory of a run") from None
+    except ValueError as error:
+        raise DirectoryError(f"'{path}': is damaged ({error}); run the study again") from None
+    return found
+
+
+def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
+    """Write the manifest, whole or not at all."""
+    draft = directory / ".manifest.json.part"
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(manifest, indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(directory / "manifest.json")
+
+
+def now() -> str:
+    """Give the time as the manifest has it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def best_values(ended: Sequence[Ended]) -> dict[str, Any]:
+    """Give the known optima by cell, replicate and agent."""
+    values: dict[str, Any] = {}
+    for end in ended:
+        by_agent = {str(agent): value for agent, value in end.best_values.items()}
+        values.setdefault(str(end.key.cell), {})[str(end.key.replicate)] = by_agent
+    return values
+
+
+def gather(study: Study, directory: Path, keys: Sequence[Key]) -> None:
+    """Put the parts together into one table of each kind, in canonical order, as far as the runs have come."""
+    homes = [Home.of(directory / "parts", key) for key in keys]
+    for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
+        tables = [pq.read_table(path, schema=schema) for home in homes for path in home.tables(kind)]
+        table = pa.concat_tables(tables or [schema.empty_table()])
+        write_table(canonical(table, study.labels), directory / f"{kind}.parquet")
+    moments = [pq.read_table(path, schema=MOMENTS) for home in homes for path in home.tables("record")]
+    if moments:
+        write_table(canonical(pa.concat_tables(moments), study.labels), directory / "record.parquet")
+    learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
+    if learned:
+        whole = pa.concat_tables([pq.read_table(path, schema=OBSERVATIONS) for path in learned])
+        write_table(whole, directory / "histories.parquet")
+
+
+def discard_parts(directory: Path) -> None:
+    """Remove the parts of a run that is complete."""
+    shutil.rmtree(directory / "parts", ignore_errors=True)
+
+
+def out_of_space(error: BaseException) -> bool:
+    """Say whether an error comes from a disk that is full."""
+    causes = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    seen: BaseException | None = error
+    while seen is not None:
+        if getattr(seen, "errno", None) in causes:
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False

@@ -1,0 +1,162 @@
+"""Carrying a run out again, and finding the first event at which it went another way."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from fedbo.coordinator.actor import Coordinator, Run
+from fedbo.coordinator.engine import Moment, ReplayError
+from fedbo.directory import (
+    DirectoryError,
+    alone,
+    discard_parts,
+    gather,
+    new_directory,
+    new_manifest,
+    read_manifest,
+    write_manifest,
+)
+from fedbo.jobs import learnings, runs
+from fedbo.study import Study, load_study
+
+MEASURED = ("started", "finished")  # what agents measure in real time, which no replay can give again
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a replay gave: the hashes of both event logs, and the first place where the runs differ, if there is any.
+
+    `directory` holds the replay, where it was kept.
+    """
+
+    events: int
+    recorded: str
+    replayed: str
+    difference: str | None
+    directory: str | None
+
+    @property
+    def same(self) -> bool:
+        """Say whether nothing differs."""
+        return self.difference is None
+
+    @property
+    def words(self) -> str:
+        """Say in words what came of it."""
+        kept = f"\nreplay:  {self.directory}" if self.directory else ""
+        if self.difference is not None:
+            return f"{self.difference}{kept}"
+        return f"the same: {self.events} events, sha256 {self.recorded[:16]}…, and the same observations{kept}"
+
+
+def replay(directory: Path, out: Path | None = None, verify: bool = False) -> Replay:
+    """Carry a run out again and compare it; DirectoryError when it has not ended.
+
+    In virtual time the study is run again. A run made in real time is replayed by its record: the same events at the same
+    times, without waiting. The replay is kept in `out`, or without it and without `verify` beside the other runs.
+    """
+    manifest = read_manifest(directory)
+    if manifest["status"] != "complete":
+        raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
+    study = load_study(directory / "study.toml")
+    with _place(study, out, verify) as place:
+        _carry_out(study, directory, place)
+        kept = None if verify and out is None else str(place)
+        return compare(directory, place, study.timing.clock == "wall", kept)
+
+
+@contextmanager
+def _place(study: Study, out: Path | None, verify: bool) -> Iterator[Path]:
+    if verify and out is None:
+        with tempfile.TemporaryDirectory(prefix="fedbo-replay-") as folder:
+            yield Path(folder)
+        return
+    directory = new_directory(study, out)
+    with alone(directory):
+        yield directory
+
+
+def _carry_out(study: Study, directory: Path, place: Path) -> None:
+    """Run everything in this process."""
+    parts = place / "parts"
+    parts.mkdir(parents=True)
+    (place / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+    manifest = new_manifest(study)
+    coordinator, work = Coordinator(), runs(study, parts)
+    for job in learnings(study, parts):
+        coordinator.learn(job)
+    for run in work:
+        alone_run = replace(run, hosting="inline")
+        if study.timing.clock == "wall":
+            coordinator.replay(alone_run, _record(directory, run))
+        else:
+            coordinator.run(alone_run)
+    gather(study, place, [run.key for run in work])
+    discard_parts(place)
+    recorded = read_manifest(directory)
+    copied = {key: recorded[key] for key in ("best_values", "complete_runs", "seconds")}
+    write_manifest(place, {**manifest, **copied, "status": "complete", "error": None})
+
+
+def _record(directory: Path, run: Run) -> list[Moment]:
+    path = directory / "record.parquet"
+    if not path.is_file():
+        raise ReplayError(f"'{directory}': was run in real time and has no record.parquet, so it cannot be replayed")
+    table = _of(pq.read_table(path), run.key)
+    return [Moment(*values) for values in zip(*(table[name].to_pylist() for name in Moment._fields), strict=True)]
+
+
+def _of(table: pa.Table, key: Any) -> pa.Table:
+    chosen = pc.and_(pc.equal(table["cell"], key.cell), pc.equal(table["algorithm"], key.algorithm))
+    return table.filter(pc.and_(chosen, pc.equal(table["replicate"], key.replicate)))
+
+
+def compare(recorded: Path, replayed: Path, real: bool, kept: str | None = None) -> Replay:
+    """Compare the tables of two runs, events first, to the bit."""
+    tables = {}
+    for name in ("events", "observations"):
+        tables[name] = [pq.read_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
+    if real:
+        tables["observations"] = [table.drop_columns(list(MEASURED)) for table in tables["observations"]]
+    hashes = [_hash(table) for table in tables["events"]]
+    difference = None
+    for name, (first, second) in tables.items():
+        if difference is None and not _equal(first, second):
+            difference = _first_difference(name, first, second)
+    return Replay(len(tables["events"][0]), hashes[0], hashes[1], difference, kept)
+
+
+def _hash(table: pa.Table) -> str:
+    found = hashlib.sha256()
+    for batch in table.combine_chunks().to_batches():
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            found.update(repr(row).encode())
+    return found.hexdigest()
+
+
+def _equal(first: pa.Table, second: pa.Table) -> bool:
+    return len(first) == len(second) and _hash(first) == _hash(second)
+
+
+def _first_difference(name: str, first: pa.Table, second: pa.Table) -> str:
+    """Name the first row that differs, with both versions of it."""
+    rows: Sequence[list[dict[str, Any]]] = [table.to_pylist() for table in (first, second)]
+    for number in range(max(map(len, rows))):
+        one, other = (found[number] if number < len(found) else None for found in rows)
+        if repr(one) != repr(other):
+            return f"{name} differ first in row {number}:\n  recorded: {_shown(one)}\n  replayed: {_shown(other)}"
+    raise AssertionError("the tables do not differ")
+
+
+def _shown(row: dict[str, Any] | None) -> str:
+    return "nothing: the log ends before" if row is None else ", ".join(f"{key} {value!r}" for key, value in row.items())

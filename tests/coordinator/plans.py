@@ -1,0 +1,237 @@
+"""Random fault plans, and what must hold at every event of a run, whatever its plan."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from hypothesis import strategies as st
+from small_runs import ALL_MODES, Ran, Setting, fts
+
+from fedbo.actors.policy import Policy
+from fedbo.algorithms.base import Algorithm
+from fedbo.algorithms.catalog import entry
+from fedbo.coordinator.availability import Always, Bernoulli, Daily, Markov
+from fedbo.coordinator.exchange import Staleness
+from fedbo.coordinator.faults import (
+    BEFALLS,
+    FAULTS,
+    Corruption,
+    Crash,
+    Delay,
+    Duplication,
+    Fault,
+    Hang,
+    Loss,
+    Partition,
+    Reordering,
+    Restart,
+    Slow,
+)
+from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.timing import Classes, Constant, Exponential, Growth, Lognormal, Pareto
+
+AGENTS, DIM, FEATURES = 4, 2, 20
+SIZE = 8 * FEATURES
+UNTIL = 200.0  # who begins again whenever it leaves may never end
+
+times = st.floats(0.0, 12.0)
+spans = st.floats(0.1, 4.0)
+chances = st.sampled_from([0.1, 0.4, 0.9])
+some = st.lists(st.integers(0, AGENTS - 1), min_size=1, max_size=AGENTS, unique=True).map(lambda n: tuple(sorted(n)))
+
+
+@st.composite
+def when(draw: Any) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["at", "event", "rate"]))
+    return {kind: draw({"at": times, "event": st.integers(1, 120), "rate": st.floats(0.02, 0.3)}[kind])}
+
+
+@st.composite
+def faults(draw: Any, kind: str | None = None) -> Fault:
+    kind = kind or draw(st.sampled_from(sorted(FAULTS)))
+    if FAULTS[kind] in BEFALLS:
+        start = draw(times)
+        span: dict[str, Any] = {"agents": draw(some), "probability": draw(chances), "start": start}
+        if draw(st.booleans()):
+            span["end"] = start + draw(spans)
+        if kind == "corruption":
+            return Corruption(**span, how=draw(st.sampled_from(["bits", "nan", "shape", "replay"])))
+        span["direction"] = draw(st.sampled_from(["both", "up", "down"]))
+        by = {"by": draw(spans)}
+        return {
+            "loss": lambda: Loss(**span),
+            "duplication": lambda: Duplication(**span, **by),
+            "reordering": lambda: Reordering(**span, **by),
+            "delay": lambda: Delay(**span, **by),
+        }[kind]()
+    moment = draw(when())
+    if kind == "coordinator":
+        return Restart(**moment, duration=draw(spans))
+    struck = {"agents": draw(some), **moment}
+    return {
+        "crash": lambda: Crash(
+            **struck, state=draw(st.sampled_from(["kept", "lost"])), restart=draw(st.one_of(st.none(), spans))
+        ),
+        "hang": lambda: Hang(**struck, duration=draw(spans)),
+        "slow": lambda: Slow(**struck, duration=draw(spans), factor=draw(st.floats(1.0, 5.0))),
+        "partition": lambda: Partition(**struck, duration=draw(spans)),
+    }[kind]()
+
+
+def algorithms() -> dict[str, Algorithm]:
+    """Methods that send after every step, now and then, or never; that ask for one point or for a varying number."""
+    made = {"every step": fts(), "every other step": fts(every=2), "never": entry("random").make()}
+
+    class Varying(type(made["every step"])):  # type: ignore[misc]
+        """Ask for as many points as the step's number modulo 3, at least one."""
+
+        queries = None
+
+        def ask(self, state: Any, inbox: Any, streams: Any) -> Any:
+            decision, state = super().ask(state, inbox, streams)
+            extra = streams.rng("more points").random((state.t % 3, DIM))
+            import numpy as np
+
+            return decision._replace(x=np.concatenate([decision.x, extra])), state
+
+    settings = {name: getattr(made["every step"], name) for name in made["every step"].__dataclass_fields__}
+    return {**made, "varying": Varying(**settings)}
+
+
+ALGORITHMS = algorithms()
+
+selections = st.one_of(
+    st.just(Selection()),
+    st.builds(Selection, who=st.sampled_from(["fraction", "poisson", "speed"]), share=st.sampled_from([0.3, 0.7])),
+)
+stalenesses = st.one_of(
+    st.just(Staleness()),
+    st.builds(
+        Staleness,
+        weight=st.sampled_from(["polynomial", "exponential", "hinge"]),
+        bound=st.one_of(st.none(), st.integers(0, 3)),
+    ),
+)
+
+
+@st.composite
+def settings(draw: Any, plan: Any = None) -> Setting:
+    """Draw a small world in which anything may go wrong."""
+    from dataclasses import replace
+
+    exchange = draw(st.sampled_from(ALL_MODES))
+    selection = draw(selections)
+    if not exchange.waits and selection.who not in ("all", "poisson"):
+        selection = Selection()
+    exchange = replace(exchange, selection=selection, staleness=draw(stalenesses))
+    return Setting(
+        ALGORITHMS[draw(st.sampled_from(sorted(ALGORITHMS)))],
+        agents=AGENTS,
+        targets=draw(st.sampled_from([None, (0, 2, 3)])),
+        iterations=draw(st.integers(1, 5)),
+        initial=draw(st.integers(0, 2)),
+        seed=draw(st.integers(0, 2**20)),
+        exchange=exchange,
+        evaluation=draw(st.sampled_from([Constant(1.0), Exponential(1.0), Lognormal(1.0, 0.8), Pareto(1.0, 1.2)])),
+        latency=draw(st.sampled_from([Constant(0.0), Constant(0.1), Exponential(0.2)])),
+        availability=draw(st.sampled_from([Always(), Bernoulli(0.2, 1.5), Markov(3.0, 1.0), Daily(6.0, 4.0, 1.0, 6)])),
+        models={
+            "leaving": draw(st.sampled_from(["resumed", "lost"])),
+            "decision": draw(st.sampled_from([Growth(), Growth(0.01, 2.0)])),
+            "speed": draw(st.sampled_from([Classes((1.0,)), Classes((1.0, 3.0))])),
+            "bandwidth": draw(st.sampled_from([None, 1000.0])),
+        },
+        world={
+            "link": draw(st.sampled_from([None, 2000.0])),
+            "retry": draw(st.sampled_from([0.3, 1.0])),
+            "attempts": draw(st.sampled_from([1, 3, 10])),
+            "plan": tuple(draw(st.lists(faults(), max_size=4))) if plan is None else draw(plan),
+        },
+        policy=draw(st.sampled_from([Policy(), Policy(2, "worst", 2.5), Policy(0, "drop", 1.5)])),
+        checkpoint=draw(st.integers(1, 3)),
+        until=UNTIL,
+    )
+
+
+class Invariants:
+    """Follows the log of a run, line by line."""
+
+    def __init__(self) -> None:
+        self.busy: set[int] = set()
+        self.obstacles: dict[int, list[str]] = defaultdict(list)
+        self.effects: set[tuple[int, int]] = set()
+        self.bytes: dict[str, int] = defaultdict(int)
+        self.gone: set[int] = set()
+        self.time = 0.0
+
+    def check(self, ran: Ran) -> None:
+        """Check the whole log, and then the tables against it."""
+        for record in ran.records:
+            assert record.time >= self.time, "time went back"
+            self.time = record.time
+            getattr(self, f"_{record.kind}", lambda record: None)(record)
+            self.bytes[record.kind] += record.bytes
+        self._tables(ran)
+
+    def _started(self, record: Any) -> None:
+        assert not self.obstacles[record.agent], f"agent {record.agent} began while {self.obstacles[record.agent]}"
+        assert record.agent not in self.gone
+        assert record.detail == "again" or record.agent not in self.busy
+        self.busy.add(record.agent)
+
+    def _finished(self, record: Any) -> None:
+        assert record.agent in self.busy
+        assert not self.obstacles[record.agent], f"agent {record.agent} ended while {self.obstacles[record.agent]}"
+        self.busy.remove(record.agent)
+
+    def _arrived(self, record: Any) -> None:
+        assert (record.agent, record.step) not in self.effects, "a message took effect twice"
+        self.effects.add((record.agent, record.step))
+        assert record.bytes == SIZE and int(record.detail) >= 0
+
+    def _delivered(self, record: Any) -> None:
+        key = (record.agent, -record.step - 1)
+        assert key not in self.effects, "an answer took effect twice"
+        self.effects.add(key)
+
+    def _absent(self, record: Any) -> None:
+        self.obstacles[record.agent].append("absent")
+
+    def _hung(self, record: Any) -> None:
+        self.obstacles[record.agent].append("hung")
+
+    def _crashed(self, record: Any) -> None:
+        assert record.agent not in self.gone
+        if record.detail == "for good":
+            self.gone.add(record.agent)
+        self.obstacles[record.agent].append("crashed")
+
+    def _returned(self, record: Any) -> None:
+        self.obstacles[record.agent].remove("absent")
+
+    def _woke(self, record: Any) -> None:
+        self.obstacles[record.agent].remove("hung")
+
+    def _restarted(self, record: Any) -> None:
+        self.obstacles[record.agent].remove("crashed")
+
+    def _tables(self, ran: Ran) -> None:
+        sent, lost_up = ran.of("sent"), [r for r in ran.of("lost") if r.detail == "up"]
+        assert self.bytes["sent"] == SIZE * len(sent)
+        assert self.bytes["arrived"] == SIZE * len(ran.of("arrived"))
+        assert len(ran.of("arrived")) + len(ran.of("late")) <= len(sent) - 0
+        assert len(lost_up) <= 2 * len(sent)
+        rows = defaultdict(list)
+        for row in ran.rows:
+            rows[row.agent].append(row)
+        for agent, own in rows.items():
+            good = [row for row in own if row.error is None]
+            assert [row.t_n for row in good] == list(range(1, len(good) + 1)), "t_n is not the number of observations"
+            assert ran.hosts.host.agents[agent].settled.t_n == len(good)
+            for before, after in zip(own, own[1:], strict=False):
+                assert before.finished <= after.started + 1e-9 and after.started <= after.finished
+        if not ran.outcome.heap or ran.outcome.heap[0][0] <= UNTIL:  # it was not cut short
+            ended = {r.agent for r in ran.of("done")} | self.gone | {a for a, why in self.obstacles.items() if why}
+            targets = set(ran.core.problem.targets)
+            assert targets <= ended, f"agents {targets - ended} neither ended nor were lost"

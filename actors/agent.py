@@ -4,105 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from fedbo.actors.evaluation import EvaluationError, Evaluator, Known, Outcome
-from fedbo.actors.policy import Policy
+from fedbo.actors.memory import Done, Memory, read_history
 from fedbo.actors.rows import Row
-from fedbo.algorithms.base import Algorithm, Array, Decision, Inbound, Payload, Problem
-from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Federation
+from fedbo.actors.task import Order, Report, Task
+from fedbo.algorithms.base import Array, Decision
 from fedbo.objectives.space import from_unit
-
-
-class Order(NamedTuple):
-    """What an agent shall do: step number `step`, with the messages that came in before.
-
-    `lease` is the number of the order; `speaks` says whether a message is asked for. `restore` is what the agent shall go
-    back to first: "before" its present step, or its last "checkpoint". `tries` has how long each evaluation takes, where one
-    may take too long, at cost 1 if there are `costs` of the points.
-    """
-
-    agent: int
-    step: int
-    lease: int = 0
-    inbox: tuple[Inbound, ...] = ()
-    speaks: bool = True
-    restore: str = ""
-    tries: tuple[float, ...] | None = None
-    costs: tuple[float, ...] | None = None
-
-
-class Report(NamedTuple):
-    """What the coordinator learns of a finished step: how many points there were, and the message. No observations.
-
-    `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few
-    words what was wrong with each evaluation that failed. `failure` says why the run cannot go on.
-    """
-
-    agent: int
-    step: int
-    queries: int
-    payload: Payload | None
-    lease: int = 0
-    t_n: int = 0
-    retried: tuple[int, ...] = ()
-    failed: tuple[str, ...] = ()
-    failure: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Everything that the agents of one run are made from; it is the same in every process.
-
-    `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
-    drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
-    makes a checkpoint, to which a crash may take it back.
-    """
-
-    federation: Federation
-    algorithm: Algorithm
-    problem: Problem
-    streams: Streams
-    noise: float = 0.0
-    initial: dict[int, Array] = field(default_factory=dict)
-    histories: Path | None = None
-    phase: str = "search"
-    policy: Policy = Policy()
-    checkpoint: int = 1
-
-
-class Memory(NamedTuple):
-    """All that an agent knows: what a checkpoint of it holds.
-
-    `algorithm` is its half of the method; `evaluated` counts its evaluations and `t_n` its observations; `best` and `worst` are
-    those that it has seen. `rows` have not been written yet. `step` was its last one; `decision` belongs to the next one, and
-    `undecided` is what `algorithm` was before it.
-    """
-
-    algorithm: Any
-    evaluated: int = 0
-    t_n: int = 0
-    best: Row | None = None
-    worst: float | None = None
-    rows: tuple[Row, ...] = ()
-    step: int = -1
-    decision: Decision | None = None
-    undecided: Any = None
-
-
-class Done(NamedTuple):
-    """A step that an agent has done and that does not count yet: what it knew before, its report, and its rows."""
-
-    before: Memory
-    report: Report
-    rows: tuple[Row, ...]
-    after: Memory
 
 
 class Agent:
@@ -122,7 +34,7 @@ class Agent:
         objective = task.federation.objective(number, world.shared("objective"), world.of(number).rng("objective"))
         self._evaluator = evaluator or Evaluator(task.policy, real=False)
         self._objective = objective
-        x, y = _history(task, number)
+        x, y = read_history(task.histories, number, task.problem.dim)
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
         self.memory = Memory(task.algorithm.agent_init(self._problem, self._streams.at(0)))
         self.saved = self.memory
@@ -307,17 +219,3 @@ class Agent:
 
 def _succeeded(outcomes: Sequence[Outcome], point: int) -> bool:
     return any(outcome.point == point and outcome.error is None for outcome in outcomes)
-
-
-def history_file(folder: Path, agent: int) -> Path:
-    """Name the file in which an agent keeps what it learned in an earlier task."""
-    return folder / f"agent-{agent:05d}.parquet"
-
-
-def _history(task: Task, number: int) -> tuple[Array | None, Array | None]:
-    if task.histories is None:
-        return None, None
-    table = pq.read_table(history_file(task.histories, number), columns=["u", "value", "error"])
-    table = table.filter(table["error"].is_null())
-    x = np.array(table["u"].to_pylist(), dtype=np.float64).reshape(len(table), task.problem.dim)
-    return x, table["value"].to_numpy()

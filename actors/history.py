@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from fedbo.actors.agent import Agent, Order, Task, history_file
+from fedbo.actors.agent import Agent
+from fedbo.actors.memory import history_file
 from fedbo.actors.rows import Key, write_rows
+from fedbo.actors.task import Order, Task
 
 
 def history_task(task: Task) -> Task:

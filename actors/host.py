@@ -9,11 +9,13 @@ from typing import NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.agent import Agent, Done, Memory, Order, Report, Task
+from fedbo.actors.agent import Agent
 from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator
 from fedbo.actors.home import Home
+from fedbo.actors.memory import Done, Memory
 from fedbo.actors.rows import write_rows
+from fedbo.actors.task import Order, Report, Task
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]
 Costs = tuple[float, ...] | None

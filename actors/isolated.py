@@ -36,17 +36,21 @@ class Isolated:
         """Give the value and the score at `x`; TimeoutError, MemoryError, or whatever the objective raised."""
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
-        send(process.stdin, (agent, None if agent in self._sent else objective, x, streams))
-        self._sent.add(agent)
-        if not self._answers(process.stdout):
-            self.close()
-            raise TimeoutError(f"took longer than time_limit = {self._limit:g}")
         try:
-            answer = receive(process.stdout)
-        except EOFError:
+            if agent not in self._sent:
+                send(process.stdin, (agent, objective, None, streams))
+                self._sent.add(agent)
+                receive(process.stdout)  # it is known there: the limit is for evaluations, not for imports
+            send(process.stdin, (agent, None, x, streams))
+            in_time = self._answers(process.stdout)
+            answer = receive(process.stdout) if in_time else None
+        except (EOFError, BrokenPipeError):
             code = process.wait()
             self.close()
             raise RuntimeError(f"the evaluation's process ended with code {code}") from None
+        if not in_time:
+            self.close()
+            raise TimeoutError(f"took longer than time_limit = {self._limit:g}")
         if isinstance(answer, BaseException):
             raise answer
         value, score = answer
@@ -130,6 +134,8 @@ def main() -> None:
             return
         if objective is not None:
             objectives[agent] = objective
+            send(sink, "known")
+            continue
         try:
             send(sink, evaluate(objectives[agent], x, streams))
         except Exception as error:

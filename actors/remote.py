@@ -9,8 +9,8 @@ from typing import Any
 
 import ray
 
-from fedbo.actors.agent import Order, Report, Task
 from fedbo.actors.host import Costs, Host, Site, sound
+from fedbo.actors.task import Order, Report, Task
 
 
 class HostLost(RuntimeError):

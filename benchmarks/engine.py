@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from fedbo.actors.agent import Order, Report, Task
+from fedbo.actors.task import Order, Report, Task
 from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams

@@ -13,13 +13,13 @@ from typing import Any, Literal
 import ray
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.agent import Task
 from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.history import learn
 from fedbo.actors.home import Home
 from fedbo.actors.host import Hosts, InlineHosts, Site
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.rows import Key
+from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.engine import Agenda, Moment, Watch, run_recorded, run_virtual, run_wall
 from fedbo.coordinator.exchange import Exchange

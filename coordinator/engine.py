@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from fedbo.actors.agent import Order, Report
 from fedbo.actors.host import Hosts
+from fedbo.actors.task import Order, Report
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import BACKGROUND, Act, Ask, Began, Commit, Decided, Died, Effect, Event, Finished, Line
 
@@ -81,7 +81,7 @@ def run_virtual(core: Core, hosts: Hosts, watch: Watch, agenda: Agenda, until: f
         hosts.submit(order)
     hosts.settle()
     heap, beat, clock, current, handle = agenda.heap, time.monotonic(), time.monotonic, core.current, core.handle
-    while heap and heap[0][0] <= until and (agenda.waiting or core.stalled()):
+    while heap and heap[0][0] <= until and (agenda.waiting or core.stalled()) and not core.over:
         now, _, event = heap[0]
         if type(event) is Finished:
             if watch.stop():
@@ -159,7 +159,7 @@ def run_wall(core: Core, hosts: LiveHosts, watch: Watch, agenda: Agenda, until: 
         hosts.submit(order)
     hosts.settle()
     beat = time.monotonic()
-    while (agenda.waiting or hosts.busy() or core.stalled()) and shell.clock() <= until:
+    while (agenda.waiting or hosts.busy() or core.stalled()) and shell.clock() <= until and not core.over:
         shell.turn(until)
         if time.monotonic() - beat > _BEAT:
             beat = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedbo.actors.agent import Order, Report
+from fedbo.actors.task import Order, Report
 from fedbo.algorithms.base import Inbound, Payload
 
 

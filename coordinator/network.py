@@ -75,7 +75,9 @@ class Network:
     def reached(self, message: Arrived, state: CoreState, now: float) -> list[Effect]:
         """Let a message wait for its turn on the coordinator's own link."""
         assert self._world.link is not None
-        state.free = max(now, state.free) + size(message.payload) / self._world.link
+        payload: Any = message.payload
+        bytes_ = len(payload) if isinstance(payload, bytes) else size(payload)  # it may have been cut short
+        state.free = max(now, state.free) + bytes_ / self._world.link
         return [(state.free - now, message)]
 
     def lost_at_the_door(self, message: Arrived | Delivered, bytes_: int, state: CoreState, now: float) -> list[Effect]:
@@ -157,6 +159,8 @@ def corrupted(payload: Payload, declared: Declaration, how: str, rng: np.random.
         data = bytearray(encode(payload, declared))
     except (KeyError, TypeError, ValueError):
         return payload  # it was no message before
+    if not data:
+        return payload  # there is nothing to damage
     if how == "shape":
         return bytes(data[: int(rng.integers(len(data)))])
     if how == "bits":

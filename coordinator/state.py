@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedbo.actors.agent import Order, Report
+from fedbo.actors.task import Order, Report
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.events import Arrived
 from fedbo.coordinator.exchange import Rounds
@@ -133,3 +133,7 @@ def fresh_state(n_agents: int, server: Any) -> CoreState:
         pace=[1.0] * n_agents,
         server=server,
     )
+
+
+class ProtocolError(RuntimeError):
+    """An algorithm broke its own declaration, or left an agent waiting."""

@@ -127,7 +127,7 @@ class Trouble:
         for members in (state.away, state.ready, state.off):
             members.discard(agent)
         state.ended.add(agent)
-        return self._core.leave(agent, now)
+        return self._core.desk.leave(agent, now)
 
     def _coordinator(self, place: int, fault: Restart, now: float) -> list[Effect]:
         core = self._core
@@ -167,7 +167,7 @@ class Trouble:
         if agent not in core.state.steps:
             return []
         core.journal.append((now, "started", agent, step, 0, "again"))
-        return core.issue(agent, now)
+        return core.steps.issue(agent, now)
 
     def _next_strike(self, place: int, agent: int, number: int, now: float) -> list[Effect]:
         key = (place, agent)
@@ -196,7 +196,7 @@ class Trouble:
             return []
         state.off.add(agent)
         state.rounds.missing.discard(agent)
-        return core.settle(now)
+        return core.desk.settle(now)
 
     def _unblock(self, agent: int, now: float, restore: str) -> list[Effect]:
         core, state = self._core, self._core.state
@@ -206,19 +206,21 @@ class Trouble:
         state.off.discard(agent)
         if agent in state.ready:
             state.ready.discard(agent)
-            return core.start(agent, now)
+            return core.steps.start(agent, now)
         step = state.steps.get(agent)
         if step is None:
+            if agent in state.waiting and agent not in state.rounds.reported:  # its message or its answer is under way
+                core.desk.expect(agent)
             return []
-        core.expect(agent)
+        core.desk.expect(agent)
         if step.void or (step.parts == () and not core.world.real):
             step.void, step.parts, step.report = False, (), None
             core.journal.append((now, "started", agent, state.step[agent], 0, "again"))
-            return core.issue(agent, now, restore)
+            return core.steps.issue(agent, now, restore)
         if core.world.real:
             return []
         step.set_pace(now, 0.0, state.pace[agent])
-        return [core.timer(agent)]
+        return [core.steps.timer(agent)]
 
     def _slow(self, agent: int, factor: float, now: float) -> list[Effect]:
         core, state = self._core, self._core.state
@@ -231,7 +233,7 @@ class Trouble:
             return []
         state.lease[agent] += 1
         step.set_pace(now, before, state.pace[agent])
-        return [core.timer(agent)]
+        return [core.steps.timer(agent)]
 
 
 def _struck_alone(fault: Strike) -> list[int]:

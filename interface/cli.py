@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from fedbo.arguments import (
+    CODES,
+    FAILED,
+    INTERRUPTED,
+    OK,
+    WRONG_INPUT,
+    Format,
+    Printed,
+    RunFolder,
+    Sets,
+    Stop,
+    StudyFile,
+    print_json,
+)
+from fedbo.looking import plot, replay, show
 
 if TYPE_CHECKING:
     from fedbo.progress import Progress
     from fedbo.results import Result
 
-OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
-
-_CODES = (
-    "Exit codes: 0 all went well; 1 the run failed; 2 wrong input (study file, arguments, run directory); "
-    "130 interrupted, and what was done is kept."
-)
-
 app = typer.Typer(
     name="fedbo",
     help="Simulate and run federated black-box optimisation, on Ray.",
-    epilog=_CODES,
+    epilog=CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,33 +41,6 @@ app = typer.Typer(
 )
 data = typer.Typer(help="Say which data sets are on this machine.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data, name="data")
-
-
-class Format(StrEnum):
-    """How a command prints: words for people, or one JSON object."""
-
-    text = "text"
-    json = "json"
-
-
-class Stop(Exception):
-    """The end of a command with this exit code, all being said."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).", show_default=False)]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the study, such as budget.iterations=20."),
-]
-Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
-Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
-Chosen = Annotated[str | None, typer.Option(help="Label of the algorithm shown alone; default: the first federated one.")]
-Level = Annotated[float | None, typer.Option(help="The value to be reached in each cell; default: the first's final one.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -72,7 +52,7 @@ def _fedbo(version: Annotated[bool, typer.Option("--version", help="Say which ve
         raise Stop(OK)
 
 
-@app.command(epilog=_CODES)
+@app.command(epilog=CODES)
 def run(
     study: StudyFile,
     sets: Sets = None,
@@ -95,7 +75,7 @@ def run(
         _finish(lambda: run_study(checked, out, None if quiet else _progress()), printed)
 
 
-@app.command(epilog=_CODES)
+@app.command(epilog=CODES)
 def resume(
     folder: RunFolder,
     sets: Annotated[
@@ -111,27 +91,6 @@ def resume(
     _finish(lambda: resume_study(folder, sets or [], None if quiet else _progress()), printed)
 
 
-@app.command(epilog=_CODES)
-def replay(
-    folder: RunFolder,
-    out: Annotated[Path | None, typer.Option(help="Keep what the replay gives, in a new or empty directory.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare with the run, and say where they differ first.")] = False,
-    printed: Printed = Format.text,
-) -> None:
-    """Carry a run out again in virtual time: by its study, or by its record if it was made in real time."""
-    from dataclasses import asdict
-
-    from fedbo.replay import replay as replay_run
-
-    found = replay_run(folder, out, verify)
-    if printed is Format.json:
-        _print_json(asdict(found))
-    else:
-        print(found.words)
-    if verify and not found.same:
-        raise Stop(FAILED)
-
-
 @app.command()
 def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text) -> None:
     """Check a study without running it: print it with every default, and what it will cost."""
@@ -145,50 +104,15 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
     cost = estimate(checked)
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions}
-        _print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
+        print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     print(checked.to_toml())
     console().print(study_facts(cost))
 
 
-@app.command()
-def show(
-    folder: RunFolder,
-    baseline: Baseline = None,
-    trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
-    algorithm: Chosen = None,
-    level: Level = None,
-    printed: Printed = Format.text,
-) -> None:
-    """Print the summary of a run; for a sweep, also what its cells differ by."""
-    from fedbo.compare import goal_of
-    from fedbo.report import console
-    from fedbo.report_trouble import facts_of, tables_of
-    from fedbo.results import Result
-
-    result, terminal = Result.open(folder), console()
-    goal = goal_of(result, algorithm, level)
-    if printed is Format.json:
-        _print_json({**facts_of(result, baseline, goal, trouble), "figures": []})
-        return
-    terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
-    print(f"results: {result.directory}")
-
-
-@app.command()
-def plot(
-    folder: RunFolder,
-    out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
-    kind: Annotated[str, typer.Option(help="overview, curves, timeline, trouble or sweep.")] = "overview",
-    cell: Annotated[int, typer.Option(help="Which cell of the sweep.")] = 0,
-    regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
-    algorithm: Chosen = None,
-    level: Level = None,
-) -> None:
-    """Draw a figure of a run, and print where it is."""
-    from fedbo.results import Result
-
-    print(Result.open(folder).plot(out, kind, cell, regret=regret, algorithm=algorithm, level=level))
+app.command()(show)
+app.command()(plot)
+app.command(epilog=CODES)(replay)
 
 
 @app.command("list")
@@ -208,7 +132,7 @@ def list_(
         raise typer.BadParameter(unknown("group", group, found))
     chosen = {name: items for name, items in found.items() if group in (None, name)}
     if printed is Format.json:
-        _print_json({name: [asdict(item) for item in items] for name, items in chosen.items()})
+        print_json({name: [asdict(item) for item in items] for name, items in chosen.items()})
         return
     for name, items in chosen.items():
         console().print(items_table(name, items))
@@ -224,7 +148,7 @@ def data_list(printed: Printed = Format.text) -> None:
 
     rows = [{**asdict(row), "where": None if row.where is None else str(row.where)} for row in inventory()]
     if printed is Format.json:
-        _print_json({"data": rows})
+        print_json({"data": rows})
     else:
         console().print(data_table(rows))
 
@@ -281,7 +205,7 @@ def _print_run(result: Result, printed: Format, baseline: str | None, figures: S
     from fedbo.report import console, results_table, run_facts
 
     if printed is Format.json:
-        _print_json({**run_facts(result, baseline), "figures": list(figures)})
+        print_json({**run_facts(result, baseline), "figures": list(figures)})
         return
     terminal = console()
     terminal.print(results_table(result, baseline, terminal.width))
@@ -316,11 +240,7 @@ def _say_interrupted(stop: KeyboardInterrupt, printed: Format) -> None:
     kept = f"; what was done is in {stop.args[0]}; go on with: fedbo resume {stop.args[0]}" if stop.args else ""
     print(f"interrupted{kept}", file=sys.stderr)
     if printed is Format.json:
-        _print_json({"status": "interrupted", "directory": str(stop.args[0]) if stop.args else None})
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+        print_json({"status": "interrupted", "directory": str(stop.args[0]) if stop.args else None})
 
 
 if __name__ == "__main__":

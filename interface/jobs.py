@@ -8,9 +8,9 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from fedbo.actors.agent import Task
 from fedbo.actors.history import history_task
 from fedbo.actors.rows import Key
+from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.actor import Learning, Run

@@ -1,12 +1,13 @@
-"""Random fault plans, and what must hold at every event of a run, whatever its plan."""
+"""Random fault plans in small worlds in which anything else may go wrong as well."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
-from small_runs import ALL_MODES, Ran, Setting, fts
+from small_runs import ALL_MODES, Setting, fts
 
 from fedbo.actors.policy import Policy
 from fedbo.algorithms.base import Algorithm
@@ -31,8 +32,7 @@ from fedbo.coordinator.faults import (
 from fedbo.coordinator.selection import Selection
 from fedbo.coordinator.timing import Classes, Constant, Exponential, Growth, Lognormal, Pareto
 
-AGENTS, DIM, FEATURES = 4, 2, 20
-SIZE = 8 * FEATURES
+AGENTS, DIM = 4, 2
 UNTIL = 200.0  # who begins again whenever it leaves may never end
 
 times = st.floats(0.0, 12.0)
@@ -71,7 +71,7 @@ def faults(draw: Any, kind: str | None = None) -> Fault:
     struck = {"agents": draw(some), **moment}
     return {
         "crash": lambda: Crash(
-            **struck, state=draw(st.sampled_from(["kept", "lost"])), restart=draw(st.one_of(st.none(), spans))
+            **struck, state=draw(st.sampled_from(["kept", "lost"])), restart=draw(st.one_of(spans, spans, st.none()))
         ),
         "hang": lambda: Hang(**struck, duration=draw(spans)),
         "slow": lambda: Slow(**struck, duration=draw(spans), factor=draw(st.floats(1.0, 5.0))),
@@ -91,8 +91,6 @@ def algorithms() -> dict[str, Algorithm]:
         def ask(self, state: Any, inbox: Any, streams: Any) -> Any:
             decision, state = super().ask(state, inbox, streams)
             extra = streams.rng("more points").random((state.t % 3, DIM))
-            import numpy as np
-
             return decision._replace(x=np.concatenate([decision.x, extra])), state
 
     settings = {name: getattr(made["every step"], name) for name in made["every step"].__dataclass_fields__}
@@ -118,8 +116,6 @@ stalenesses = st.one_of(
 @st.composite
 def settings(draw: Any, plan: Any = None) -> Setting:
     """Draw a small world in which anything may go wrong."""
-    from dataclasses import replace
-
     exchange = draw(st.sampled_from(ALL_MODES))
     selection = draw(selections)
     if not exchange.waits and selection.who not in ("all", "poisson"):
@@ -129,7 +125,7 @@ def settings(draw: Any, plan: Any = None) -> Setting:
         ALGORITHMS[draw(st.sampled_from(sorted(ALGORITHMS)))],
         agents=AGENTS,
         targets=draw(st.sampled_from([None, (0, 2, 3)])),
-        iterations=draw(st.integers(1, 5)),
+        iterations=draw(st.integers(2, 7)),
         initial=draw(st.integers(0, 2)),
         seed=draw(st.integers(0, 2**20)),
         exchange=exchange,
@@ -146,92 +142,9 @@ def settings(draw: Any, plan: Any = None) -> Setting:
             "link": draw(st.sampled_from([None, 2000.0])),
             "retry": draw(st.sampled_from([0.3, 1.0])),
             "attempts": draw(st.sampled_from([1, 3, 10])),
-            "plan": tuple(draw(st.lists(faults(), max_size=4))) if plan is None else draw(plan),
+            "plan": tuple(draw(st.lists(faults(), min_size=1, max_size=5))) if plan is None else draw(plan),
         },
         policy=draw(st.sampled_from([Policy(), Policy(2, "worst", 2.5), Policy(0, "drop", 1.5)])),
         checkpoint=draw(st.integers(1, 3)),
         until=UNTIL,
     )
-
-
-class Invariants:
-    """Follows the log of a run, line by line."""
-
-    def __init__(self) -> None:
-        self.busy: set[int] = set()
-        self.obstacles: dict[int, list[str]] = defaultdict(list)
-        self.effects: set[tuple[int, int]] = set()
-        self.bytes: dict[str, int] = defaultdict(int)
-        self.gone: set[int] = set()
-        self.time = 0.0
-
-    def check(self, ran: Ran) -> None:
-        """Check the whole log, and then the tables against it."""
-        for record in ran.records:
-            assert record.time >= self.time, "time went back"
-            self.time = record.time
-            getattr(self, f"_{record.kind}", lambda record: None)(record)
-            self.bytes[record.kind] += record.bytes
-        self._tables(ran)
-
-    def _started(self, record: Any) -> None:
-        assert not self.obstacles[record.agent], f"agent {record.agent} began while {self.obstacles[record.agent]}"
-        assert record.agent not in self.gone
-        assert record.detail == "again" or record.agent not in self.busy
-        self.busy.add(record.agent)
-
-    def _finished(self, record: Any) -> None:
-        assert record.agent in self.busy
-        assert not self.obstacles[record.agent], f"agent {record.agent} ended while {self.obstacles[record.agent]}"
-        self.busy.remove(record.agent)
-
-    def _arrived(self, record: Any) -> None:
-        assert (record.agent, record.step) not in self.effects, "a message took effect twice"
-        self.effects.add((record.agent, record.step))
-        assert record.bytes == SIZE and int(record.detail) >= 0
-
-    def _delivered(self, record: Any) -> None:
-        key = (record.agent, -record.step - 1)
-        assert key not in self.effects, "an answer took effect twice"
-        self.effects.add(key)
-
-    def _absent(self, record: Any) -> None:
-        self.obstacles[record.agent].append("absent")
-
-    def _hung(self, record: Any) -> None:
-        self.obstacles[record.agent].append("hung")
-
-    def _crashed(self, record: Any) -> None:
-        assert record.agent not in self.gone
-        if record.detail == "for good":
-            self.gone.add(record.agent)
-        self.obstacles[record.agent].append("crashed")
-
-    def _returned(self, record: Any) -> None:
-        self.obstacles[record.agent].remove("absent")
-
-    def _woke(self, record: Any) -> None:
-        self.obstacles[record.agent].remove("hung")
-
-    def _restarted(self, record: Any) -> None:
-        self.obstacles[record.agent].remove("crashed")
-
-    def _tables(self, ran: Ran) -> None:
-        sent, lost_up = ran.of("sent"), [r for r in ran.of("lost") if r.detail == "up"]
-        assert self.bytes["sent"] == SIZE * len(sent)
-        assert self.bytes["arrived"] == SIZE * len(ran.of("arrived"))
-        assert len(ran.of("arrived")) + len(ran.of("late")) <= len(sent) - 0
-        assert len(lost_up) <= 2 * len(sent)
-        rows = defaultdict(list)
-        for row in ran.rows:
-            rows[row.agent].append(row)
-        for agent, own in rows.items():
-            good = [row for row in own if row.error is None]
-            assert [row.t_n for row in good] == list(range(1, len(good) + 1)), "t_n is not the number of observations"
-            assert ran.hosts.host.agents[agent].settled.t_n == len(good)
-            for before, after in zip(own, own[1:], strict=False):
-                assert before.finished <= after.started + 1e-9 and after.started <= after.finished
-        if not ran.outcome.heap or ran.outcome.heap[0][0] <= UNTIL:  # it was not cut short
-            ended = {r.agent for r in ran.of("done")} | self.gone | {a for a, why in self.obstacles.items() if why}
-            targets = set(ran.core.problem.targets)
-            assert targets <= ended, f"agents {targets - ended} neither ended nor were lost"

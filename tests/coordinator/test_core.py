@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_runs import Setting, fts
 
-from fedbo.actors.agent import Report
+from fedbo.actors.task import Report
 from fedbo.algorithms.base import Decision
 from fedbo.coordinator.core import ProtocolError
 from fedbo.coordinator.events import Arrived, Began, Finished

@@ -85,8 +85,8 @@ def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) ->
     """One agent beside none, beside some, and beside the same in another order."""
     from small_runs import Setting, fts
 
-    from fedbo.actors.agent import Order
     from fedbo.actors.host import Host
+    from fedbo.actors.task import Order
 
     task = Setting(fts(), agents=6).task()
     found = []
@@ -128,7 +128,7 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
 
     from small_runs import Setting
 
-    from fedbo.actors.agent import Order
+    from fedbo.actors.task import Order
     from fedbo.algorithms.catalog import entry
     from fedbo.objectives.python_function import PythonFunction
 
@@ -173,7 +173,8 @@ def test_an_objective_that_raises_ends_the_run_names_the_place_and_loses_nothing
 def test_an_objective_that_gives_no_finite_number_is_said_to(tmp_path: Path) -> None:
     from small_runs import Setting
 
-    from fedbo.actors.agent import Agent, Order
+    from fedbo.actors.agent import Agent
+    from fedbo.actors.task import Order
     from fedbo.algorithms.catalog import entry
     from fedbo.objectives.python_function import PythonFunction
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
-from plans import Invariants, faults, settings
+from invariants import check
+from plans import faults, settings
 from small_runs import ALL_MODES, Setting
 
 from fedbo.coordinator.faults import FAULTS
@@ -18,18 +21,16 @@ QUICK = profile(deadline=None, suppress_health_check=list(HealthCheck), derandom
 @profile(QUICK, max_examples=1200)
 @given(settings())
 def test_what_must_hold_holds_whatever_goes_wrong(setting: Setting) -> None:
-    Invariants().check(setting.run())
+    check(setting)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(FAULTS))
 @pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: f"{m.mode}{'-carry' if m.carries and m.waits else ''}")
 def test_every_mode_survives_every_kind_of_fault(exchange, kind: str) -> None:
-    from dataclasses import replace
-
     @profile(QUICK, max_examples=15)
     @given(settings(st.lists(faults(kind), min_size=1, max_size=2).map(tuple)))
     def survives(setting: Setting) -> None:
-        Invariants().check(replace(setting, exchange=exchange).run())
+        check(replace(setting, exchange=exchange))
 
     survives()

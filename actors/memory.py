@@ -1,0 +1,56 @@
+"""What an agent knows, as plain data: what a checkpoint of it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from fedbo.actors.rows import Row
+from fedbo.actors.task import Report
+from fedbo.algorithms.base import Array, Decision
+
+
+class Memory(NamedTuple):
+    """All that an agent knows: what a checkpoint of it holds.
+
+    `algorithm` is its half of the method; `evaluated` counts its evaluations and `t_n` its observations; `best` and `worst` are
+    those that it has seen. `rows` have not been written yet. `step` was its last one; `decision` belongs to the next one, and
+    `undecided` is what `algorithm` was before it.
+    """
+
+    algorithm: Any
+    evaluated: int = 0
+    t_n: int = 0
+    best: Row | None = None
+    worst: float | None = None
+    rows: tuple[Row, ...] = ()
+    step: int = -1
+    decision: Decision | None = None
+    undecided: Any = None
+
+
+class Done(NamedTuple):
+    """A step that an agent has done and that does not count yet: what it knew before, its report, and its rows."""
+
+    before: Memory
+    report: Report
+    rows: tuple[Row, ...]
+    after: Memory
+
+
+def history_file(folder: Path, agent: int) -> Path:
+    """Name the file in which an agent keeps what it learned in an earlier task."""
+    return folder / f"agent-{agent:05d}.parquet"
+
+
+def read_history(folder: Path | None, number: int, dim: int) -> tuple[Array | None, Array | None]:
+    """Give what an agent learned in an earlier task: its points `(t_n, d)` and values `(t_n,)`, or None twice."""
+    if folder is None:
+        return None, None
+    table = pq.read_table(history_file(folder, number), columns=["u", "value", "error"])
+    table = table.filter(table["error"].is_null())
+    x = np.array(table["u"].to_pylist(), dtype=np.float64).reshape(len(table), dim)
+    return x, table["value"].to_numpy()

@@ -1,0 +1,69 @@
+"""What agents and coordinator agree on: the task of a run, the orders to an agent, and its reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from fedbo.actors.policy import Policy
+from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Federation
+
+
+class Order(NamedTuple):
+    """What an agent shall do: step number `step`, with the messages that came in before.
+
+    `lease` is the number of the order; `speaks` says whether a message is asked for. `restore` is what the agent shall go
+    back to first: "before" its present step, or its last "checkpoint". `tries` has how long each evaluation takes, where one
+    may take too long, at cost 1 if there are `costs` of the points.
+    """
+
+    agent: int
+    step: int
+    lease: int = 0
+    inbox: tuple[Inbound, ...] = ()
+    speaks: bool = True
+    restore: str = ""
+    tries: tuple[float, ...] | None = None
+    costs: tuple[float, ...] | None = None
+
+
+class Report(NamedTuple):
+    """What the coordinator learns of a finished step: how many points there were, and the message. No observations.
+
+    `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few
+    words what was wrong with each evaluation that failed. `failure` says why the run cannot go on.
+    """
+
+    agent: int
+    step: int
+    queries: int
+    payload: Payload | None
+    lease: int = 0
+    t_n: int = 0
+    retried: tuple[int, ...] = ()
+    failed: tuple[str, ...] = ()
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Everything that the agents of one run are made from; it is the same in every process.
+
+    `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
+    drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
+    makes a checkpoint, to which a crash may take it back.
+    """
+
+    federation: Federation
+    algorithm: Algorithm
+    problem: Problem
+    streams: Streams
+    noise: float = 0.0
+    initial: dict[int, Array] = field(default_factory=dict)
+    histories: Path | None = None
+    phase: str = "search"
+    policy: Policy = Policy()
+    checkpoint: int = 1

@@ -1,0 +1,221 @@
+"""The coordinator's desk: messages that arrive, rounds that close, and the answers that go out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbo.algorithms.base import Array, Inbound
+from fedbo.algorithms.streams import COORDINATOR
+from fedbo.coordinator.events import Arrived, Delivered, Due, Effect, Reached, Unheard
+from fedbo.coordinator.messages import fault, weight
+from fedbo.coordinator.state import ProtocolError
+
+if TYPE_CHECKING:
+    from fedbo.coordinator.core import Core
+
+
+class Desk:
+    """Takes messages in, notes who has reported, and answers when the exchange mode says so."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._up_bytes, self._down_bytes = weight(core.upload), weight(core.download)
+        self._ones = np.ones(core.problem.n_agents)
+
+    def reached(self, event: Reached, now: float) -> list[Effect]:
+        """Let a message wait for its turn on the coordinator's link."""
+        return self._core.network.reached(event.message, self._core.state, now)
+
+    def arrived(self, event: Arrived, now: float) -> list[Effect]:
+        """Take in a message at the coordinator's door."""
+        source, state = event.source, self._core.state
+        if self._core.network.breaks and (lost := self._core.network.lost_at_the_door(event, self._up_bytes, state, now)):
+            return lost
+        counted = self._take(event, now)
+        if (source, event.step) not in state.awaited:
+            return []
+        state.awaited.discard((source, event.step))
+        return self.report(source, counted, now)
+
+    def _take(self, message: Arrived, now: float) -> bool:
+        """Let a message take effect, or say why it does not."""
+        source, sender, step, base, sent, payload, _ = message
+        state = self._core.state
+        wrong = self._refusal(message)
+        if wrong:
+            self._core.journal.append((now, "rejected", source, step, 0, wrong))
+            return False
+        if self._core.exchange.waits and not self._core.exchange.carries and base < state.rounds.number:
+            state.seen[sender].add(step)
+            self._core.journal.append((now, "late", source, step, self._up_bytes, f"round {base} had closed"))
+            return False
+        stale = self._staleness(base)
+        bound = self._core.exchange.staleness.bound
+        state.seen[sender].add(step)
+        if bound is not None and stale > bound:
+            self._core.journal.append((now, "rejected", source, step, 0, f"stale: {stale} rounds old, the bound is {bound}"))
+            return False
+        state.server = self._core.algorithm.receive(state.server, Inbound(sender, step, sent, payload), now)
+        state.newest[sender] = base
+        self._core.journal.append((now, "arrived", sender, step, self._up_bytes, str(stale)))
+        return True
+
+    def _refusal(self, message: Arrived) -> str | None:
+        if message.sender != message.source:
+            return f"sent by agent {message.source} in the name of agent {message.sender}"
+        if not 0 <= message.sender < self._core.problem.n_agents:
+            return f"there is no agent {message.sender}"
+        if self._core.upload is None:
+            return "this algorithm declares no messages"
+        if message.step in self._core.state.seen[message.sender]:
+            return "duplicate: this message has already taken effect"
+        return fault(message.payload, self._core.upload)
+
+    def _staleness(self, base: int) -> int:
+        """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""
+        passed = self._core.state.rounds.number - base
+        return passed if self._core.exchange.waits else passed // len(self._core.targets)
+
+    def unheard(self, event: Unheard, now: float) -> list[Effect]:
+        """Send again, or give up."""
+        message, state = event.message, self._core.state
+        again = message.attempt + 1
+        if isinstance(message, Arrived):
+            key = (message.source, message.step)
+            if key not in state.awaited:
+                return []
+            if again < self._core.world.attempts:
+                return self._core.network.up(message._replace(attempt=again), state, now)
+            state.awaited.discard(key)
+            self._core.journal.append((now, "rejected", *key, 0, f"given up after {again} transmissions"))
+            return self.report(message.source, False, now)
+        if message.agent in state.ended:
+            return []
+        if again < self._core.world.attempts:
+            return self._core.network.down(message._replace(attempt=again), self._weigh(message), state, now)
+        return self._released(message.agent, message.number, now)
+
+    def _weigh(self, answer: Delivered) -> int:
+        return 0 if answer.inbound is None else self._down_bytes
+
+    def delivered(self, event: Delivered, now: float) -> list[Effect]:
+        """Give an agent an answer."""
+        agent, inbound, number, _ = event
+        state = self._core.state
+        if agent in state.ended:
+            return []
+        if self._core.network.breaks and (lost := self._core.network.lost_at_the_door(event, self._weigh(event), state, now)):
+            return lost
+        if number in state.heard[agent]:
+            self._core.journal.append((now, "rejected", agent, number, 0, "duplicate: the agent has had this answer"))
+            return []
+        state.heard[agent].add(number)
+        if inbound is not None:
+            state.inbox[agent].append(inbound)
+            self._core.journal.append((now, "delivered", agent, number, self._down_bytes, ""))
+        return self._released(agent, number, now)
+
+    def _released(self, agent: int, number: int, now: float) -> list[Effect]:
+        """Let an agent go on that waited for this answer."""
+        state = self._core.state
+        if state.waiting.get(agent, math.inf) > number:
+            return []
+        del state.waiting[agent]
+        if agent in state.away:
+            state.away.discard(agent)
+            self._core.journal.append((now, "returned", agent, state.step[agent], 0, ""))
+        return self._core.steps.next(agent, now)
+
+    def report(self, agent: int, counted: bool, now: float) -> list[Effect]:
+        """Note that an agent has sent what it had to send, or has nothing to send."""
+        state = self._core.state
+        if agent in state.leaving or agent in state.ended:
+            state.rounds.messages += counted
+            return self.leave(agent, now)
+        if not self._core.exchange.waits:
+            state.rounds.buffer.append(agent)
+        elif agent in state.waiting:
+            state.rounds.reported.add(agent)
+            state.rounds.missing.discard(agent)
+            state.rounds.messages += counted
+        return self.settle(now)
+
+    def leave(self, agent: int, now: float) -> list[Effect]:
+        """Take an agent out of the exchange."""
+        rounds = self._core.state.rounds
+        for members in (rounds.active, rounds.missing, rounds.reported, self._core.state.leaving):
+            members.discard(agent)
+        return self.settle(now)
+
+    def expect(self, agent: int) -> None:
+        """Let the open round wait for an agent that was asked to send."""
+        if self._core.exchange.waits and agent in self._core.state.asked and agent in self._core.state.rounds.active:
+            self._core.state.rounds.missing.add(agent)
+
+    def settle(self, now: float) -> list[Effect]:
+        """Close the open round, or answer the buffer, if that is due."""
+        rounds = self._core.state.rounds
+        due = self._core.exchange.due(rounds) or (self._core.state.overdue and bool(rounds.reported))
+        # A buffer that can no longer be filled, because everybody waits, is answered as it is.
+        stuck = bool(rounds.buffer) and not due and rounds.active <= self._core.state.waiting.keys()
+        return self._answer(now) if due or stuck else []
+
+    def due(self, event: Due, now: float) -> list[Effect]:
+        """Take in that the open round's time is up."""
+        if event.number != self._core.state.rounds.number:
+            return []
+        self._core.state.overdue = True  # if nobody has reported yet, the round closes with the first who does
+        return self.settle(now)
+
+    def _answer(self, now: float) -> list[Effect]:
+        state, rounds, waits = self._core.state, self._core.state.rounds, self._core.exchange.waits
+        recipients = sorted((rounds.reported if waits else set(rounds.buffer)) & rounds.active)
+        number = rounds.number
+        payloads, state.server = self._core.algorithm.broadcast(
+            state.server, recipients, self._worth(), self._core.streams.at(number)
+        )
+        if waits:
+            self._core.journal.append((now, "round", COORDINATOR, number, len(payloads) * self._down_bytes, ""))
+        rounds.reported, rounds.buffer, rounds.messages = set(), [], 0
+        rounds.number, rounds.opened = number + 1, now
+        effects: list[Effect] = []
+        for agent in recipients:
+            answer = Delivered(agent, self._checked(agent, number, payloads.get(agent), now), number)
+            if answer.inbound is None and not waits:
+                continue
+            if agent in state.waiting:
+                state.waiting[agent] = number
+            effects += self._core.network.down(answer, self._weigh(answer), state, now)
+        return effects + (self.open(recipients, now) if waits else [])
+
+    def _worth(self) -> Array:
+        """Give what each agent's newest message counts for now `(N,)`."""
+        staleness = self._core.exchange.staleness
+        if staleness.even:
+            return self._ones
+        return np.array([0.0 if base < 0 else staleness.of(self._staleness(base)) for base in self._core.state.newest])
+
+    def _checked(self, agent: int, number: int, payload: Any, now: float) -> Inbound | None:
+        if payload is None:
+            return None
+        wrong = "no answers are declared" if self._core.download is None else fault(payload, self._core.download)
+        if wrong:
+            raise ProtocolError(f"the answer to agent {agent} is not as declared: {wrong}")
+        return Inbound(COORDINATOR, number, now, payload)
+
+    def open(self, agents: Sequence[int], now: float) -> list[Effect]:
+        """Open a round with those who begin it."""
+        state, exchange = self._core.state, self._core.exchange
+        if not exchange.waits or self._core.upload is None:
+            return []
+        number = state.rounds.number
+        chosen = exchange.selection.of_round(agents, state.lasted, self._core.streams.at(number))
+        state.asked.difference_update(agents)
+        state.asked.update(chosen)
+        state.rounds.missing.update(chosen - state.off)
+        state.overdue = False
+        return [] if exchange.limit is None else [(exchange.limit, Due(number))]

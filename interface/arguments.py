@@ -1,0 +1,49 @@
+"""What the commands share: exit codes, arguments, and how they print."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+CODES = (
+    "Exit codes: 0 all went well; 1 the run failed; 2 wrong input (study file, arguments, run directory); "
+    "130 interrupted, and what was done is kept."
+)
+
+
+class Format(StrEnum):
+    """How a command prints: words for people, or one JSON object."""
+
+    text = "text"
+    json = "json"
+
+
+class Stop(Exception):
+    """The end of a command with this exit code, all being said."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).", show_default=False)]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the study, such as budget.iterations=20."),
+]
+Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
+Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
+Chosen = Annotated[str | None, typer.Option(help="Label of the algorithm shown alone; default: the first federated one.")]
+Level = Annotated[float | None, typer.Option(help="The value to be reached in each cell; default: the first's final one.")]
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON object."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))

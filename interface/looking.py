@@ -1,0 +1,68 @@
+"""The commands that look at a run: its summary, its figures, its replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedbo.arguments import FAILED, Baseline, Chosen, Format, Level, Printed, RunFolder, Stop, print_json
+
+
+def show(
+    folder: RunFolder,
+    baseline: Baseline = None,
+    trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
+    algorithm: Chosen = None,
+    level: Level = None,
+    printed: Printed = Format.text,
+) -> None:
+    """Print the summary of a run; for a sweep, also what its cells differ by."""
+    from fedbo.compare import goal_of
+    from fedbo.report import console
+    from fedbo.report_trouble import facts_of, tables_of
+    from fedbo.results import Result
+
+    result, terminal = Result.open(folder), console()
+    goal = goal_of(result, algorithm, level)
+    if printed is Format.json:
+        print_json({**facts_of(result, baseline, goal, trouble), "figures": []})
+        return
+    terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
+    print(f"results: {result.directory}")
+
+
+def plot(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
+    kind: Annotated[str, typer.Option(help="overview, curves, timeline, trouble or sweep.")] = "overview",
+    cell: Annotated[int, typer.Option(help="Which cell of the sweep.")] = 0,
+    regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
+    algorithm: Chosen = None,
+    level: Level = None,
+) -> None:
+    """Draw a figure of a run, and print where it is."""
+    from fedbo.results import Result
+
+    print(Result.open(folder).plot(out, kind, cell, regret=regret, algorithm=algorithm, level=level))
+
+
+def replay(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="Keep what the replay gives, in a new or empty directory.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare with the run, and say where they differ first.")] = False,
+    printed: Printed = Format.text,
+) -> None:
+    """Carry a run out again in virtual time: by its study, or by its record if it was made in real time."""
+    from dataclasses import asdict
+
+    from fedbo.replay import replay as replay_run
+
+    found = replay_run(folder, out, verify)
+    if printed is Format.json:
+        print_json(asdict(found))
+    else:
+        print(found.words)
+    if verify and not found.same:
+        raise Stop(FAILED)

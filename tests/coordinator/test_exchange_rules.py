@@ -1,0 +1,356 @@
+"""Who is asked, who is answered, what a late message counts for, and what becomes of damaged, doubled and lost ones."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from small_runs import ALL_MODES, Ran, Setting, fts
+from talking import Talk
+
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.availability import Always
+from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Staleness
+from fedbo.coordinator.faults import Corruption, Duplication, Hang, Loss, Restart
+from fedbo.coordinator.selection import Selection
+from fedbo.coordinator.timing import Classes, Constant, Exponential, Lognormal
+
+EVERYBODY = tuple(range(5))
+every_mode = pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.carries and m.waits))
+
+
+def talk(exchange: Exchange, **changes: Any) -> tuple[Ran, Talk]:
+    """Let five agents talk in an otherwise tidy world; give what is left and what they wrote down."""
+    algorithm = Talk()
+    world = {"evaluation": Lognormal(1.0, 0.8), "availability": Always(), "iterations": 12, **changes}
+    return Setting(algorithm, exchange=exchange, **world).run(), algorithm
+
+
+def sent(ran: Ran) -> set[tuple[int, int]]:
+    return {(record.agent, record.step) for record in ran.of("sent")}
+
+
+def arrived(ran: Ran) -> set[tuple[int, int]]:
+    return {(record.agent, record.step) for record in ran.of("arrived")}
+
+
+# Staleness.
+
+WEIGHTS = {
+    "polynomial": lambda s: (1 + s) ** -0.7,
+    "exponential": lambda s: math.exp(-0.7 * s),
+    "hinge": lambda s: 1.0 if s <= 2 else 1 / (1 + 0.7 * (s - 2)),
+}
+
+
+def expected_worth(ran: Ran, algorithm: Talk, mode: Exchange, weigh: Any) -> list[tuple[float, ...]]:
+    """Read from the log alone what each newest message was worth at each answer.
+
+    Without rounds the log does not tell of answers; there the answer to a message is given in the moment in which it arrives.
+    """
+    answered, base, newest = 0.0, dict.fromkeys(EVERYBODY, 0.0), dict[int, float]()
+    pending, worth = list(algorithm.answers), []
+
+    def answer() -> None:
+        nonlocal answered
+        passed = {agent: answered - began for agent, began in newest.items()}
+        worth.append(tuple(weigh(math.floor(passed[a] + 1e-9)) if a in passed else 0.0 for a in EVERYBODY))
+        recipients = pending.pop(0)[0]
+        answered += 1.0 if mode.waits else len(recipients) / len(EVERYBODY)
+
+    since = 0
+    for record in ran.records:
+        if record.kind == "started":
+            base[record.agent, record.step] = answered
+        elif record.kind == "arrived":
+            newest[record.agent] = base[record.agent, record.step]
+            since += record.step < 30  # nobody is answered who has done its work
+            if since == (1 if mode.mode == "immediate" else mode.k if mode.mode == "buffered" else math.inf):
+                answer()
+                since = 0
+        elif record.kind == "round":
+            answer()
+    return worth
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+@every_mode
+def test_the_algorithm_is_told_what_each_newest_message_is_worth(exchange, weight: str) -> None:
+    exchange = replace(exchange, staleness=Staleness(weight, 0.7, 2))
+    ran, algorithm = talk(exchange, evaluation=Lognormal(1.0, 0.5, 1.0), latency=Constant(0.0), iterations=30)
+    expected = expected_worth(ran, algorithm, exchange, WEIGHTS[weight])
+    assert len(expected) > 20
+    for (_, worth, _), declared in zip(algorithm.answers, expected, strict=False):
+        assert worth == pytest.approx(declared)
+    if exchange.mode not in ("barrier",):
+        assert {value for worth in expected for value in worth} - {0.0, 1.0}, "nothing ever was stale"
+
+
+@every_mode
+def test_without_weights_every_message_is_worth_one(exchange) -> None:
+    _, algorithm = talk(exchange)
+    assert {worth for _, worth, _ in algorithm.answers} == {(1.0,) * 5}
+
+
+@pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.carries], ids=lambda m: m.mode)
+@pytest.mark.parametrize("bound", [0, 1])
+def test_a_message_beyond_the_bound_is_refused_and_counts_for_nothing(exchange, bound: int) -> None:
+    exchange = replace(exchange, staleness=Staleness(bound=bound))
+    ran, algorithm = talk(exchange, evaluation=Lognormal(1.0, 0.5, 1.0), iterations=30, seed=3)
+    ages = {(record.agent, record.step): int(record.detail) for record in ran.of("arrived")}
+    refused = [record for record in ran.of("rejected") if record.detail.startswith("stale")]
+    assert max(ages.values()) <= bound
+    assert sent(ran) == ages.keys() | {(record.agent, record.step) for record in refused}
+    assert ages.keys().isdisjoint((record.agent, record.step) for record in refused)
+    assert {(sender, step) for sender, step, _ in algorithm.received} == ages.keys()
+    if exchange.mode != "barrier":
+        assert refused and any(0.0 in worth for _, worth, _ in algorithm.answers[5:])
+    assert len(ran.of("done")) == 5
+
+
+# Selection.
+
+
+@pytest.mark.parametrize("who", ["fraction", "speed"])
+@pytest.mark.parametrize(("share", "asked"), [(0.3, 2), (0.5, 4), (0.7, 6), (0.05, 1), (1.0, 8)])
+def test_exactly_the_share_is_asked(who: str, share: float, asked: int) -> None:
+    """round(share n) of n = 8 who begin every round together, halves to the even number, and at least one."""
+    exchange = Barrier(selection=Selection(who, share))
+    ran, _ = talk(exchange, agents=8, evaluation=Constant(1.0), latency=Constant(0.25))
+    by_round = Counter(record.step for record in ran.of("sent"))
+    assert by_round == dict.fromkeys(range(13), asked)
+    assert len(ran.of("done")) == 8 and len(ran.of("finished")) == 8 * 13
+
+
+@pytest.mark.parametrize("exchange", [Barrier(), FirstK(3, "carry"), Immediate(), Buffered(2)], ids=lambda m: m.mode)
+def test_agents_are_asked_by_independent_coins(exchange) -> None:
+    """Binomial(20 * 41, 0.3), and so by agent; exact tails, seed 2: false alarm below 1e-3 in all for each mode."""
+    exchange = replace(exchange, selection=Selection("poisson", 0.3))
+    ran, _ = talk(exchange, agents=20, iterations=40, seed=2)
+    n = 20 * 41
+    assert 5e-5 < stats.binom(n, 0.3).cdf(len(ran.of("sent"))) < 1 - 5e-5
+    for count in Counter({agent: 0 for agent in range(20)} | Counter(r.agent for r in ran.of("sent"))).values():
+        assert 1e-5 < stats.binom(41, 0.3).cdf(count) <= 1 - 1e-5
+    assert len(ran.of("done")) == 20 and len(ran.of("finished")) == n
+
+
+@pytest.mark.parametrize("who", ["fraction", "poisson", "speed"])
+@pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.waits], ids=lambda m: m.mode + "-carry" * m.carries)
+def test_who_is_not_asked_sends_nothing_and_goes_on(exchange, who: str) -> None:
+    exchange = replace(exchange, selection=Selection(who, 0.4))
+    ran, _ = talk(exchange, iterations=20)
+    assert len(ran.of("done")) == 5 and len(ran.of("finished")) == 5 * 21
+    assert 0 < len(sent(ran)) < 5 * 21
+
+
+def test_a_fast_agent_is_asked_in_proportion_to_its_weight() -> None:
+    """The first of a race is agent i with probability w_i / sum w, w = min(1, T / t)^2; chi-square, seeds below 4,000: 1e-4."""
+    pace = {0: 1.0, 1: 2.0, 2: 4.0, 3: 8.0, 4: 3.0}  # the median is 3
+    weights = np.array([1.0, 1.0, (3 / 4) ** 2, (3 / 8) ** 2, 1.0])
+    chosen = Counter(
+        agent
+        for seed in range(4_000)
+        for agent in Selection("speed", 0.2, explore=0.0).of_round(EVERYBODY, pace, Streams(seed))
+    )
+    expected = 4_000 * weights / weights.sum()
+    assert stats.chisquare([chosen[agent] for agent in EVERYBODY], expected).pvalue > 1e-4
+
+
+def test_the_explored_part_of_a_share_is_uniform() -> None:
+    """With explore = 1 speed does not matter; chi-square, seeds below 4,000: false alarm 1e-4."""
+    pace = {agent: 10.0**agent for agent in EVERYBODY}
+    chosen = Counter(
+        agent
+        for seed in range(4_000)
+        for agent in Selection("speed", 0.2, explore=1.0).of_round(EVERYBODY, pace, Streams(seed))
+    )
+    assert stats.chisquare([chosen[agent] for agent in EVERYBODY]).pvalue > 1e-4
+
+
+def test_selection_by_speed_asks_slow_agents_less() -> None:
+    """Five of 10 agents are 5 times slower. Were all alike, they would be asked half as often as not: seed 4, below 1e-6."""
+    exchange = Barrier(selection=Selection("speed", 0.4))
+    speed = {"speed": Classes((1.0, 5.0))}
+    ran, _ = talk(exchange, agents=10, iterations=250, evaluation=Constant(1.0), models=speed, seed=4)
+    lengths: dict[int, float] = {}
+    for row in ran.rows:
+        lengths[row.agent] = row.finished - row.started
+    slow = {agent for agent, length in lengths.items() if length > 2.0}
+    assert 2 <= len(slow) <= 8
+    asked = [record.agent in slow for record in ran.of("sent") if record.step > 1]
+    assert stats.binomtest(sum(asked), len(asked), len(slow) / 10, alternative="less").pvalue < 1e-6
+
+
+# Rounds and what comes after them.
+
+
+@pytest.mark.parametrize("exchange", [Deadline(1.5), FirstK(3)], ids=lambda m: m.mode)
+def test_late_messages_are_dropped_or_carried(exchange) -> None:
+    dropping, _ = talk(exchange)
+    carrying, _ = talk(replace(exchange, late="carry"))
+    assert dropping.of("late") and {record.detail for record in dropping.of("arrived")} == {"0"}
+    late = {(record.agent, record.step) for record in dropping.of("late")}
+    assert late.isdisjoint(arrived(dropping)) and late | arrived(dropping) == sent(dropping)
+    assert not carrying.of("late") and arrived(carrying) == sent(carrying)
+    assert any(int(record.detail) > 0 for record in carrying.of("arrived"))
+    for ran in (dropping, carrying):
+        assert len(ran.of("finished")) == 5 * 13
+
+
+@pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.waits], ids=lambda m: m.mode + "-carry" * m.carries)
+def test_nobody_begins_a_step_before_the_round_of_its_last_one_has_closed(exchange) -> None:
+    ran, _ = talk(exchange)
+    rounds, at_end = 0, dict[int, int]()
+    for record in ran.records:
+        rounds += record.kind == "round"
+        if record.kind == "finished":
+            at_end[record.agent] = rounds
+        elif record.kind == "started" and record.agent in at_end:
+            assert rounds > at_end[record.agent]
+
+
+@pytest.mark.parametrize("exchange", [Deadline(1.0), FirstK(2), Deadline(1.0, "carry")], ids=lambda m: m.mode)
+def test_a_straggler_has_no_part_in_p_n_while_it_has_not_reported(exchange) -> None:
+    """Dai et al. 2020, section 3.1: P_N[n] = 0 for an agent whose message has not been received."""
+    plain, told = fts(), []
+
+    class Told(type(plain)):  # type: ignore[misc]
+        def broadcast(self, state, recipients, worth, streams):
+            payloads, state = super().broadcast(state, recipients, worth, streams)
+            told.append((streams.step, {agent: payload["weight"] for agent, payload in payloads.items()}))
+            return payloads, state
+
+    watched = Told(**{name: getattr(plain, name) for name in plain.__dataclass_fields__})
+    evaluation = Lognormal(1.0, 0.5, 1.0)
+    ran = Setting(watched, exchange=exchange, evaluation=evaluation, availability=Always(), latency=Constant(0.0)).run()
+    held, zeros = set[int](), 0
+    rounds = iter(told)
+    for record in ran.records:
+        if record.kind == "arrived":
+            held.add(record.agent)
+        elif record.kind == "round":
+            _, weights = next(rounds)
+            for agent, weight in weights.items():
+                assert {n for n in EVERYBODY if weight[n] > 0} == held - {agent}
+                zeros += 5 - len(held)
+    assert zeros > 0, "nobody ever was late"
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_a_buffer_is_answered_when_it_is_full_and_to_its_senders(k: int) -> None:
+    ran, algorithm = talk(Buffered(k), latency=Constant(0.0), evaluation=Exponential(1.0))
+    first_done = min(record.time for record in ran.of("done"))
+    senders = [record.agent for record in ran.of("arrived") if record.time < first_done]
+    full = [set(senders[place : place + k]) for place in range(0, len(senders) - k + 1, k)]
+    assert len(full) >= 5
+    assert [set(recipients) for recipients, _, _ in algorithm.answers[: len(full)]] == full
+
+
+def test_immediate_answers_go_to_the_sender_and_to_nobody_else() -> None:
+    ran, algorithm = talk(Immediate(), latency=Constant(0.0))
+    still = [record for record in ran.of("arrived") if record.step < 12]
+    assert [recipients for recipients, _, _ in algorithm.answers if recipients] == [(record.agent,) for record in still]
+
+
+# Doubled, damaged and lost.
+
+
+@every_mode
+@pytest.mark.parametrize("by", [0.0, 0.3, 40.0])
+def test_second_copies_take_no_effect(exchange, by: float) -> None:
+    plain, quiet = talk(exchange)
+    doubled, loud = talk(exchange, world={"plan": (Duplication(EVERYBODY, 1.0, by=by),)})
+    assert doubled.of("rejected") and all(record.detail.startswith("duplicate") for record in doubled.of("rejected"))
+    assert [record for record in doubled.records if record.kind != "rejected"] == plain.records
+    assert doubled.rows == plain.rows
+    assert (loud.received, loud.answers) == (quiet.received, quiet.answers)
+    assert repr(loud.asks) == repr(quiet.asks)
+
+
+@every_mode
+@pytest.mark.parametrize(("how", "reason"), [("nan", "not finite"), ("shape", "payload is a bytes")])
+def test_a_damaged_message_is_refused_and_holds_nobody_up(exchange, how: str, reason: str) -> None:
+    ran, algorithm = talk(exchange, world={"plan": (Corruption((1, 3), 1.0, how=how),)})
+    refused = {(record.agent, record.step) for record in ran.of("rejected")}
+    assert {agent for agent, _ in refused} == {1, 3} and {agent for agent, _ in arrived(ran)} <= {0, 2, 4}
+    assert all(reason in record.detail for record in ran.of("rejected"))
+    assert refused == {key for key in sent(ran) if key[0] in (1, 3)}
+    assert not [1 for sender, _, _ in algorithm.received if sender in (1, 3)]
+    assert len(ran.of("done")) == 5 and len(ran.of("finished")) == 5 * 13
+
+
+def test_a_flipped_bit_is_one_bit_or_no_number() -> None:
+    ran, algorithm = talk(Immediate(), iterations=200, world={"plan": (Corruption(EVERYBODY, 1.0, how="bits"),)})
+    flipped = 0
+    for _, step, number in algorithm.received:
+        (before,), (after,) = (struct.unpack("<Q", struct.pack("<d", value)) for value in (float(step), number))
+        assert (before ^ after).bit_count() == 1
+        flipped += 1
+    assert flipped == len(ran.of("arrived"))
+    assert all("not finite" in record.detail for record in ran.of("rejected"))
+    assert flipped + len(ran.of("rejected")) == 5 * 201
+
+
+@every_mode
+def test_a_replayed_message_is_taken_for_the_duplicate_that_it_is(exchange) -> None:
+    ran, algorithm = talk(exchange, world={"plan": (Corruption(EVERYBODY, 0.4, how="replay"),), "retry": 0.5})
+    duplicates = [record for record in ran.of("rejected") if record.detail.startswith("duplicate")]
+    assert duplicates and [record for record in ran.of("sent") if record.detail == "again"]
+    assert all(step == number for _, step, number in algorithm.received)
+    keys = [(sender, step) for sender, step, _ in algorithm.received]
+    assert len(keys) == len(set(keys))
+    if exchange.carries:
+        assert set(keys) == sent(ran)
+    assert len(ran.of("done")) == 5
+
+
+@every_mode
+def test_a_restart_of_the_coordinator_loses_nothing_for_good(exchange) -> None:
+    plan = tuple(Restart(at=at, duration=1.7) for at in (0.5, 3.0, 6.0))
+    ran, _ = talk(exchange, latency=Constant(0.4), world={"plan": plan, "retry": 0.5, "attempts": 12})
+    assert ran.of("lost") and not ran.of("rejected")
+    late = {(record.agent, record.step) for record in ran.of("late")}
+    assert arrived(ran) | late == sent(ran) and len(sent(ran)) == 5 * 13
+    down = False
+    for record in ran.records:
+        down = record.kind == "down" or (down and record.kind != "up")
+        assert not (down and record.kind in ("arrived", "late", "delivered"))
+    assert len(ran.of("done")) == 5 and len(ran.of("finished")) == 5 * 13
+
+
+@pytest.mark.parametrize("exchange", [Deadline(1.0), Deadline(1.0, "carry")], ids=lambda m: m.mode + "-carry" * m.carries)
+def test_a_coordinator_that_is_down_closes_no_round(exchange) -> None:
+    """The deadline passes at 1.0, in the middle of its absence: what it would write then nobody could have written."""
+    plan = (Restart(at=0.7, duration=2.0),)
+    evaluation = Classes((0.2, 0.5, 1.5))
+    world = {"evaluation": Constant(1.0), "models": {"speed": evaluation}, "initial": 1, "world": {"plan": plan}}
+    ran, _ = talk(exchange, latency=Constant(0.1), **world)
+    assert [record for record in ran.of("arrived") if record.time < 0.7], "nobody was in time"
+    assert not [record for record in ran.of("round") if 0.7 <= record.time < 2.7]
+
+
+@every_mode
+@pytest.mark.parametrize("probability", [0.8, 1.0])
+def test_a_run_ends_even_when_nearly_everything_is_lost_for_good(exchange, probability: float) -> None:
+    ran, _ = talk(exchange, world={"plan": (Loss(EVERYBODY, probability),), "attempts": 1})
+    assert len(ran.of("done")) == 5 and len(ran.of("finished")) == 5 * 13
+    assert len(ran.of("sent")) == 5 * 13 and len(ran.of("rejected")) + len(ran.of("arrived")) + len(ran.of("late")) == 5 * 13
+
+
+@every_mode
+def test_an_answer_that_was_heard_is_not_sent_again(exchange) -> None:
+    """Of two copies one may be lost at a door that closes between them; the other one has been heard."""
+    hang = Hang((0,), at=0.0, duration=50.0)  # keeps the run going
+    plan = (Duplication((1,), 1.0, by=2.0, direction="down"), Restart(at=3.5, duration=0.2), hang)
+    world = {"plan": plan, "retry": 0.5, "attempts": 30}
+    ran, _ = talk(exchange, agents=2, iterations=3, evaluation=Constant(1.0), latency=Constant(0.1), world=world)
+    heard = Counter((r.agent, r.step) for r in ran.of("delivered"))
+    again = [r for r in ran.of("rejected") if r.agent == 1 and "has had this answer" in r.detail]
+    assert max(heard.values()) == 1
+    assert len(again) <= len([key for key in heard if key[0] == 1]), "an answer came more often than it has copies"

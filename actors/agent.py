@@ -14,6 +14,7 @@ from fedbo.actors.memory import Done, Memory, read_history
 from fedbo.actors.rows import Row
 from fedbo.actors.task import Order, Report, Task
 from fedbo.algorithms.base import Array, Decision
+from fedbo.objectives.base import cost_of
 from fedbo.objectives.space import from_unit
 
 
@@ -51,13 +52,17 @@ class Agent:
         return self.memory if self.done is None else self.done.before
 
     def decide(self, order: Order) -> tuple[int, tuple[float, ...] | None]:
-        """Choose the points of a step; give their number, and what each costs where the objective says so."""
+        """Choose the points of a step; give their number, and what each costs if the order asks for it; EvaluationError."""
         self._restore(order)
         decision = self._decide(order)
-        cost = getattr(self._objective, "cost", None)
-        if cost is None:
+        if not order.priced:
             return len(decision.x), None
-        return len(decision.x), tuple(float(cost(x)) for x in from_unit(self.task.federation.parameters, decision.x))
+        try:
+            natives = from_unit(self.task.federation.parameters, decision.x)
+            return len(decision.x), tuple(cost_of(self._objective, x) for x in natives)
+        except Exception as error:
+            words = f"agent {self.number}: its cost could not be told: {type(error).__name__}: {error}"
+            raise EvaluationError(words) from error
 
     def work(self, order: Order) -> Report:
         """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from fedbo.actors.home import Home, append_whole
 from fedbo.actors.isolated import Isolated
 from fedbo.actors.policy import Policy
+from fedbo.actors.rows import OBSERVATIONS, Key, column, write_table
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
@@ -59,29 +62,33 @@ class Evaluator:
         real: bool,
         log: EvaluationLog | None = None,
         linger: Callable[[int, float], None] | None = None,
+        recorded: bool = False,
     ) -> None:
         self._policy, self._real, self._log, self._linger = policy, real, log, linger
+        self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
         limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
         self._isolated = Isolated(policy.time_limit, policy.memory_limit) if limited else None
 
     def __call__(self, objective: Objective, known: Known, streams: Streams, clock: Callable[[], float]) -> Outcome:
         """Make one evaluation, or look it up where an earlier process has made it."""
+        limit = self._policy.time_limit
+        if known.length is not None and limit is not None and known.length > limit:
+            # It is not logged: if a crash makes it begin again, it may take another time.
+            error = self._place(known) + f"took longer than time_limit = {limit:g}"
+            return Outcome(known.number, known.point, known.x, NAN, NAN, 0.0, 0.0, error)
         found = self._log.find(known) if self._log is not None else None
-        if found is not None:
+        if found is not None and (found.error is None or not self._again):
             return found
         started = clock() if self._real else 0.0
-        value, score, error = self._call(objective, known, streams)
+        value, score, failed = self._call(objective, known, streams)
         if self._linger is not None:
             self._linger(known.agent, clock() - started)
-        outcome = Outcome(known.number, known.point, known.x, value, score, started, clock() if self._real else 0.0, error)
+        outcome = Outcome(known.number, known.point, known.x, value, score, started, clock() if self._real else 0.0, failed)
         if self._log is not None:
             self._log.append(known.agent, outcome)
         return outcome
 
     def _call(self, objective: Objective, known: Known, streams: Streams) -> tuple[float, float, str | None]:
-        limit = self._policy.time_limit
-        if known.length is not None and limit is not None and known.length > limit:
-            return NAN, NAN, self._place(known) + f"took longer than time_limit = {limit:g}"
         try:
             if self._isolated is not None:
                 value, score = self._isolated.evaluate(known.agent, objective, known.x, streams)
@@ -105,35 +112,63 @@ def evaluate(objective: Objective, x: Array, streams: Streams) -> tuple[float, f
     return value, value if score is None else float(score)
 
 
+EVALUATIONS = pa.schema(
+    [
+        *list(OBSERVATIONS)[:4],
+        column("number", pa.int64()),
+        column("x", pa.list_(pa.field("item", pa.float64(), nullable=False))),
+        column("value", pa.float64()),
+        column("score", pa.float64()),
+        column("started", pa.float64()),
+        column("finished", pa.float64()),
+        column("error", pa.string(), nullable=True),
+    ]
+)
+
+Line = tuple[int, int, list[float], float, float, float, float, str | None]
+
+
 class EvaluationLog:
     """Every evaluation of some agents, appended as one line to a file of this process before it is reported.
 
-    A process that takes over reads the files of its predecessors, so that it need not evaluate again what they did.
+    A process that takes over reads the files of its predecessors, so that it need not evaluate again what they did. A line has
+    the agent, the evaluation's number, and then the columns of `EVALUATIONS` from `x` on.
     """
 
-    def __init__(self, folder: Path, agents: set[int]) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._found: dict[tuple[int, int], list[Any]] = {}
-        for path in sorted(folder.glob("evaluations-*.jsonl")):
-            self._read(path, agents)
-        self._path = folder / f"evaluations-{os.getpid()}-{os.urandom(4).hex()}.jsonl"
+    def __init__(self, home: Home, agents: set[int], since: int | None) -> None:
+        home.folder.mkdir(parents=True, exist_ok=True)
+        self._home, self._agents = home, agents
+        self._found = {line[:2]: line for line in self._lines()}
         self._file: int | None = None
+        self.begin(since)
+
+    def begin(self, since: int | None) -> None:
+        """Go on in a new file, with what comes after snapshot `since`; None where snapshots make no line superfluous."""
+        self.close()
+        self._path = self._home.log(since)
 
     def find(self, known: Known) -> Outcome | None:
         """Give an evaluation that has been made, if it was at the same point."""
         found = self._found.get((known.agent, known.number))
-        if found is None or found[0] != known.x.tolist():
+        if found is None or found[2] != known.x.tolist():
             return None
-        _, value, score, started, finished, error = found
+        _, _, _, value, score, started, finished, error = found
         return Outcome(known.number, known.point, known.x, value, score, started, finished, error)
 
     def append(self, agent: int, outcome: Outcome) -> None:
         """Write an evaluation down; OSError when the disk is full."""
+        _, _, x, value, score, started, finished, error = outcome
+        self.write([(agent, outcome.number, x.tolist(), value, score, started, finished, error)])
+
+    def write(self, lines: Iterable[Line]) -> None:
+        """Write lines down."""
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        _, _, x, value, score, started, finished, error = outcome
-        line = json.dumps([agent, outcome.number, x.tolist(), value, score, started, finished, error])
-        os.write(self._file, line.encode() + b"\n")
+        append_whole(self._file, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+    def counted(self, begun: set[tuple[int, float]]) -> list[Line]:
+        """List the evaluations that began when these (agent, started) did, in the order of agents and numbers."""
+        return sorted((line for line in self._lines() if (line[0], line[5]) in begun), key=lambda line: line[:2])
 
     def close(self) -> None:
         """Close the file."""
@@ -141,11 +176,20 @@ class EvaluationLog:
             os.close(self._file)
             self._file = None
 
-    def _read(self, path: Path, agents: set[int]) -> None:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if not line.endswith("\n"):
-                    return  # its writer was killed while it wrote this
-                agent, number, *rest = json.loads(line)
-                if agent in agents:
-                    self._found[agent, number] = rest
+    def _lines(self) -> Iterator[Line]:
+        for path in sorted(self._home.folder.glob("log-*.jsonl")):
+            with path.open(encoding="utf-8") as file:
+                for line in file:
+                    if not line.endswith("\n"):
+                        break  # its writer was killed while it wrote this
+                    found: Line = tuple(json.loads(line))
+                    if found[0] in self._agents:
+                        yield found
+
+
+def write_evaluations(lines: Sequence[Line], key: Key, path: Path) -> None:
+    """Write lines of logs as one Parquet part."""
+    columns: list[Any] = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(8)]
+    head = [[value] * len(lines) for value in key]
+    arrays = [pa.array(values, field.type) for values, field in zip([*head, *columns], EVALUATIONS, strict=True)]
+    write_table(pa.Table.from_arrays(arrays, schema=EVALUATIONS), path)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.agent import Agent
 from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
-from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator
-from fedbo.actors.home import Home
+from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, write_evaluations
+from fedbo.actors.home import PROVISIONAL, Home, Latest
 from fedbo.actors.memory import Done, Memory
 from fedbo.actors.rows import write_rows
 from fedbo.actors.task import Order, Report, Task
@@ -22,11 +22,26 @@ Costs = tuple[float, ...] | None
 
 
 class Site(NamedTuple):
-    """What the hosts of a run have in common: the run's folder, whether time is real, and whether agents may forget rows."""
+    """What the hosts of a run have in common: the run's folder, whether time is real, and whether agents may forget rows.
+
+    `latest` is the snapshot from which they go on. `recorded` says that all evaluations are in the log already. `life` counts
+    the processes that a host has had.
+    """
 
     home: Home
     real: bool = False
     lossy: bool = False
+    latest: Latest = Latest()
+    recorded: bool = False
+    life: int = 0
+
+
+class Live(NamedTuple):
+    """What the coordinator knows of live agents: the last step of each that counts, who is held until when, who is slowed."""
+
+    counted: dict[int, int]
+    held: dict[int, float]
+    slowed: dict[int, float]
 
 
 class Kept(NamedTuple):
@@ -48,21 +63,23 @@ class Host:
         self._place, self._epoch = 0, 0.0
         self._held: dict[int, float] = {}
         self._slow: dict[int, float] = {}
+        self._halted = False
 
-    def load(self, task: Task, numbers: Sequence[int], site: Site | None = None, place: int = 0, snapshot: int = 0) -> int:
+    def load(self, task: Task, numbers: Sequence[int], site: Site | None = None, place: int = 0) -> int:
         """Make the agents of a run, in place of those of an earlier one; give this process's number.
 
-        They begin as they were at a `snapshot`, if it is not 0; where time is real, at their own last checkpoints.
+        They begin as they were at the site's snapshot, if it has one; where time is real, at their own last checkpoints.
         """
-        self._site, self._place = site, place
+        self._site, self._place, self._halted = site, place, False
+        self._held, self._slow = {}, {}
         if self._log is not None:
             self._log.close()
-        self._log = None if site is None else EvaluationLog(site.home.folder, set(numbers))
-        real = site is not None and site.real
-        evaluator = Evaluator(task.policy, real, self._log, self._linger if real else None)
+        real, recorded = (False, False) if site is None else (site.real, site.recorded)
+        self._log = None if site is None else EvaluationLog(site.home, set(numbers), None if real else site.latest.number)
+        evaluator = Evaluator(task.policy, real, self._log, self._linger if real else None, recorded)
         self.agents = {number: Agent(task, number, self.clock, evaluator) for number in numbers}
-        if site is not None and (snapshot or real):
-            for number, kept in _kept(site, numbers, snapshot).items():
+        if site is not None and (site.latest.number or real):
+            for number, kept in _kept(site, numbers).items():
                 agent = self.agents[number]
                 agent.memory, agent.saved, agent.done = kept
         return os.getpid()
@@ -83,17 +100,30 @@ class Host:
     def work(self, commits: Commits, orders: Sequence[Order]) -> list[Report]:
         """Carry out steps of several agents, one after the other."""
         self._commit(commits)
-        return [self._work(order) for order in orders]
+        return [self._work(order) for order in orders if not self._halted]
 
     def _work(self, order: Order) -> Report:
         agent = self.agents[order.agent]
+        real = self._site is not None and self._site.real
+        if real and agent.done is not None and agent.done.report.step < order.step:  # else it was not heard of
+            agent.commit(())
         try:
             report = agent.work(order)
         except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
             return Report(order.agent, order.step, 0, None, order.lease, failure=str(error))
         if self._site is not None and self._site.real:
-            write_checkpoint(Kept(agent.memory, agent.saved, agent.done), self._site.home.agent(order.agent))
+            path = self._site.home.checkpoint(order.agent, self._site.life)
+            first = not path.exists()
+            write_checkpoint(Kept(agent.memory, agent.saved, agent.done), path)
+            if first:
+                for older in self._site.home.checkpoints(order.agent):
+                    if older < path:
+                        older.unlink(missing_ok=True)
         return report
+
+    def halt(self) -> None:
+        """Leave undone what has not been begun, and wait for nothing; it may be called while agents work."""
+        self._halted = True
 
     def hold(self, agent: int, until: float) -> None:
         """Let nothing come out of an agent until this time of the study; it may be called while the agent works."""
@@ -104,8 +134,10 @@ class Host:
         self._slow[agent] = factor
 
     def _linger(self, agent: int, seconds: float) -> None:
-        time.sleep(max(0.0, (self._slow.get(agent, 1.0) - 1.0) * seconds))
-        while (left := self._held.get(agent, 0.0) - self.clock()) > 0:
+        until = time.monotonic() + (self._slow.get(agent, 1.0) - 1.0) * seconds
+        while (left := until - time.monotonic()) > 0 and not self._halted:
+            time.sleep(min(left, 0.05))
+        while (left := self._held.get(agent, 0.0) - self.clock()) > 0 and not self._halted:
             time.sleep(min(left, 0.05))
 
     def _commit(self, commits: Commits) -> None:
@@ -127,13 +159,20 @@ class Host:
         names = self._write(number, self._site.lossy)
         kept = {agent.number: Kept(agent.settled, agent.saved, None) for agent in self.agents.values()}
         write_checkpoint(kept, self._site.home.agents(number, self._place))
+        if self._log is not None:
+            self._log.begin(number)
         return names
 
-    def finish(self, commits: Commits, number: int, kind: str) -> list[str]:
-        """Write all rows that are left as tables of this kind; give their names."""
+    def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> list[str]:
+        """Write all rows that are left as tables of this kind, and in real time all evaluations too; give their names.
+
+        In real time `counted` has the last step of each agent that the coordinator has heard of; what an agent did after that
+        does not count.
+        """
         self._commit(commits)
-        if self._site is not None and self._site.real:
-            self._commit([(agent, ()) for agent in self.agents])
+        for number_, agent in self.agents.items() if counted is not None else ():
+            if agent.done is not None and agent.done.report.step <= (counted or {}).get(number_, -1):
+                agent.commit(())
         return self._write(number, lossy=False, kind=kind)
 
     def _write(self, number: int, lossy: bool, kind: str = "observations") -> list[str]:
@@ -141,9 +180,14 @@ class Host:
         rows = [row for agent in sorted(self.agents) for row in self.agents[agent].take(lossy)]
         if not rows:
             return []
-        path = self._site.home.table(kind, number, self._place)
-        write_rows(rows, self._site.home.key, path)
-        return [path.name]
+        home, real = self._site.home, self._site.real
+        path = home.table(kind, number, self._place)
+        write_rows(rows, home.key, path)
+        if not real or kind == PROVISIONAL or self._log is None:
+            return [path.name]
+        evaluations = home.table("evaluations", number, self._place)
+        write_evaluations(self._log.counted({(row.agent, row.started) for row in rows}), home.key, evaluations)
+        return [path.name, evaluations.name]
 
 
 class Hosts(Protocol):
@@ -183,9 +227,9 @@ class Hosts(Protocol):
 class InlineHosts:
     """All agents in this process; a step is computed when its result is asked for."""
 
-    def __init__(self, task: Task, numbers: Sequence[int], site: Site | None = None, snapshot: int = 0) -> None:
+    def __init__(self, task: Task, numbers: Sequence[int], site: Site | None = None) -> None:
         self.host = Host()
-        self.host.load(task, numbers, site, 0, snapshot)
+        self.host.load(task, numbers, site)
         self._orders: dict[int, Order] = {}
         self._written: list[str] = []
 
@@ -236,12 +280,12 @@ def sound(report: Report) -> Report:
     return report
 
 
-def _kept(site: Site, numbers: Sequence[int], snapshot: int) -> dict[int, Kept]:
+def _kept(site: Site, numbers: Sequence[int]) -> dict[int, Kept]:
     """Read what is kept of these agents; an agent without a checkpoint of its own begins anew."""
     if site.real:
-        paths = {number: site.home.agent(number) for number in numbers}
-        return {number: read_checkpoint(path) for number, path in paths.items() if path.exists()}
+        paths = {number: site.home.checkpoints(number) for number in numbers}
+        return {number: read_checkpoint(written[-1]) for number, written in paths.items() if written}
     found: dict[int, Kept] = {}
-    for path in sorted(site.home.folder.glob(f"{snapshot:06d}-*.agents")):
+    for path in sorted(site.home.folder.glob(f"{site.latest.stem}-*.agents")):
         found |= {number: kept for number, kept in read_checkpoint(path).items() if number in numbers}
     return found

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import pickle
 import resource
 import selectors
+import signal
 import struct
 import subprocess
 import sys
@@ -43,7 +45,7 @@ class Isolated:
                 receive(process.stdout)  # it is known there: the limit is for evaluations, not for imports
             send(process.stdin, (agent, None, x, streams))
             in_time = self._answers(process.stdout)
-            answer = receive(process.stdout) if in_time else None
+            answer: Any = receive(process.stdout) if in_time else None
         except (EOFError, BrokenPipeError):
             code = process.wait()
             self.close()
@@ -120,6 +122,7 @@ def main() -> None:
     """Evaluate what comes in on standard input, until it ends."""
     from fedbo.actors.evaluation import evaluate
 
+    _die_with_parent()
     limit = int(sys.argv[1]) * MIB
     if limit:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -140,6 +143,15 @@ def main() -> None:
             send(sink, evaluate(objectives[agent], x, streams))
         except Exception as error:
             send(sink, _portable(error))
+
+
+def _die_with_parent() -> None:
+    """Ask for this process to be ended when the one that wants its answers has died, where the system can do that."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            sys.exit()
 
 
 def _portable(error: Exception) -> Exception:

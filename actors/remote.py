@@ -9,8 +9,10 @@ from typing import Any
 
 import ray
 
-from fedbo.actors.host import Costs, Host, Site, sound
+from fedbo.actors.host import Costs, Host, Live, Site, sound
 from fedbo.actors.task import Order, Report, Task
+
+_DEATHS = 5  # how often a process may die before its agents have finished anything
 
 
 class HostLost(RuntimeError):
@@ -28,6 +30,8 @@ class _Remote:
     commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
     calls: list[tuple[Any, list[int]]] = field(default_factory=list)
     process: int = 0
+    life: int = 0
+    deaths: int = 0
 
     def take_commits(self) -> list[tuple[int, tuple[float, ...]]]:
         commits, self.commits = self.commits, []
@@ -39,16 +43,18 @@ class RayHosts:
 
     An order is sent as soon as its actor has fewer than two calls to work on; the rest waits in a buffer, so that the
     load on Ray falls when the actors are busy. None of this can change a result: an order is complete when it is made.
-    In real time every order is a call of its own, so that each ends when it ends.
+    In real time every order is a call of its own, so that each ends when it ends; an agent's process that dies is replaced.
     """
 
     def __init__(
-        self, actors: Sequence[Any], task: Task, numbers: Sequence[int], site: Site | None = None, snapshot: int = 0
+        self, actors: Sequence[Any], task: Task, numbers: Sequence[int], site: Site | None = None, live: Live | None = None
     ) -> None:
         self._task, self._site, self._epoch = task, site, 0.0
         self._real = site is not None and site.real
+        self.live = live or Live({}, {}, {})
+        self._heard: dict[int, int] = {}
         self._hosts = [_Remote(place, actor, list(numbers[place :: len(actors)])) for place, actor in enumerate(actors)]
-        loads = [h.handle.load.remote(task, h.numbers, site, h.place, snapshot) for h in self._hosts]
+        loads = [h.handle.load.remote(task, h.numbers, site, h.place) for h in self._hosts]
         for host, process in zip(self._hosts, _got(loads), strict=True):
             host.process = process
         self._host_of = {number: host for host in self._hosts for number in host.numbers}
@@ -78,8 +84,11 @@ class RayHosts:
         return count, costs
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
-        """Tell the agent with the next call that its last step counts."""
-        self._host_of[agent].commits.append((agent, times))
+        """Tell the agent with the next call that its last step counts; where time is real, it sees that by its next order."""
+        if self._real:
+            self.live.counted[agent] = self._heard[agent]
+        else:
+            self._host_of[agent].commits.append((agent, times))
 
     def settle(self) -> None:
         """Send the buffers of hosts that are about to run out of work."""
@@ -116,7 +125,10 @@ class RayHosts:
 
     def finish(self, number: int, kind: str = "observations") -> list[str]:
         """Let every host write its own part file."""
-        parts = _got([host.handle.finish.remote(host.take_commits(), number, kind) for host in self._hosts])
+        counted = self.live.counted if self._real else None
+        for host in self._hosts if self._real else ():
+            _beside(host.handle.halt).remote()
+        parts = _got([host.handle.finish.remote(host.take_commits(), number, kind, counted) for host in self._hosts])
         return [name for names in parts for name in names]
 
     def best(self) -> dict[int, float]:
@@ -156,12 +168,16 @@ class RayHosts:
             try:
                 self._collect(host, call)
             except HostLost:
-                host.calls.clear()
-                host.buffer.clear()
-                self._replace(host)
+                self._bury(host)
                 dead += host.numbers
         reports, self._reports = list(self._reports.values()), {}
-        return [sound(report) for report in reports], dead
+        for report in reports:
+            self.heard(sound(report))
+        return reports, dead
+
+    def heard(self, report: Report) -> None:
+        """Note which step of an agent the coordinator has heard of last."""
+        self._heard[report.agent] = report.step
 
     def busy(self) -> bool:
         """Say whether any call is under way."""
@@ -177,26 +193,52 @@ class RayHosts:
 
     def hold(self, agent: int, until: float) -> None:
         """Let nothing come out of an agent until this time."""
-        self._host_of[agent].handle.hold.options(concurrency_group="control").remote(agent, until)
+        self.live.held[agent] = max(until, self.live.held.get(agent, 0.0))
+        _beside(self._host_of[agent].handle.hold).remote(agent, until)
 
     def slow(self, agent: int, factor: float) -> None:
         """Let an agent's evaluations take so many times as long."""
-        self._host_of[agent].handle.slow.options(concurrency_group="control").remote(agent, factor)
+        self.live.slowed[agent] = factor
+        _beside(self._host_of[agent].handle.slow).remote(agent, factor)
 
     def revive(self) -> None:
         """Replace the processes that are gone, where time is real, so that their agents can still write their rows."""
         for host in self._hosts if self._real else ():
             try:
-                ray.get(host.handle.best.remote())
+                ray.get(_beside(host.handle.clock).remote())
             except ray.exceptions.RayActorError:
-                self._replace(host)
+                self._collect(host, self._replace(host))
 
-    def _replace(self, host: _Remote) -> None:
-        """Give a host a new process, in which its agents begin at their own last checkpoints."""
+    def _bury(self, host: _Remote) -> None:
+        """Replace a process that died although no plan said so; HostLost when that happens again and again."""
+        host.calls.clear()
+        host.buffer.clear()
+        host.deaths += 1
+        if host.deaths == _DEATHS:
+            agents = ", ".join(map(str, host.numbers[:5]))
+            remedy = "set [evaluation] memory_limit or time_limit, and evaluations have processes of their own"
+            raise RuntimeError(f"the process of agents {agents} died {_DEATHS} times without finishing anything; {remedy}")
+        self._replace(host)
+
+    def _replace(self, host: _Remote) -> Any:
+        """Give a host a new process, in which its agents begin at their own last checkpoints; give the call that says so."""
+        assert self._site is not None
+        ray.kill(host.handle)  # for the case that it can only not be reached
         host.handle, self._spare = self._spare, start_hosts(1)[0]
-        host.handle.load.remote(self._task, host.numbers, self._site, host.place, 0)
-        host.handle.begin.remote(self._epoch)
+        host.life += 1
         host.process = 1
+        host.handle.begin.remote(self._epoch)
+        loaded = host.handle.load.remote(self._task, host.numbers, self._site._replace(life=host.life), host.place)
+        host.calls.append((loaded, []))
+        self._hamper(host)
+        return loaded
+
+    def _hamper(self, host: _Remote) -> None:
+        """Let a new process be held and slowed as the one before it was."""
+        for agent in host.numbers:
+            for wanted, call in ((self.live.held, host.handle.hold), (self.live.slowed, host.handle.slow)):
+                if agent in wanted:
+                    call.remote(agent, wanted[agent])
 
     def _send(self, host: _Remote) -> None:
         if host.process == 0:
@@ -209,9 +251,18 @@ class RayHosts:
     def _collect(self, host: _Remote, call: Any = None) -> None:
         place = next((n for n, (c, _) in enumerate(host.calls) if c == call), 0)
         chosen, _ = host.calls.pop(place)
-        for reports in _got([chosen]):
-            for report in reports:
+        for found in _got([chosen]):
+            if isinstance(found, int):  # it was loaded, and this is its process
+                host.process = found
+                continue
+            for report in found:
+                host.deaths = 0
                 self._reports[report.agent, report.lease] = report
+
+
+def _beside(method: Any) -> Any:
+    """Give a host's method as one that does not wait for the host's work."""
+    return method.options(concurrency_group="control")
 
 
 def start_hosts(count: int) -> list[Any]:

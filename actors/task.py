@@ -16,8 +16,8 @@ class Order(NamedTuple):
     """What an agent shall do: step number `step`, with the messages that came in before.
 
     `lease` is the number of the order; `speaks` says whether a message is asked for. `restore` is what the agent shall go
-    back to first: "before" its present step, or its last "checkpoint". `tries` has how long each evaluation takes, where one
-    may take too long, at cost 1 if there are `costs` of the points.
+    back to first: "before" its present step, or its last "checkpoint". `priced` says whether the points' costs are asked for.
+    `tries` has how long each evaluation takes, where one may take too long, at cost 1 if there are `costs` of the points.
     """
 
     agent: int
@@ -28,6 +28,7 @@ class Order(NamedTuple):
     restore: str = ""
     tries: tuple[float, ...] | None = None
     costs: tuple[float, ...] | None = None
+    priced: bool = False
 
 
 class Report(NamedTuple):

@@ -14,21 +14,24 @@ import ray
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
+from fedbo.actors.evaluation import EvaluationLog, Line
 from fedbo.actors.history import learn
-from fedbo.actors.home import Home
-from fedbo.actors.host import Hosts, InlineHosts, Site
+from fedbo.actors.home import Home, Superseded
+from fedbo.actors.host import Hosts, InlineHosts, Live, Site
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.rows import Key
 from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.engine import Agenda, Moment, Watch, run_recorded, run_virtual, run_wall
+from fedbo.coordinator.engine import Agenda, Moment, Watch, run_virtual
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.faults import Crash
 from fedbo.coordinator.journal import Journal
 from fedbo.coordinator.keeper import Keeper
+from fedbo.coordinator.live import run_wall
+from fedbo.coordinator.record import catch_up, run_recorded
 from fedbo.coordinator.world import World
 
-_LIVES = 5  # how often the hosts of a run may be lost before it fails
+_LIVES = 5  # how often the hosts of a run may be lost, without its coming further, before it fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,25 +112,29 @@ class Coordinator:
         if home.latest().ended:
             found: Ended = read_checkpoint(home.folder / "ended")
             return found
-        for life in range(_LIVES):
+        lives, reached = _LIVES, 0
+        while True:
+            agenda = Agenda()
             try:
-                return self._go_on(run)
+                return self._go_on(run, agenda)
             except HostLost:  # begin again from the last snapshot, with hosts that live
+                for host in self._hosts:
+                    ray.kill(host)  # some may be alive
                 self._hosts = []
-                if life == _LIVES - 1:
+                lives = _LIVES if agenda.events > reached else lives - 1
+                reached = max(reached, agenda.events)
+                if not lives:
                     raise
-        raise AssertionError("no life is left")
 
-    def _go_on(self, run: Run) -> Ended:
+    def _go_on(self, run: Run, agenda: Agenda) -> Ended:
         begun = time.monotonic()
         keeper = Keeper(Home.of(run.folder, run.key), run.seconds, run.events)
-        core = Core(run.task, run.exchange, run.world)
+        core, journal, live = Core(run.task, run.exchange, run.world), Journal(keeper.home), None
         snapshot = keeper.restore()
-        agenda, journal = Agenda(), Journal(keeper.home)
         if snapshot is not None:
-            agenda, core.state, journal.count, journal.moments = snapshot
-            agenda.stopped = False
-        hosts = self._host(run, keeper)
+            core.state, journal.count, journal.moments, live = snapshot[1:]
+            agenda.become(snapshot.agenda)
+        hosts = self._host(run, keeper, live)
         watch = Watch(
             journal.extend,
             lambda: self._stop,
@@ -138,12 +145,16 @@ class Coordinator:
         try:
             if run.world.real:
                 assert isinstance(hosts, RayHosts)
-                run_wall(core, hosts, watch, agenda, run.until, lambda: self._die(core, agenda, journal, hosts, keeper))
+                catch_up(core, hosts, agenda, keeper.since(), watch)
+                keeper.begin(core, agenda, journal, hosts)
+                run_wall(core, hosts, watch, agenda, run.until, _die)
             else:
                 run_virtual(core, hosts, watch, agenda, run.until)
-        except HostLost:
+        except (HostLost, Superseded):
             raise
         except Exception:
+            if isinstance(hosts, RayHosts):
+                hosts.revive()
             keeper.end(core, agenda, journal, hosts, ended=False)
             raise
         self._look(run, core, hosts)
@@ -166,13 +177,18 @@ class Coordinator:
         keeper.end(core, agenda, journal, hosts, ended=not agenda.stopped)
         return result
 
-    def replay(self, run: Run, record: Sequence[Moment]) -> Ended:
-        """Carry out again a run that was made in real time, by its record, in this process and without waiting."""
+    def replay(self, run: Run, record: Sequence[Moment], evaluations: Sequence[Line]) -> Ended:
+        """Carry out again a run that was made in real time, by its record, in this process and without waiting.
+
+        What its `evaluations` gave is not found out again.
+        """
         begun = time.monotonic()
         keeper = Keeper(Home.of(run.folder, run.key), float("inf"), None)
-        keeper.restore()
         core, journal, agenda = Core(run.task, run.exchange, run.world), Journal(keeper.home), Agenda()
-        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(keeper.home))
+        log = EvaluationLog(keeper.home, set(), 0)
+        log.write(evaluations)
+        log.close()
+        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(keeper.home, recorded=True))
         try:
             agenda.time = run_recorded(core, hosts, Watch(journal.extend), record)
         finally:
@@ -187,21 +203,16 @@ class Coordinator:
         """Let the present run end soon, with what it has; it may be called from another thread."""
         self._stop = True
 
-    def _host(self, run: Run, keeper: Keeper) -> Hosts:
+    def _host(self, run: Run, keeper: Keeper, live: Live | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)
         lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.world.plan)
-        site, snapshot = Site(keeper.home, run.world.real, lossy), keeper.latest.number
+        site = Site(keeper.home, run.world.real, lossy, keeper.latest)
         if run.hosting == "inline":
-            return InlineHosts(run.task, agents, site, snapshot)
+            return InlineHosts(run.task, agents, site)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
         if len(self._hosts) != count:
             self._hosts = start_hosts(count)
-        return RayHosts(self._hosts, run.task, agents, site, snapshot)
-
-    def _die(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts, keeper: Keeper) -> None:
-        """End this process, as the plan says; whoever looks after it will let another one go on."""
-        keeper.end(core, agenda, journal, hosts, ended=False)
-        os.kill(os.getpid(), signal.SIGKILL)
+        return RayHosts(self._hosts, run.task, agents, site, live)
 
     def _look(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem
@@ -209,6 +220,11 @@ class Coordinator:
         best = hosts.best()
         scores = tuple(best[agent] for agent in problem.targets if agent in best)
         self._standing = Standing(run.key, steps / (len(problem.targets) * problem.iterations), scores)
+
+
+def _die() -> None:
+    """End this process, as the plan says; whoever looks after it will let another one go on."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def start_coordinators(count: int, cpus: float) -> list[Any]:

@@ -89,7 +89,7 @@ class Core:
     def stalled(self) -> bool:
         """Say whether somebody is only kept from going on by what will pass by itself."""
         state = self.state
-        held = any(state.blocked[agent] and agent not in state.ended for agent in state.rounds.active)
+        held = bool(state.down) or any(state.blocked[agent] and agent not in state.ended for agent in state.rounds.active)
         return held or (self.exchange.limit is not None and not state.overdue and bool(state.rounds.reported))
 
     def orders(self) -> list[Order]:

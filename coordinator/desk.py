@@ -38,7 +38,7 @@ class Desk:
         counted = self._take(event, now)
         if (source, event.step) not in state.awaited:
             return []
-        state.awaited.discard((source, event.step))
+        del state.awaited[source, event.step]
         return self.report(source, counted, now)
 
     def _take(self, message: Arrived, now: float) -> bool:
@@ -49,7 +49,7 @@ class Desk:
         if wrong:
             self._core.journal.append((now, "rejected", source, step, 0, wrong))
             return False
-        if self._core.exchange.waits and not self._core.exchange.carries and base < state.rounds.number:
+        if self._core.exchange.waits and not self._core.exchange.carries and base < state.rounds.age:
             state.seen[sender].add(step)
             self._core.journal.append((now, "late", source, step, self._up_bytes, f"round {base} had closed"))
             return False
@@ -77,27 +77,35 @@ class Desk:
 
     def _staleness(self, base: int) -> int:
         """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""
-        passed = self._core.state.rounds.number - base
+        passed = self._core.state.rounds.age - base
         return passed if self._core.exchange.waits else passed // len(self._core.targets)
 
     def unheard(self, event: Unheard, now: float) -> list[Effect]:
-        """Send again, or give up."""
-        message, state = event.message, self._core.state
-        again = message.attempt + 1
+        """Send again, or give up; once, however many copies of a transmission were lost."""
+        message = event.message
         if isinstance(message, Arrived):
-            key = (message.source, message.step)
-            if key not in state.awaited:
-                return []
-            if again < self._core.world.attempts:
-                return self._core.network.up(message._replace(attempt=again), state, now)
-            state.awaited.discard(key)
-            self._core.journal.append((now, "rejected", *key, 0, f"given up after {again} transmissions"))
-            return self.report(message.source, False, now)
-        if message.agent in state.ended:
+            return self._unheard_message(message, now)
+        state, key = self._core.state, (message.agent, message.number)
+        heard = message.number in state.heard[message.agent] or state.repeated.get(key, 0) > message.attempt
+        if heard or message.agent in state.ended:
             return []
+        again = state.repeated[key] = message.attempt + 1
         if again < self._core.world.attempts:
             return self._core.network.down(message._replace(attempt=again), self._weigh(message), state, now)
-        return self._released(message.agent, message.number, now)
+        return self._released(*key, now)
+
+    def _unheard_message(self, message: Arrived, now: float) -> list[Effect]:
+        state, key = self._core.state, (message.source, message.step)
+        sent = state.awaited.get(key)  # what was lost may have been damaged on its way
+        if sent is None or sent.attempt != message.attempt:
+            return []
+        again = message.attempt + 1
+        if again < self._core.world.attempts:
+            state.awaited[key] = sent._replace(attempt=again)
+            return self._core.network.up(state.awaited[key], state, now)
+        del state.awaited[key]
+        self._core.journal.append((now, "rejected", *key, 0, f"given up after {again} transmissions"))
+        return self.report(message.source, False, now)
 
     def _weigh(self, answer: Delivered) -> int:
         return 0 if answer.inbound is None else self._down_bytes
@@ -159,6 +167,8 @@ class Desk:
     def settle(self, now: float) -> list[Effect]:
         """Close the open round, or answer the buffer, if that is due."""
         rounds = self._core.state.rounds
+        if self._core.state.down:
+            return []
         due = self._core.exchange.due(rounds) or (self._core.state.overdue and bool(rounds.reported))
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
         stuck = bool(rounds.buffer) and not due and rounds.active <= self._core.state.waiting.keys()
@@ -182,6 +192,7 @@ class Desk:
             self._core.journal.append((now, "round", COORDINATOR, number, len(payloads) * self._down_bytes, ""))
         rounds.reported, rounds.buffer, rounds.messages = set(), [], 0
         rounds.number, rounds.opened = number + 1, now
+        rounds.age += 1 if waits else len(recipients)
         effects: list[Effect] = []
         for agent in recipients:
             answer = Delivered(agent, self._checked(agent, number, payloads.get(agent), now), number)
@@ -216,6 +227,7 @@ class Desk:
         chosen = exchange.selection.of_round(agents, state.lasted, self._core.streams.at(number))
         state.asked.difference_update(agents)
         state.asked.update(chosen)
-        state.rounds.missing.update(chosen - state.off)
+        # With nobody to wait for, the first who is done would close the round: it waits for all then.
+        state.rounds.missing.update((chosen or set(agents)) - state.off)
         state.overdue = False
         return [] if exchange.limit is None else [(exchange.limit, Due(number))]

@@ -111,6 +111,7 @@ Event = Began | Decided | Finished | Reached | Arrived | Delivered | Unheard | R
 
 # Events that happen by themselves: a run in which nothing else is left to happen is over.
 BACKGROUND = frozenset((Changed, Due, Struck, Healed))
+MESSAGES = frozenset((Reached, Arrived, Delivered, Unheard))
 
 
 class Ask(NamedTuple):

@@ -18,12 +18,14 @@ from fedbo.coordinator.selection import Selection
 class Rounds:
     """The state of an exchange.
 
-    `number` counts the rounds closed, or under a mode that does not wait the answers given; `opened` is when the open one
-    began. `active` take part, `missing` are those whom the open round waits for, `reported` those who wait for it, and
-    `messages` counts what took effect in it. `buffer` holds the senders not yet answered.
+    `number` counts the rounds closed, or under a mode that does not wait the occasions of answering; `age` does so too, or
+    counts the agents that were answered then. `opened` is when the open round began. `active` take part, `missing` are those
+    whom the open round waits for, `reported` those who wait for it, and `messages` counts what took effect in it. `buffer`
+    holds the senders not yet answered.
     """
 
     number: int = 0
+    age: int = 0
     opened: float = 0.0
     active: set[int] = field(default_factory=set)
     missing: set[int] = field(default_factory=set)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from fedbo.actors.home import Home
+from fedbo.actors.checkpoint import pack, unpack
+from fedbo.actors.home import Home, append_whole
 from fedbo.actors.rows import column, write_table
+from fedbo.actors.task import Report
 from fedbo.coordinator.engine import Moment
 from fedbo.coordinator.events import Line
 
@@ -27,7 +32,6 @@ EVENTS = pa.schema(
     ]
 )
 
-
 MOMENTS = pa.schema(
     [
         *list(EVENTS)[:3],
@@ -40,10 +44,27 @@ MOMENTS = pa.schema(
 )
 
 
+_LENGTH = struct.Struct("<Q")
+
+
+def read_moments(path: Path) -> Iterator[tuple[Moment, Report | None]]:
+    """Read what was written down after a snapshot, up to where its writer was killed."""
+    data = path.read_bytes() if path.exists() else b""
+    place = 0
+    while place + _LENGTH.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, place)
+        place += _LENGTH.size + length
+        if place > len(data):
+            return
+        moment, report = unpack(data[place - length : place])
+        yield moment, report
+
+
 class Journal:
     """The log of one run, kept in memory as Arrow arrays until it is written; `count` is how many lines there were.
 
-    The log of a run in real time has a record beside it, of the moments at which something happened.
+    The log of a run in real time has a record beside it, of the moments at which something happened. It is also written
+    down moment by moment before anything is made of it, so that the run can go on from there when this process dies.
     """
 
     _BATCH = 100_000
@@ -54,10 +75,20 @@ class Journal:
         self._tables: list[pa.Table] = []
         self._moments: list[Moment] = []
         self.moments = 0
+        self._file: int | None = None
 
-    def record(self, moment: Moment) -> None:
-        """Append a moment."""
+    def record(self, moment: Moment, report: Report | None = None) -> None:
+        """Append a moment, with the report that came then; OSError when the disk is full."""
+        if self._file is not None:
+            data = pack((moment, report))
+            append_whole(self._file, _LENGTH.pack(len(data)) + data)
         self._moments.append(moment)
+
+    def note_from(self, number: int) -> None:
+        """Write what happens after this snapshot down as it happens."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = os.open(self.home.moments(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def extend(self, records: Iterable[Line]) -> None:
         """Append records in their order."""

@@ -3,54 +3,72 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.home import PROVISIONAL, Home, Latest
-from fedbo.actors.host import Hosts
+from fedbo.actors.host import Hosts, Live
+from fedbo.actors.task import Report
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.engine import Agenda
-from fedbo.coordinator.journal import Journal
+from fedbo.coordinator.engine import Agenda, Moment
+from fedbo.coordinator.journal import Journal, read_moments
 from fedbo.coordinator.state import CoreState
+
+_LOOK = 0.05  # seconds between two looks at whether the hosts have written their parts
 
 
 class Snapshot(NamedTuple):
-    """The coordinator's part of a snapshot: all that is to happen, the core's state, the lengths of log and record."""
+    """The coordinator's part of a snapshot: all that is to happen, the core's state, the lengths of log and record.
+
+    `live` is what it knows of live agents.
+    """
 
     agenda: Agenda
     state: CoreState
     lines: int
     moments: int
+    live: Live | None
 
 
 class Keeper:
     """Makes a snapshot of a run after so many `seconds` or `events`.
 
     The core is written at once. Hosts write their agents as they were then, while the run goes on; when all have, the
-    snapshot is the run's last one, at one stroke. What a killed run wrote after that is not used.
+    snapshot is the run's last one, at one stroke. What a killed run wrote after that is not used; but in real time, where
+    agents keep checkpoints of their own, what happened after that is written down as it happens, and nothing is forgotten.
     """
 
     def __init__(self, home: Home, seconds: float, events: int | None) -> None:
-        self.home, self._seconds, self._every = home, seconds, events
-        self.latest = home.latest()
+        self.home, self._seconds, self._every = home.claim(), seconds, events
+        self.latest = self.home.clear()
         self._begun, self._tables = 0, list[str]()
-        self._then = time.monotonic()
+        self._then = self._looked = time.monotonic()
         self.spent = 0.0
 
     def restore(self) -> Snapshot | None:
-        """Read the coordinator's part of the last snapshot, if there is one, and remove what was written after it."""
-        self.home.folder.mkdir(parents=True, exist_ok=True)
-        self.home.clear(self.latest)
+        """Read the coordinator's part of the last snapshot, if there is one."""
         if not self.latest.number:
             return None
-        found: Snapshot = read_checkpoint(self.home.core(self.latest.number))
+        found: Snapshot = read_checkpoint(self._before.core(self.latest.number))
         return found
+
+    def since(self) -> Iterator[tuple[Moment, Report | None]]:
+        """Read what has happened in real time since the last snapshot."""
+        return read_moments(self._before.moments(self.latest.number))
+
+    @property
+    def _before(self) -> Home:
+        return self.home._replace(attempt=self.latest.attempt)
 
     def keep(self, events: int, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts) -> None:
         """Make a snapshot if one is due, and let the one that was begun be the last one when it is complete."""
+        now = time.monotonic()
         if self._begun:
-            self._complete(hosts, wait=False)
-        elif (self._every and events % self._every == 0) or time.monotonic() - self._then >= self._seconds:
+            if now - self._looked >= _LOOK:
+                self._looked = now
+                self._complete(hosts, wait=False)
+        elif (self._every and events % self._every == 0) or now - self._then >= self._seconds:
             self.begin(core, agenda, journal, hosts)
 
     def begin(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts) -> None:
@@ -60,7 +78,10 @@ class Keeper:
         journal.extend(core.journal)
         core.journal = []
         self._tables = journal.write(number)
-        write_checkpoint(Snapshot(agenda, core.state, journal.count, journal.moments), self.home.core(number))
+        live = getattr(hosts, "live", None)
+        write_checkpoint(Snapshot(agenda, core.state, journal.count, journal.moments, live), self.home.core(number))
+        if core.world.real:
+            journal.note_from(number)
         hosts.snapshot(number)
         self._begun = number
         self._complete(hosts, wait=False)
@@ -80,13 +101,16 @@ class Keeper:
         journal.extend(core.journal)
         core.journal = []
         tables = [*self.latest.tables, *journal.write(number), *hosts.finish(number)]
-        self.latest = Latest(number, tuple(tables), ended=True)
-        self.home.commit(self.latest)
+        self._commit(number, tables, ended=True)
 
     def _complete(self, hosts: Hosts, wait: bool) -> None:
         tables: Any = hosts.written(wait) if self._begun else None
         if tables is None:
             return
-        self.latest = Latest(self._begun, (*self.latest.tables, *self._tables, *tables))
-        self.home.commit(self.latest)
+        self._commit(self._begun, [*self.latest.tables, *self._tables, *tables])
         self._begun = 0
+
+    def _commit(self, number: int, tables: list[str], ended: bool = False) -> None:
+        latest = Latest(number, self.home.attempt, tuple(tables), ended)
+        self.home.commit(latest)
+        self.latest = latest

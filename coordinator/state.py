@@ -75,8 +75,9 @@ class CoreState:
       or is lost for good, and one in `forgetful` has lost what it learned since its checkpoint.
     - `blocked` counts what keeps an agent from working and `cut` what cuts it off; those in `off` are known not to be there.
       `pace` is how fast it works, `asked` who was asked to send, `lasted` how long the last step of an agent took.
-    - `awaited` are the messages under way as (agent, step), `seen` the steps whose message took effect, `newest` the base of
-      each agent's newest message or -1, `previous` its previous message, where a fault may replay it.
+    - `awaited` are the messages under way by (agent, step), as they were sent last, `repeated` the answers that were sent more
+      than once by (agent, number), with how often. `seen` are the steps whose message took effect, `newest` is the base of each
+      agent's newest message or -1, `previous` its previous message, where a fault may replay it.
     - `down` counts what keeps the coordinator down, `free` is when its link will be free, `overdue` whether the open round's
       deadline has passed, `events` counts the events handled, `server` is the coordinator half of the algorithm.
     """
@@ -106,7 +107,8 @@ class CoreState:
     off: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
     lasted: dict[int, float] = field(default_factory=dict)
-    awaited: set[tuple[int, int]] = field(default_factory=set)
+    awaited: dict[tuple[int, int], Arrived] = field(default_factory=dict)
+    repeated: dict[tuple[int, int], int] = field(default_factory=dict)
     previous: dict[int, Arrived] = field(default_factory=dict)
     down: int = 0
     free: float = 0.0

@@ -45,7 +45,7 @@ class Steps:
         state = self._core.state
         number = state.step[agent]
         inbox, state.inbox[agent] = tuple(state.inbox[agent]), []
-        state.base[agent] = state.rounds.number
+        state.base[agent] = state.rounds.age
         self._core.journal.append((now, "started", agent, number, 0, ""))
         state.steps[agent] = Step(inbox, self._speaks(agent, number), now)
         self._core.desk.expect(agent)
@@ -67,13 +67,14 @@ class Steps:
         if agent in state.forgetful:
             state.forgetful.discard(agent)
             restore = "checkpoint"
-        step.order = order = Order(agent, number, state.lease[agent], step.inbox, step.speaks, restore)
+        priced = self._lengths is not None and self._lengths.needs_costs(agent)
+        step.order = order = Order(agent, number, state.lease[agent], step.inbox, step.speaks, restore, priced=priced)
         if self._lengths is None:
             return [order]
         count: int | None = self._core.algorithm.queries
         if number == 0:
             count = self._core.problem.initial if agent in self._core.targets else 0
-        if count is None or self._lengths.needs_costs(agent):
+        if count is None or priced:
             return [Ask(order)]
         return self._timed(order, count, None, now)
 
@@ -158,8 +159,9 @@ class Steps:
         """Send what a finished step has to say, and go on or wait."""
         state, effects, number = self._core.state, [], self._core.state.step[agent]
         if report.payload is not None:
-            state.awaited.add((agent, number))
-            effects += self._core.network.up(Arrived(agent, agent, number, state.base[agent], now, report.payload), state, now)
+            message = Arrived(agent, agent, number, state.base[agent], now, report.payload)
+            state.awaited[agent, number] = message
+            effects += self._core.network.up(message, state, now)
         if agent not in self._core.targets or number >= self._core.problem.iterations:
             return effects + self._end(agent, now)
         sends = self._core.algorithm.sends(number)

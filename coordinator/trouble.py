@@ -143,7 +143,7 @@ class Trouble:
         if isinstance(fault, Restart):
             core.journal.append((now, "up", COORDINATOR, state.rounds.number, 0, ""))
             state.down -= 1
-            return []
+            return core.desk.settle(now)
         if isinstance(fault, Partition):
             state.cut[agent] -= 1
         if agent in state.ended:

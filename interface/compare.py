@@ -1,4 +1,4 @@
-"""Cells of a sweep against each other: when an algorithm reaches a level, and paired differences between cells."""
+"""Cells of a sweep against each other: when an algorithm reaches a level, and what paired replicates say of two cells."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbo.curves import REGRET, Trace, by_cell_and_algorithm, replicate_means
+from fedbo.curves import REGRET, Array, Trace, by_cell_and_algorithm, replicate_means
 from fedbo.objectives.base import Metric
 from fedbo.results import Result, ResultError, judged, known
 from fedbo.summary import Difference, chief, difference, paired
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricMean:
+    """A geometric mean of times, or of ratios of times, with the ends of the 95 % Student interval of their logarithms."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{short(self.mean)} [{short(self.low)}, {short(self.high)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +40,8 @@ class Reach:
 
     @property
     def level(self) -> float:
-        """Give the mean level over replicates."""
-        return float(np.mean(list(self.levels.values())))
+        """Give the mean level over replicates; NaN where there is none."""
+        return float(np.mean(list(self.levels.values()))) if self.levels else math.nan
 
     @property
     def reached(self) -> dict[int, float]:
@@ -37,30 +49,33 @@ class Reach:
         return {replicate: time for replicate, time in self.times.items() if math.isfinite(time)}
 
     @property
-    def mean(self) -> Difference | None:
-        """Give the mean time with its 95 % interval, of the replicates that reached the level; None where none did.
+    def mean(self) -> GeometricMean | None:
+        """Give the geometric mean time with its 95 % interval, of the replicates that reached the level; None where none did.
 
-        With one such replicate the interval is empty: its ends are the mean.
+        With one such replicate the interval is empty, its ends are the mean; and so it is at 0 where a time is 0.
         """
         times = np.array(list(self.reached.values()))
         if not len(times):
             return None
-        return paired(times) or Difference(float(times[0]), float(times[0]), float(times[0]))
+        if len(times) == 1 or not times.all():
+            return GeometricMean(*[float(times.min())] * 3)
+        return geometric(times)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Cell `cells[0]` minus cell `cells[1]`, paired by replicate, for one algorithm.
+    """Cell `cells[0]` against cell `cells[1]`, paired by replicate, for one algorithm.
 
-    `final` is that of the mean best native value in the end (or of the regret), `time` that of the time to the level; each
-    is None with fewer than two pairs. `pairs` counts the replicates that reached the level in both cells: `time` is over
-    them alone.
+    `final` is the first minus the second, of the mean best native value in the end (or of the regret). `ratio` is the first
+    divided by the second, of the time to the level: exp of the mean difference of the logarithms, and of its interval, for
+    times are positive and may have no variance. Each is None with fewer than two pairs, `ratio` also where a time is 0.
+    `pairs` counts the replicates that reached the level in both cells: `ratio` is over them alone.
     """
 
     cells: tuple[int, int]
     algorithm: str
     final: Difference | None
-    time: Difference | None
+    ratio: GeometricMean | None
     pairs: int
 
 
@@ -93,7 +108,7 @@ def reaches(result: Result, goal: Goal) -> list[Reach]:
 
 
 def comparison(result: Result, cells: tuple[int, int], goal: Goal) -> Comparison:
-    """Compare an algorithm in two cells, the first minus the second; ResultError where they cannot be."""
+    """Compare an algorithm in two cells, the first against the second; ResultError where they cannot be."""
     times = {one.cell: one for one in reaches(result, goal)}
     if gone := [cell for cell in cells if cell not in times]:
         there = ", ".join(map(str, times)) or "none"
@@ -105,12 +120,25 @@ def comparison(result: Result, cells: tuple[int, int], goal: Goal) -> Comparison
     found, against = (groups[cell, goal.algorithm] for cell in cells)
     mine, theirs = (times[cell].reached for cell in cells)
     shared = sorted(set(mine) & set(theirs))
-    gaps = np.array([mine[number] - theirs[number] for number in shared])
-    return Comparison(cells, goal.algorithm, difference(found, against, one), paired(gaps), len(shared))
+    pairs = np.array([(mine[number], theirs[number]) for number in shared]).reshape(-1, 2)
+    ratio = geometric(pairs[:, 0] / pairs[:, 1]) if pairs.all() else None
+    return Comparison(cells, goal.algorithm, difference(found, against, one), ratio, len(shared))
+
+
+def geometric(ratios: Array) -> GeometricMean | None:
+    """Give the geometric mean of positive `ratios (r,)` with its 95 % interval; None with fewer than two of them."""
+    logs = paired(np.log(ratios))
+    return None if logs is None else GeometricMean(*(float(np.exp(end)) for end in (logs.mean, logs.low, logs.high)))
+
+
+def short(value: float) -> str:
+    """Write a positive number with two figures, or three beyond 1, and without a power of ten up to a million."""
+    digits = next((digits for digits, limit in ((2, 9.995), (1, 99.95), (0, 1e6)) if value < limit), None)
+    return f"{value:.2g}" if digits is None or value < 0.0995 else f"{value:.{digits}f}"
 
 
 def against_first(result: Result, goal: Goal) -> list[tuple[Reach, Comparison | None]]:
-    """Give each cell's times to the level, and its differences to the first cell where there can be any."""
+    """Give each cell's times to the level, and how it compares with the first cell where it can."""
     found, rows = reaches(result, goal), list[tuple[Reach, Comparison | None]]()
     for one in found:
         same = metric_of(result, one.cell, goal.regret) == metric_of(result, found[0].cell, goal.regret)

@@ -49,6 +49,11 @@ class Trace:
         """Say whether the target ever had an incumbent."""
         return bool(self.row[-1] >= 0)
 
+    @property
+    def first(self) -> float:
+        """Give the score of the target's first incumbent; NaN where it never had one."""
+        return float(self.best[np.argmax(self.row >= 0)])
+
     def at(self, axis: Axis, x: Array) -> Array:
         """Give the incumbent's score at the places `x (p,)` of an axis; NaN before there is one."""
         places = {
@@ -113,9 +118,12 @@ def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[
     return found
 
 
-def curve(found: Sequence[Trace], axis: Axis, x: Array, metric: Metric) -> Curve:
-    """Average one algorithm's traces in one cell over targets, then over replicates, at the places `x (p,)`."""
-    means = replicate_means(found, axis, x)
+def curve(found: Sequence[Trace], axis: Axis, x: Array, metric: Metric, early: bool = False) -> Curve:
+    """Average one algorithm's traces in one cell over targets, then over replicates, at the places `x (p,)`.
+
+    With `early`, a target that has no incumbent yet counts with its first one.
+    """
+    means = replicate_means(found, axis, x, early)
     mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
     return Curve(found[0].cell, found[0].algorithm, axis, x, mean, error, metric == REGRET)
 
@@ -128,16 +136,19 @@ def by_cell_and_algorithm(found: Sequence[Trace]) -> dict[tuple[int, str], list[
     return groups
 
 
-def replicate_means(found: Sequence[Trace], axis: Axis, grid: Array) -> dict[int, Array]:
+def replicate_means(found: Sequence[Trace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
     """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
 
-    A target that never had an incumbent in a replicate is left out of it; one with nobody else is NaN throughout.
+    A target that never had an incumbent in a replicate is left out of it; one with nobody else is NaN throughout. With
+    `early`, a target that has none yet counts with its first one.
     """
     by_replicate: dict[int, list[Array]] = {}
     begun = {trace.replicate for trace in found if trace.begun}
     for trace in found:
         if trace.begun or trace.replicate not in begun:
-            by_replicate.setdefault(trace.replicate, []).append(trace.at(axis, grid))
+            scores = trace.at(axis, grid)
+            scores = np.where(np.isnan(scores), trace.first, scores) if early else scores
+            by_replicate.setdefault(trace.replicate, []).append(scores)
     return {replicate: np.mean(rows, axis=0) for replicate, rows in sorted(by_replicate.items())}
 
 
@@ -161,6 +172,14 @@ def grid(found: Sequence[Trace], axis: Axis, points: int) -> Array:
     begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
     end = max(float(place[-1]) for place in places)
     return np.linspace(begin, end, points) if end > begin else np.array([begin])
+
+
+def early_span(found: Sequence[Trace], axis: Axis) -> tuple[float, float]:
+    """Say where half of the traces have an incumbent, in time or bytes, and where the last one ends."""
+    begun = [trace for trace in found if trace.begun] or found
+    places = [trace.finished if axis == "time" else trace.moved for trace in begun]
+    firsts = sorted(float(place[np.argmax(trace.row >= 0)]) for place, trace in zip(places, begun, strict=True))
+    return firsts[(len(firsts) - 1) // 2], max(float(place[-1]) for place in places)
 
 
 def _groups(columns: Mapping[str, Any], rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:

@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -19,12 +19,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedbo.actors.evaluation import EVALUATIONS
 from fedbo.actors.home import Home
 from fedbo.actors.rows import OBSERVATIONS, Key, write_table
 from fedbo.coordinator.actor import Ended
 from fedbo.coordinator.journal import EVENTS, MOMENTS
 from fedbo.schemas import canonical
 from fedbo.study import Study
+
+_NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
 class DirectoryError(ValueError):
@@ -38,7 +41,7 @@ def new_directory(study: Study, out: Path | None) -> Path:
         out = Path("runs") / f"{study.study.name.replace(os.sep, '-')}-{stamp}"
     if unfinished(out):
         raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {out}")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if out.exists() and (not out.is_dir() or not _untouched(out, study)):
         raise FileExistsError(f"'{out}' exists and is not an empty directory; name a new one")
     out.mkdir(parents=True, exist_ok=True)
     return out.resolve()
@@ -47,26 +50,52 @@ def new_directory(study: Study, out: Path | None) -> Path:
 def unfinished(directory: Path) -> bool:
     """Say whether a directory holds a run that has not ended."""
     try:
-        return bool(read_manifest(directory)["status"] != "complete" and (directory / "parts").is_dir())
+        return bool(read_manifest(directory)["status"] != "complete")
     except (DirectoryError, KeyError):
         return False
+
+
+def _untouched(directory: Path, study: Study) -> bool:
+    """Say whether a directory is empty, but for what a process leaves that is killed before it has begun this study."""
+    for path in directory.iterdir():
+        ours = path.name == "study.toml" and path.is_file() and path.read_bytes() == study.to_toml().encode()
+        if not ours and path.name != ".lock" and not _is_draft(path):
+            return False
+    return True
+
+
+def _is_draft(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(".part")
+
+
+def discard_drafts(directory: Path) -> None:
+    """Remove files that processes were writing when they were killed."""
+    for path in filter(_is_draft, directory.iterdir()):
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
     """Keep everybody else from writing to a directory; DirectoryError when somebody does so already."""
-    with (directory / ".lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            words = f"'{directory}': is being run by process {file.read().strip() or 'unknown'}; wait for it, or end it"
-            raise DirectoryError(words) from None
+    path = directory / ".lock"
+    with ExitStack() as stack:
+        while True:
+            file = stack.enter_context(path.open("a+"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                words = f"'{directory}': is being run by process {file.read().strip() or 'unknown'}; wait for it, or end it"
+                raise DirectoryError(words) from None
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                break  # else its last owner has just removed it
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()
-        yield
-    (directory / ".lock").unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def new_manifest(study: Study) -> dict[str, Any]:
@@ -111,12 +140,17 @@ def read_manifest(directory: Path) -> dict[str, Any]:
 
 def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
     """Write the manifest, whole or not at all."""
-    draft = directory / ".manifest.json.part"
+    write_text(directory / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all."""
+    draft = path.with_name(f".{path.name}.part")
     with draft.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(manifest, indent=2) + "\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(directory / "manifest.json")
+    draft.replace(path)
 
 
 def now() -> str:
@@ -143,6 +177,9 @@ def gather(study: Study, directory: Path, keys: Sequence[Key]) -> None:
     moments = [pq.read_table(path, schema=MOMENTS) for home in homes for path in home.tables("record")]
     if moments:
         write_table(canonical(pa.concat_tables(moments), study.labels), directory / "record.parquet")
+        made = [pq.read_table(path, schema=EVALUATIONS) for home in homes for path in home.tables("evaluations")]
+        whole = pa.concat_tables(made or [EVALUATIONS.empty_table()])
+        write_table(whole.sort_by([(name, "ascending") for name in _NUMBERED]), directory / "evaluations.parquet")
     learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
     if learned:
         whole = pa.concat_tables([pq.read_table(path, schema=OBSERVATIONS) for path in learned])

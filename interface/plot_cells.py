@@ -1,7 +1,8 @@
-"""How the cells of a sweep look: a colour and a style of line for each, and what the legend says of them."""
+"""How the cells of a sweep look: a colour and a style of line for each, and the legends that say so."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,15 @@ from matplotlib import colormaps
 from matplotlib.artist import Artist
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm, Normalize, to_hex
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from fedbo.plot_style import COLOURS, INK
+from fedbo.plot_style import COLOURS, FAINT, INK
 
 if TYPE_CHECKING:
     from fedbo.results import Result
 
+KINDS = ("mode", "model", "kind", "name")  # what a table of settings is called by, which needs no key
 MOST = 8  # more values than this, and numbers get a continuous map
 STYLES = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 2, 1.2, 2)))
 
@@ -59,6 +62,30 @@ def looks(result: Result, cells: Sequence[int]) -> Looks:
     return Looks(lines, titles, keys, [_legend(" · ".join(keys), [(lines[cell], titles[cell]) for cell in cells])])
 
 
+def explain(figure: Figure, chosen: Looks, others: Sequence[tuple[str, Sequence[Artist]]]) -> None:
+    """Say in the head of a figure, where no curve is, what looks like what: legends side by side, and a bar of colours.
+
+    `others` are the entries of more legends. What does not fit into half of the width is left to the rows of cells below.
+    """
+    right = 0.985
+    for key, handles in reversed([*chosen.handles, *others]):
+        look: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (right, 0.99), "ncols": math.ceil(len(handles) / 3)}
+        legend = figure.legend(handles=list(handles), title=key, alignment="left", fontsize=9, labelspacing=0.35, **look)
+        legend.get_title().set(color=FAINT, fontsize=9)
+        place = legend.get_window_extent()
+        if place.width > (right - 0.5) * figure.bbox.width or place.y0 < 0.89 * figure.bbox.height:
+            legend.remove()
+            figure.text(right - 0.01, 0.975, f"{key}: colours as below", ha="right", va="center", fontsize=9, color=FAINT)
+            place = figure.texts[-1].get_window_extent()
+        right -= place.width / figure.bbox.width + 0.005
+    if chosen.bar is not None:
+        inset = figure.add_axes((right - 0.22, 0.935, 0.2, 0.012))
+        figure.colorbar(chosen.bar, cax=inset, orientation="horizontal")
+        inset.set_title(chosen.keys[0], fontsize=9, fontweight="normal", pad=5, loc="left", color=FAINT)
+        inset.tick_params(labelsize=8.5, length=2)
+        inset.grid(visible=False)
+
+
 def _looks(values: Mapping[int, Mapping[str, Any]], coloured: str, styled: str | None, titles: Mapping[int, str]) -> Looks:
     found = {_word(chosen[coloured]): chosen[coloured] for chosen in values.values()}
     shade, bar = _shades(found)
@@ -99,5 +126,5 @@ def _sampled(count: int, shades: Colormap = SHADES) -> list[str]:
 
 def _word(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_word(item)}" for key, item in value.items())
+        return ", ".join(_word(item) if key in KINDS else f"{key} {_word(item)}" for key, item in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 if TYPE_CHECKING:
     from fedbo.results import Result
@@ -57,6 +58,15 @@ def clock(result: Result) -> str:
 def remark(axes: Axes, text: str) -> None:
     """Write a remark above the right end of a panel."""
     axes.text(1.0, 1.02, text, transform=axes.transAxes, ha="right", va="bottom", fontsize=9, color=FAINT)
+
+
+def decades(axes: Axes, low: float, high: float) -> None:
+    """Give a panel a logarithmic horizontal axis of plain numbers, from the one to the other."""
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 3000 * low else (1.0,)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def rows_only(axes: Axes) -> None:

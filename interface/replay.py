@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from fedbo.actors.evaluation import EVALUATIONS, Line
 from fedbo.coordinator.actor import Coordinator, Run
 from fedbo.coordinator.engine import Moment, ReplayError
 from fedbo.directory import (
@@ -28,8 +29,6 @@ from fedbo.directory import (
 )
 from fedbo.jobs import learnings, runs
 from fedbo.study import Study, load_study
-
-MEASURED = ("started", "finished")  # what agents measure in real time, which no replay can give again
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,8 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False) -> Re
     """Carry a run out again and compare it; DirectoryError when it has not ended.
 
     In virtual time the study is run again. A run made in real time is replayed by its record: the same events at the same
-    times, without waiting. The replay is kept in `out`, or without it and without `verify` beside the other runs.
+    times and the same outcomes of evaluations, without waiting. The replay is kept in `out`, or without it and without
+    `verify` beside the other runs.
     """
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
@@ -72,7 +72,7 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False) -> Re
     with _place(study, out, verify) as place:
         _carry_out(study, directory, place)
         kept = None if verify and out is None else str(place)
-        return compare(directory, place, study.timing.clock == "wall", kept)
+        return compare(directory, place, kept)
 
 
 @contextmanager
@@ -98,7 +98,8 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
     for run in work:
         alone_run = replace(run, hosting="inline")
         if study.timing.clock == "wall":
-            coordinator.replay(alone_run, _record(directory, run))
+            moments, evaluations = _recorded(directory, "record", run), _recorded(directory, "evaluations", run)
+            coordinator.replay(alone_run, [Moment(*row) for row in moments], [cast(Line, row) for row in evaluations])
         else:
             coordinator.run(alone_run)
     gather(study, place, [run.key for run in work])
@@ -108,26 +109,25 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
     write_manifest(place, {**manifest, **copied, "status": "complete", "error": None})
 
 
-def _record(directory: Path, run: Run) -> list[Moment]:
-    path = directory / "record.parquet"
+_COLUMNS = {"record": list(Moment._fields), "evaluations": EVALUATIONS.names[3:]}
+
+
+def _recorded(directory: Path, kind: str, run: Run) -> Iterator[tuple[Any, ...]]:
+    """Read what was recorded of one run in real time."""
+    path = directory / f"{kind}.parquet"
     if not path.is_file():
-        raise ReplayError(f"'{directory}': was run in real time and has no record.parquet, so it cannot be replayed")
-    table = _of(pq.read_table(path), run.key)
-    return [Moment(*values) for values in zip(*(table[name].to_pylist() for name in Moment._fields), strict=True)]
+        raise ReplayError(f"'{directory}': was run in real time and has no {path.name}, so it cannot be replayed")
+    table = pq.read_table(path)
+    for column, value in zip(run.key._fields, run.key, strict=True):
+        table = table.filter(pc.equal(table[column], value))
+    return zip(*(table[name].to_pylist() for name in _COLUMNS[kind]), strict=True)
 
 
-def _of(table: pa.Table, key: Any) -> pa.Table:
-    chosen = pc.and_(pc.equal(table["cell"], key.cell), pc.equal(table["algorithm"], key.algorithm))
-    return table.filter(pc.and_(chosen, pc.equal(table["replicate"], key.replicate)))
-
-
-def compare(recorded: Path, replayed: Path, real: bool, kept: str | None = None) -> Replay:
+def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
     """Compare the tables of two runs, events first, to the bit."""
     tables = {}
     for name in ("events", "observations"):
         tables[name] = [pq.read_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
-    if real:
-        tables["observations"] = [table.drop_columns(list(MEASURED)) for table in tables["observations"]]
     hashes = [_hash(table) for table in tables["events"]]
     difference = None
     for name, (first, second) in tables.items():

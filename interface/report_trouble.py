@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.compare import Goal, against_first, metric_of
+from fedbo.compare import Comparison, Goal, against_first, metric_of
 from fedbo.report import gap_in_words, plain, results_table, run_facts, table_of
 from fedbo.results import Result
 from fedbo.trouble import Trouble
@@ -67,20 +67,31 @@ def trouble_facts(result: Result) -> list[dict[str, Any]]:
 
 
 def cells_table(result: Result, goal: Goal) -> RenderableType:
-    """Write for each cell of a sweep an algorithm's final value, its time to the level, and what both differ by."""
+    """Write for each cell of a sweep an algorithm's final value, its time to the level, and how both compare."""
     finals = {row.cell: row for row in result.summary() if row.algorithm == goal.algorithm}
     titles, lines = result.study.titles(), list[tuple[str | Text, ...]]()
     for one, gap in against_first(result, goal):
         mean, count = one.mean, f"{len(one.reached)} of {len(one.times)}"
         sign = metric_of(result, one.cell, goal.regret).sign
-        reached = "not reached" if mean is None else f"{mean.mean:.4g} [{mean.low:.4g}, {mean.high:.4g}]"
-        gaps = (gap_in_words(gap.final if gap else None, sign), gap_in_words(gap.time if gap else None, -1))
+        reached = "not reached" if mean is None else str(mean)
+        gaps = (gap_in_words(gap.final if gap else None, sign), _ratio_in_words(gap))
         lines.append((titles[one.cell], str(finals[one.cell].final), gaps[0], f"{one.level:.4g}", reached, count, gaps[1]))
-    headings = ("cell", "final ± se", "minus first [95 %]", "level", "time to level [95 %]", "reached", "minus first [95 %]")
+    headings = ("cell", "final ± se", "minus first [95 %]", "level", "time to level [95 %]", "reached", "ratio to first [95 %]")
     baseline = result.study.labels[0]
     level = "given" if goal.level is not None else f"what {baseline} had in the end of the same cell and replicate"
-    said = f"level: {level}. Differences are paired by replicate; those of times are over replicates that reached it in both."
+    said = (
+        f"level: {level}. Differences are paired by replicate, and so are the ratios of times, over replicates that "
+        "reached it in both. Times are geometric means over those that reached it."
+    )
     return Group(table_of(f"{goal.algorithm}, cell by cell", headings, lines), Text(said, style="dim"))
+
+
+def _ratio_in_words(gap: Comparison | None) -> Text:
+    """Write a ratio of times, green for sooner and red for later where its interval leaves one out."""
+    if gap is None or gap.ratio is None:
+        return Text("–")
+    clear = not gap.ratio.low <= 1 <= gap.ratio.high
+    return Text(f"× {gap.ratio}", style=("green" if gap.ratio.mean < 1 else "red") if clear else "")
 
 
 def cells_facts(result: Result, goal: Goal) -> list[dict[str, Any]]:
@@ -90,7 +101,7 @@ def cells_facts(result: Result, goal: Goal) -> list[dict[str, Any]]:
         times = [one.reached.get(number) for number in one.times]
         mean = None if one.mean is None else asdict(one.mean)
         fact = {"cell": one.cell, "algorithm": one.algorithm, "level": one.level, "times": times, "time": mean}
-        facts.append(plain({**fact, "minus_first": None if gap is None else asdict(gap)}))
+        facts.append(plain({**fact, "against_first": None if gap is None else asdict(gap)}))
     return facts
 
 

@@ -143,11 +143,11 @@ class Result:
         return sorted(trouble(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
 
     def compare(self, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False) -> Comparison:
-        """Compare an algorithm in two cells of a sweep: the first minus the second, paired by replicate.
+        """Compare an algorithm in two cells of a sweep, the first against the second, paired by replicate.
 
-        Cells use common random numbers. `level` is a native value, or a regret, to be reached; by default it is what the
-        first algorithm of the study had in the end of the same replicate. ResultError when a cell has no such algorithm,
-        or when the cells differ in what is optimised.
+        Final values are subtracted, times to a level divided. Cells use common random numbers. `level` is a native value, or
+        a regret, to be reached; by default it is what the first algorithm of the study had in the end of the same replicate.
+        ResultError when a cell has no such algorithm, or when the cells differ in what is optimised.
         """
         from fedbo.compare import Goal, comparison
 

@@ -16,6 +16,7 @@ from fedbo.directory import (
     DirectoryError,
     alone,
     best_values,
+    discard_drafts,
     discard_parts,
     gather,
     new_directory,
@@ -25,6 +26,7 @@ from fedbo.directory import (
     read_manifest,
     versions,
     write_manifest,
+    write_text,
 )
 from fedbo.display import Display
 from fedbo.jobs import learnings, runs
@@ -50,8 +52,8 @@ def run_study(study: Study, out: Path | None = None, progress: Progress | None =
     `resume_study` goes on from there.
     """
     directory = new_directory(study, out)
-    with alone(directory):
-        (directory / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+    with _room_in(directory), alone(directory):
+        write_text(directory / "study.toml", study.to_toml())
         manifest = new_manifest(study)
         write_manifest(directory, manifest)
         return _carry_out(study, directory, manifest, progress)
@@ -65,6 +67,7 @@ def resume_study(directory: Path, overrides: Sequence[str] = (), progress: Progr
     """
     manifest = read_manifest(directory)
     if manifest["status"] == "complete":
+        discard_parts(directory)  # which a kill may have left
         raise DirectoryError(f"'{directory}': has ended; look at it with: fedbo show {directory}")
     study = load_study(directory / "study.toml", overrides)
     if study.digest() != manifest["study_sha256"]:
@@ -73,7 +76,7 @@ def resume_study(directory: Path, overrides: Sequence[str] = (), progress: Progr
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
         raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
     directory = directory.resolve()
-    with alone(directory):
+    with _room_in(directory), alone(directory):
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1}
         write_manifest(directory, manifest)
         return _carry_out(study, directory, manifest, progress)
@@ -82,11 +85,13 @@ def resume_study(directory: Path, overrides: Sequence[str] = (), progress: Progr
 def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None) -> Result:
     parts = directory / "parts"
     parts.mkdir(exist_ok=True)
+    discard_drafts(directory)
     learning, work = learnings(study, parts), runs(study, parts)
     begun, failure = time.monotonic(), None
     ended: list[Ended] = []
     try:
-        with _interrupts() as interrupted, workforce(study) as force:
+        # Ray handles signals in its own way, so ours come after it has started.
+        with workforce(study) as force, _interrupts() as interrupted:
             show = Display(progress, study, learning, work)
             try:
                 force.carry_out(learning, interrupted, show.learned, [])
@@ -94,6 +99,8 @@ def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress
                     force.carry_out(work, interrupted, show.look, ended)
             finally:
                 show.finish()
+    except KeyboardInterrupt:  # before anything has begun, or for the second time
+        raise KeyboardInterrupt(directory) from None
     except Exception as error:
         failure = error
     complete = len(ended) == len(work) and not any(end.stopped for end in ended)
@@ -115,6 +122,17 @@ def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress
         raise KeyboardInterrupt(directory)
     discard_parts(directory)
     return Result.open(directory)
+
+
+@contextmanager
+def _room_in(directory: Path) -> Iterator[None]:
+    """Say what would do where the disk is full from the start."""
+    try:
+        yield
+    except OSError as error:
+        if not out_of_space(error):
+            raise
+        raise RunError(_words(error, directory), directory) from error
 
 
 def _words(failure: Exception, directory: Path) -> str:

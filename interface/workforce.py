@@ -111,6 +111,7 @@ class Actors:
                     result = _got(call)
                     idle.append(coordinator)
                 except ray.exceptions.RayActorError as error:  # another one goes on from the job's last snapshot
+                    ray.kill(coordinator)  # for the case that it can only not be reached
                     self._coordinators.remove(coordinator)
                     self._coordinators += (new := start_coordinators(1, self._cpus))
                     idle += new

@@ -13,8 +13,10 @@ import pytest
 from violent import SlowToLoad, Violent
 
 from fedbo.actors.evaluation import EvaluationLog, Evaluator, Known, Outcome
+from fedbo.actors.home import Home
 from fedbo.actors.isolated import Isolated
 from fedbo.actors.policy import Policy
+from fedbo.actors.rows import Key
 from fedbo.algorithms.streams import Streams
 
 GOOD, BAD = np.array([0.25]), np.array([0.75])
@@ -154,12 +156,16 @@ def test_an_objective_whose_answer_cannot_be_sent_is_an_error(alone: Isolated) -
 # The log of evaluations.
 
 
+def opened(folder: Path, agents: set[int]) -> EvaluationLog:
+    return EvaluationLog(Home(folder, Key(0, "talk", 0)), agents, None)
+
+
 def known(number: int, x: Any, agent: int = 0) -> Known:
     return Known(agent, number, 0, np.asarray(x))
 
 
 def logged(folder: Path, agents: set[int], evaluations: list[Known], objective: Any) -> list[Outcome]:
-    log = EvaluationLog(folder, agents)
+    log = opened(folder, agents)
     evaluator = Evaluator(Policy(), real=True, log=log)
     found = [evaluator(objective, one, HOME, lambda: 1.5) for one in evaluations]
     log.close()
@@ -186,9 +192,9 @@ def test_another_number_another_point_and_another_agent_are_evaluated(tmp_path: 
 
 
 def test_the_log_is_written_before_the_evaluation_is_told(tmp_path: Path) -> None:
-    log = EvaluationLog(tmp_path, {0})
+    log = opened(tmp_path, {0})
     Evaluator(Policy(), real=True, log=log)(Violent("fail"), known(0, GOOD), HOME, lambda: 1.5)
-    assert EvaluationLog(tmp_path, {0}).find(known(0, GOOD)) is not None
+    assert opened(tmp_path, {0}).find(known(0, GOOD)) is not None
     log.close()
 
 
@@ -213,5 +219,5 @@ def test_a_last_line_that_is_cut_in_the_middle_of_a_letter_is_passed_over(tmp_pa
     whole = path.read_bytes()
     for length in range(len(whole.splitlines(keepends=True)[0]), len(whole), 7):
         path.write_bytes(whole[:length])
-        assert EvaluationLog(tmp_path, {0}).find(known(0, GOOD)) is not None
-        assert EvaluationLog(tmp_path, {0}).find(known(1, BAD)) is None
+        assert opened(tmp_path, {0}).find(known(0, GOOD)) is not None
+        assert opened(tmp_path, {0}).find(known(1, BAD)) is None

@@ -115,11 +115,12 @@ class Troubles:
         """Say whether an agent is kept from working."""
         return agent in self.absent or bool(self.open["hung", agent] or self.open["crashed", agent])
 
-    def cut(self, agent: int, now: float) -> bool:
-        """Say whether nothing passes between an agent and the coordinator; of agents at their end it is not told."""
+    def cut(self, agent: int, now: float, surely: bool = True) -> bool:
+        """Say whether nothing passes between an agent and the coordinator; when that ends is not told of agents at their end."""
         cuts = self.open["cut", agent]
-        if agent in self.done:
-            cuts = [time for time, fitting in cuts if now < time + max(map(lasting, fitting))]
+        if agent in self.done or agent in self.gone:
+            end = min if surely else max
+            cuts = [time for time, fitting in cuts if now < time + end(map(lasting, fitting))]
         return bool(cuts or self.open["down", COORDINATOR])
 
     def work(self, agent: int, start: float, end: float) -> float:
@@ -177,7 +178,7 @@ class Steps:
         elif kind == "absent" and agent not in self.busy and self.waits and self.bernoulli:
             self.last[agent] = step
         if agent in self.busy and kind in ("absent", "crashed", "hung"):
-            self.interrupted[agent] = record.time
+            self.interrupted.setdefault(agent, record.time)
             if kind == "crashed" or (kind == "absent" and self.setting.models["leaving"] == "lost"):
                 self.void.add(agent)
         if kind == "crashed" and record.detail == "for good":
@@ -199,6 +200,7 @@ class Steps:
         else:
             assert agent not in self.busy and step == self.last[agent] + 1
             assert not self.waits or self.held.get(agent, -1) < self.rounds, "it did not wait for its round"
+        self.interrupted.pop(agent, None)
         self.busy[agent], self.last[agent] = step, step
         self.begun[agent, step] = record.time
 
@@ -260,6 +262,8 @@ class Messages:
         self.up, self.down = weight(setting.algorithm.upload(problem)), weight(setting.algorithm.download(problem))
         self.sent: dict[tuple[int, int], list[float]] = defaultdict(list)
         self.lost: dict[tuple[int, int], list[float]] = defaultdict(list)
+        self.alive: dict[tuple[int, int], list[float]] = defaultdict(list)
+        self.before: Any = None
         self.fate: dict[tuple[int, int], list[str]] = defaultdict(list)
         self.heard: set[tuple[int, int]] = set()
         self.rounds, self.base = 0, {}
@@ -275,6 +279,7 @@ class Messages:
             self.base[key] = self.rounds
         elif kind in ("sent", "lost", "arrived", "late", "rejected", "delivered"):
             getattr(self, f"_{kind}")(record, key)
+        self.before = record
 
     def _sent(self, record: Any, key: tuple[int, int]) -> None:
         assert record.bytes == self.up
@@ -284,6 +289,7 @@ class Messages:
         else:
             assert key not in self.sent
         self.sent[key].append(record.time)
+        self.alive[key].append(record.time)
         assert len(self.sent[key]) <= self.world["attempts"], f"{len(self.sent[key])} transmissions"
         if self.troubles.cut(key[0], record.time):
             self.must_be_lost = (record.time, *key)
@@ -295,10 +301,12 @@ class Messages:
         way = record.detail
         assert record.bytes == self.up if way == "up" else record.bytes in (0, self.down)
         lossy = any(isinstance(f, Loss) and key[0] in f.agents and f.direction in (way, "both") for f in self.plan)
-        assert lossy or self.troubles.cut(key[0], record.time), "lost for no reason"
+        assert lossy or self.troubles.cut(key[0], record.time, surely=False), "lost for no reason"
         if way == "up":
             assert key in self.sent
             self.lost[key].append(record.time)
+            if (self.before.kind, self.before.agent, self.before.step) == ("sent", *key):
+                self.alive[key].pop()  # lost when it was sent, and not at the door
 
     def _passes(self, record: Any, key: tuple[int, int]) -> None:
         assert key in self.sent and not self.troubles.cut(key[0], record.time), "a message arrived through a cut"
@@ -307,7 +315,8 @@ class Messages:
         least = (self.up / bandwidth if bandwidth else 0.0) + (self.up / link if link and not cut_short else 0.0)
         steady = isinstance(self.setting.latency, Constant)
         least += self.setting.latency.mean if steady else 0.0
-        ages = [record.time - time for time in self.sent[key]]
+        ages = [record.time - time for time in (self.sent if self.replays(key[0]) else self.alive)[key]]
+        assert ages, "a message arrived all of whose transmissions had been lost"
         assert max(ages) >= least - NEAR, "faster than its way allows"
         detours = any(isinstance(f, Delay | Reordering | Duplication | Corruption) for f in self.plan)
         if steady and not detours and not link:
@@ -316,7 +325,8 @@ class Messages:
     def _arrived(self, record: Any, key: tuple[int, int]) -> None:
         self._passes(record, key)
         assert record.bytes == self.up and not {"arrived", "late"} & set(self.fate[key]), "a message took effect twice"
-        assert self.replays(key[0]) or "given up" not in self.fate[key], "a message took effect that had been given up"
+        detained = any(isinstance(fault, Duplication) for fault in self.plan) or self.replays(key[0])
+        assert detained or "given up" not in self.fate[key], "a message took effect that had been given up"
         stale, exchange = int(record.detail), self.setting.exchange
         if exchange.waits:
             assert stale == self.rounds - self.base[key]
@@ -376,7 +386,7 @@ class Rounds:
     def line(self, record: Any) -> None:
         kind, agent = record.kind, record.agent
         if kind == "round":
-            assert self.exchange.waits and record.step == self.closed
+            assert self.exchange.waits and record.step == self.closed and not self._down
             assert record.bytes % self.down == 0 and record.bytes <= self.setting.agents * self.down
             if self.follows:
                 assert self._may(record.time), f"round {self.closed} closed too early, or with nobody"
@@ -397,6 +407,10 @@ class Rounds:
                 del self.sending[agent]
                 self.settled.add(agent)
 
+    @property
+    def _down(self) -> bool:
+        return bool(self.troubles.open["down", COORDINATOR])
+
     def _present(self) -> set[int]:
         over = self.troubles.done.keys() | self.troubles.gone.keys() | self.troubles.off
         return {agent for agent in self.everybody - over if agent in self.targets or not self.closed}
@@ -409,10 +423,12 @@ class Rounds:
 
     def _must(self, now: float) -> bool:
         """Say whether the round should have closed before now; those whose last message is under way count as missing."""
-        if not self.settled - self.troubles.done.keys() - self.troubles.gone.keys():
+        if self._down or not self.settled - self.troubles.done.keys() - self.troubles.gone.keys():
             return False
         under_way = {agent for agent in self.sending if agent not in self.troubles.gone}
-        everybody = self._present() <= self.settled and not under_way
+        # Who sits a round out under a Bernoulli model is back with the answer, which the log does not show.
+        sits_out = hasattr(self.setting.availability, "probability") and bool(self.troubles.absent)
+        everybody = self._present() <= self.settled and not under_way and not sits_out
         limit = self.exchange.limit
         enough = self.exchange.mode == "first_k" and self.came >= self.exchange.k
         return everybody or enough or (limit is not None and now > self.opened + limit + NEAR)
@@ -428,7 +444,7 @@ class Rounds:
             assert not self.follows or not self.settled - self.troubles.done.keys() - self.troubles.gone.keys()
 
 
-def counts(ran: Ran) -> set[tuple[str, str]]:
+def events_of(ran: Ran) -> set[tuple[str, str]]:
     """Name the kinds of events that occurred in a run, with what tells them apart."""
     found = set()
     for record in ran.records:

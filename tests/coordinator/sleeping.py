@@ -22,3 +22,11 @@ def moody(x: Any, agent: int) -> float:
 def nowhere(x: Any) -> float:
     """Give no number."""
     return float("nan")
+
+
+def brief(x: Any, agent: int) -> float:
+    """Take a few milliseconds, and fail now and then."""
+    time.sleep(0.003)
+    if int(x[0] * 1e6) % 17 == 0:
+        raise RuntimeError("a bad moment")
+    return float(-((x[0] - 0.3) ** 2) - (x[1] - 0.1 * agent) ** 2)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
-from invariants import check
+from invariants import check, events_of
 from plans import faults, settings
 from small_runs import ALL_MODES, Setting
 
@@ -17,11 +18,32 @@ from fedbo.coordinator.faults import FAULTS
 QUICK = profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
 
+WORDS = {
+    "started": ("", "again"),
+    "sent": ("", "again"),
+    "lost": ("up", "down"),
+    "arrived": ("", "stale"),
+    "crashed": ("kept", "lost", "for good"),
+    "rejected": ("duplicate: this message", "duplicate: the agent", "stale", "not finite", "given up", "payload is"),
+}
+PLAIN = (
+    "finished failed late delivered round absent returned restarted hung woke slowed recovered cut joined down up done".split()
+)
+EVENTS = {(kind, word) for kind, words in WORDS.items() for word in words} | {(kind, "") for kind in PLAIN}
+
+
 @pytest.mark.slow
-@profile(QUICK, max_examples=1200)
-@given(settings())
-def test_what_must_hold_holds_whatever_goes_wrong(setting: Setting) -> None:
-    check(setting)
+def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
+    found: Counter[tuple[str, str]] = Counter()
+
+    @profile(QUICK, max_examples=1200)
+    @given(settings())
+    def holds(setting: Setting) -> None:
+        found.update(events_of(check(setting)))
+
+    holds()
+    assert set(found) == EVENTS
+    assert min(found.values()) >= 3, f"hardly ever happened: {found.most_common()[-3:]}"
 
 
 @pytest.mark.slow

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from synthetic_run import document, write_run
 
@@ -43,8 +45,9 @@ def test_trouble_comes_in_json_too(capsys: pytest.CaptureFixture[str], swept: st
 
 def test_a_sweep_is_shown_cell_by_cell(capsys: pytest.CaptureFixture[str], swept: str) -> None:
     shown = printed(capsys, "show", swept)
-    gap = Result.open(swept).compare((1, 0), "Together").final
-    assert "Together, cell by cell" in shown and str(gap) in shown
+    gap = Result.open(swept).compare((1, 0), "Together")
+    assert "Together, cell by cell" in shown and str(gap.final) in shown
+    assert gap.ratio is not None and f"× {gap.ratio}" in shown
     assert "what Alone had in the end of the same cell and replicate" in shown
     other = printed(capsys, "show", swept, "--algorithm", "Alone", "--level", "0.001")
     assert "Alone, cell by cell" in other and other.count("not reached") == 2 and "0 of 3" in other
@@ -53,9 +56,11 @@ def test_a_sweep_is_shown_cell_by_cell(capsys: pytest.CaptureFixture[str], swept
 def test_the_cells_come_in_json_too(capsys: pytest.CaptureFixture[str], swept: str) -> None:
     first, second = json.loads(printed(capsys, "show", swept, "--format", "json", "--level", "0.12"))["cells"]
     gap = Result.open(swept).compare((1, 0), "Together", level=0.12)
-    assert first["minus_first"] is None and first["level"] == 0.12 and len(first["times"]) == 3
-    assert gap.final is not None and second["minus_first"]["final"]["mean"] == gap.final.mean
-    assert second["minus_first"]["pairs"] == gap.pairs
+    assert first["against_first"] is None and first["level"] == 0.12 and len(first["times"]) == 3
+    against = second["against_first"]
+    assert gap.final is not None and against["final"]["mean"] == gap.final.mean
+    assert gap.ratio is not None and against["ratio"]["low"] == gap.ratio.low and against["pairs"] == gap.pairs
+    assert second["time"]["mean"] == pytest.approx(math.exp(np.mean(np.log(second["times"]))))
 
 
 def test_plot_takes_a_kind_a_level_an_algorithm_and_regret(

@@ -1,0 +1,110 @@
+"""A program that forks runs of studies and kills them, as `killing.Forks` tells it on standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import fedbo
+import fedbo.runner
+from fedbo.replay import replay
+
+WRITES = {"os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0}
+
+
+def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
+    """Run or resume a study in this process."""
+    os.setsid()
+    if "before" in limits:
+        die_before(limits["before"], arguments[-1] if what == "run" else arguments[0])
+    if "room" in limits:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limits["room"], limits["room"]))
+    if what == "run":
+        fedbo.run(Path(arguments[0]), out=Path(arguments[1]))
+    elif what == "resume":
+        fedbo.resume(Path(arguments[0]), overrides=arguments[1:])
+    else:
+        assert replay(Path(arguments[0]), verify=True).same
+
+
+def die_before(number: int, folder: str) -> None:
+    """Let this process be killed just before its file operation with this number; its own kind, not a patched function."""
+    count = 0
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal count
+        if event == "open":
+            if not (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
+                return
+        elif event not in WRITES:
+            return
+        if folder not in str(arguments[0]):
+            return
+        count += 1
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)
+
+
+def attempt(what: str, arguments: list[str], limits: dict[str, Any]) -> tuple[int, str]:
+    """Fork, wait or kill, and say how it ended."""
+    with tempfile.TemporaryFile("w+") as said:
+        begun = time.monotonic()
+        child = os.fork()
+        if child == 0:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+            code = 0
+            try:
+                carry_out(what, arguments, limits)
+            except BaseException as error:
+                print(f"{type(error).__name__}: {error}", flush=True)
+                code = 1
+            os._exit(code)
+        after = limits.get("after")
+        ended, status = os.waitpid(child, os.WNOHANG)
+        while not ended:
+            if after is not None and time.monotonic() - begun >= after:
+                os.kill(child, signal.SIGKILL)
+                after = None
+            time.sleep(0.0005)
+            ended, status = os.waitpid(child, os.WNOHANG)
+        said.seek(0)
+        return os.waitstatus_to_exitcode(status), said.read()
+
+
+def prepare() -> None:
+    """Import what a run imports, and nothing else: a process with threads should not fork."""
+    from killing import TROUBLED
+
+    with tempfile.TemporaryDirectory() as folder:
+        if os.fork() == 0:
+            fedbo.run({**TROUBLED, "budget": {"iterations": 2}}, out=Path(folder) / "run")
+            (Path(folder) / "modules").write_text("\n".join(sys.modules))
+            os._exit(0)
+        os.wait()
+        for name in (Path(folder) / "modules").read_text().splitlines():
+            if name != "__main__":
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+
+
+def main() -> None:
+    """Do as told, line by line."""
+    prepare()
+    for line in sys.stdin:
+        print(json.dumps(attempt(*json.loads(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

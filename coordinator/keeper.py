@@ -15,6 +15,7 @@ from fedbo.coordinator.engine import Agenda, Moment
 from fedbo.coordinator.journal import Journal, read_moments
 from fedbo.coordinator.state import CoreState
 
+_REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
 _LOOK = 0.05  # seconds between two looks at whether the hosts have written their parts
 
 
@@ -32,7 +33,7 @@ class Snapshot(NamedTuple):
 
 
 class Keeper:
-    """Makes a snapshot of a run after so many `seconds` or `events`.
+    """Makes a snapshot of a run after so many `seconds` or `events`; after a costly one it waits longer.
 
     The core is written at once. Hosts write their agents as they were then, while the run goes on; when all have, the
     snapshot is the run's last one, at one stroke. What a killed run wrote after that is not used; but in real time, where
@@ -44,7 +45,7 @@ class Keeper:
         self.latest = self.home.clear()
         self._begun, self._tables = 0, list[str]()
         self._then = self._looked = time.monotonic()
-        self.spent = 0.0
+        self.spent = self._rest = 0.0
 
     def restore(self) -> Snapshot | None:
         """Read the coordinator's part of the last snapshot, if there is one."""
@@ -68,7 +69,7 @@ class Keeper:
             if now - self._looked >= _LOOK:
                 self._looked = now
                 self._complete(hosts, wait=False)
-        elif (self._every and events % self._every == 0) or now - self._then >= self._seconds:
+        elif (self._every and events % self._every == 0) or now - self._then >= max(self._seconds, self._rest):
             self.begin(core, agenda, journal, hosts)
 
     def begin(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts) -> None:
@@ -86,6 +87,7 @@ class Keeper:
         self._begun = number
         self._complete(hosts, wait=False)
         self._then = time.monotonic()
+        self._rest = _REST * (self._then - begun)
         self.spent += self._then - begun
 
     def end(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts, ended: bool) -> None:

@@ -142,10 +142,11 @@ class Desk:
         """Note that an agent has sent what it had to send, or has nothing to send."""
         state = self._core.state
         if agent in state.leaving or agent in state.ended:
-            state.rounds.messages += counted
+            state.rounds.messages += counted and self._core.exchange.waits
             return self.leave(agent, now)
         if not self._core.exchange.waits:
             state.rounds.buffer.append(agent)
+            state.rounds.messages += counted
         elif agent in state.waiting:
             state.rounds.reported.add(agent)
             state.rounds.missing.discard(agent)

@@ -136,8 +136,8 @@ class Buffered:
         _count(self.k)
 
     def due(self, rounds: Rounds) -> bool:
-        """Answer when the buffer is full."""
-        return len(rounds.buffer) >= self.k
+        """Answer when the buffer is full; who sent nothing that took effect is answered with the others."""
+        return rounds.messages >= self.k
 
 
 @dataclass(frozen=True, slots=True)

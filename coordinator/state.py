@@ -18,13 +18,14 @@ class Step:
 
     `inbox` came with it, `speaks` says whether a message is asked for. `parts` are the lengths of its decision and of each
     of its evaluations; `left` is what was left of their sum at time `since`. `trail` has (time, work done, pace) whenever the
-    pace changed; a pace of 0 is a pause. A `void` step is begun again. `report` waits for retries to take their time. `order`
-    is what the agent was told last.
+    pace changed; a pace of 0 is a pause. One that was `timed` before is begun again, and a `void` one will be. `report` waits
+    for retries to take their time. `order` is what the agent was told last.
     """
 
     inbox: tuple[Inbound, ...]
     speaks: bool
     begun: float
+    timed: bool = False
     costs: tuple[float, ...] | None = None
     parts: tuple[float, ...] = ()
     left: float = math.inf
@@ -67,8 +68,9 @@ class CoreState:
     """All that changes in a run between agents; lists are indexed by agent.
 
     - `step` is the number of an agent's step, `steps` those who work with their step, `lease` counts how often an agent was
-      given work: a result that comes on an older lease is discarded. `base` is the number of the round in which its step
-      began, `evaluated` counts the evaluations begun, `t_n` its observations, `saved_t_n` those of its last checkpoint.
+      given work: a result that comes on an older lease is discarded. `base` is the age of the exchange when its step began,
+      `evaluated` counts the evaluations begun and `again` those begun once more, `t_n` its observations, `saved_t_n` those of
+      its last checkpoint.
     - `inbox` are messages that wait for an agent's next step, `heard` the numbers of the answers that it has had.
     - An agent in `waiting` stands still until an answer with at least this number; one in `away` is absent before a step,
       one in `ready` would begin its step but for what is in its way, one in `leaving` has done its work, one in `ended` too,
@@ -86,6 +88,7 @@ class CoreState:
     lease: list[int]
     base: list[int]
     evaluated: list[int]
+    again: list[int]
     t_n: list[int]
     saved_t_n: list[int]
     inbox: list[list[Inbound]]
@@ -124,6 +127,7 @@ def fresh_state(n_agents: int, server: Any) -> CoreState:
         lease=zeros[1],
         base=zeros[2],
         evaluated=zeros[3],
+        again=[0] * n_agents,
         t_n=zeros[4],
         saved_t_n=[0] * n_agents,
         inbox=[[] for _ in range(n_agents)],

@@ -9,7 +9,7 @@ from fedbo.actors.task import Order, Report, Task
 from fedbo.coordinator.availability import absences
 from fedbo.coordinator.events import Arrived, Ask, Began, Commit, Decided, Effect, Event, Finished, Returned
 from fedbo.coordinator.state import ProtocolError, Step
-from fedbo.coordinator.work import Lengths
+from fedbo.coordinator.work import Evaluations, Lengths
 
 if TYPE_CHECKING:
     from fedbo.coordinator.core import Core
@@ -92,15 +92,14 @@ class Steps:
         """Fix how long a step takes, from its decision on."""
         assert self._lengths is not None
         agent, state = order.agent, self._core.state
-        step, first = state.steps[agent], state.evaluated[agent]
-        state.evaluated[agent] = first + count
+        step = state.steps[agent]
+        evaluations = self._count(agent, count, again=step.timed)
         step.begun = step.since = now
-        step.costs = costs
-        step.parts = self._lengths.parts(agent, first, count, state.t_n[agent], costs)
+        step.timed, step.costs, step.trail = True, costs, None
+        step.parts = self._lengths.parts(agent, evaluations, state.t_n[agent], costs)
         step.left = sum(step.parts)
-        step.trail = None
         if self._lengths.limited:
-            order = order._replace(tries=self._lengths.tries(agent, first, count))
+            order = order._replace(tries=self._lengths.tries(agent, evaluations, state.again[agent]))
         step.order = order
         if state.blocked[agent]:
             step.set_pace(now, 0.0, 0.0)
@@ -108,6 +107,12 @@ class Steps:
         if state.pace[agent] != 1.0:
             step.set_pace(now, state.pace[agent], state.pace[agent])
         return [order, self.timer(agent)]
+
+    def _count(self, agent: int, count: int, again: bool) -> Evaluations:
+        """Take the numbers of some evaluations."""
+        numbers = self._core.state.again if again else self._core.state.evaluated
+        first, numbers[agent] = numbers[agent], numbers[agent] + count
+        return Evaluations(first, count, again)
 
     def timer(self, agent: int) -> tuple[float, Event]:
         """Give the end of an agent's step at its present pace."""
@@ -144,10 +149,9 @@ class Steps:
         """Let the evaluations that were tried again take their time, after all others."""
         assert self._lengths is not None
         state, step = self._core.state, self._core.state.steps[agent]
-        first, extra = state.evaluated[agent], len(report.retried)
-        state.evaluated[agent] = first + extra
         costs = None if step.costs is None else tuple(step.costs[point] for point in report.retried)
-        more = self._lengths.parts(agent, first, extra, 0, costs)[1:]
+        evaluations = self._count(agent, len(report.retried), again=True)
+        more = self._lengths.parts(agent, evaluations, 0, costs)[1:]
         step.parts += more
         step.left, step.since, step.report = sum(more), now, report
         if step.trail is not None:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from fedbo.actors.policy import Policy
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.timing import Timing, durations
 from fedbo.coordinator.world import World
+
+
+class Evaluations(NamedTuple):
+    """Some evaluations of an agent: `size` of them from number `first` on.
+
+    What is evaluated `again`, after a crash or a failure, has numbers of its own, so that it shifts nobody's later luck.
+    """
+
+    first: int
+    size: int
+    again: bool = False
 
 
 class Lengths:
@@ -17,6 +29,7 @@ class Lengths:
         self._world, self._streams, self._policy = world, streams, policy
         self._limit = math.inf if policy.time_limit is None else policy.time_limit
         self._length = durations(self._evaluation_of, "evaluation time", streams)
+        self._again = durations(self._evaluation_of, "evaluation time again", streams)
         self._factors: dict[int, float] = {}
         self.limited = policy.time_limit is not None
         every = [world.common, *world.exceptions.values()]
@@ -35,25 +48,28 @@ class Lengths:
         evaluation = self._world.of(agent).evaluation
         return evaluation is not None and evaluation.costs
 
-    def parts(self, agent: int, first: int, count: int, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
-        """Give the lengths of a decision with `t_n` observations and of `count` evaluations from number `first` on."""
-        if count == 1 and self._plain:
+    def parts(self, agent: int, evaluations: Evaluations, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
+        """Give the lengths of a decision with `t_n` observations and of evaluations."""
+        first, count, again = evaluations
+        if count == 1 and self._plain and not again:
             return (0.0, self._length(agent, first))
         thought = 0.0 if self._instant else self._world.of(agent).decision(t_n)
-        lengths = [self._evaluation(agent, first + place) for place in range(count)]
+        lengths = [self._evaluation(agent, first + place, again) for place in range(count)]
         if costs is not None:
             lengths = [length * cost for length, cost in zip(lengths, costs, strict=True)]
         if self._limit < math.inf:
             lengths = [min(length, self._limit) for length in lengths]
         return (thought, *lengths)
 
-    def tries(self, agent: int, first: int, count: int) -> tuple[float, ...]:
-        """Give how long each evaluation takes at cost 1, retries included."""
-        most = count * (1 + self._policy.retries)
-        return tuple([self._evaluation(agent, first + place) for place in range(most)])
+    def tries(self, agent: int, evaluations: Evaluations, next_again: int) -> tuple[float, ...]:
+        """Give how long each evaluation takes at cost 1, retries included, which have numbers from `next_again` on."""
+        first, count, again = evaluations
+        lengths = [self._evaluation(agent, first + place, again) for place in range(count)]
+        retries = range(next_again, next_again + count * self._policy.retries)
+        return (*lengths, *(self._evaluation(agent, number, True) for number in retries))
 
-    def _evaluation(self, agent: int, number: int) -> float:
-        length = self._length(agent, number)
+    def _evaluation(self, agent: int, number: int, again: bool) -> float:
+        length = self._again(agent, number) if again else self._length(agent, number)
         return length if self._even else length * self._factor(agent)
 
     def _factor(self, agent: int) -> float:

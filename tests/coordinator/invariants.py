@@ -116,7 +116,7 @@ class Troubles:
         return agent in self.absent or bool(self.open["hung", agent] or self.open["crashed", agent])
 
     def cut(self, agent: int, now: float, surely: bool = True) -> bool:
-        """Say whether nothing passes between an agent and the coordinator; when that ends is not told of agents at their end."""
+        """Say whether nothing passes between an agent and the coordinator; that ends untold for agents at their end."""
         cuts = self.open["cut", agent]
         if agent in self.done or agent in self.gone:
             end = min if surely else max
@@ -229,26 +229,29 @@ class Steps:
                 assert any(time >= row.finished for time in self.troubles.lost_state[agent])
 
     def _lengths(self, agent: int, own: list[tuple[int, list[Any]]]) -> None:
+        """Nothing that was begun again shifts the length of what comes later: that has numbers of its own."""
         setting, streams = self.setting, Streams(self.setting.seed)
-        draw = durations(lambda agent: setting.evaluation, "evaluation time", streams)
+        draw, once_more = (
+            durations(lambda agent: setting.evaluation, purpose, streams)
+            for purpose in ("evaluation time", "evaluation time again")
+        )
         factor = setting.models["speed"].factor(streams.of(agent).at(0).rng("speed class"))
-        limit, number = setting.policy.time_limit or math.inf, -1
+        limit, number, again = setting.policy.time_limit or math.inf, 0, -1
         for step, rows in own:
-            now = self.begun[agent, step]
-            first = rows[0]
+            now, first, points = self.begun[agent, step], rows[0], len({row.query for row in rows})
             known = first.t_n - (first.error is None or "forgotten" in first.error)
-            lengths = [setting.models["decision"](known), *[None] * len(rows)]
-            for place, length in enumerate(lengths):
-                after = rows[place - 1].finished if place else first.started
-                assert place == 0 or abs(rows[place - 1].started - now) < NEAR, "two evaluations at once, or a gap"
-                worked = self.troubles.work(agent, now, after)
-                if length is None:
-                    number = next(
-                        n for n in range(number + 1, 2000) if abs(min(limit, factor * draw(agent, n)) - worked) < NEAR
-                    )
-                else:
-                    assert abs(worked - length) < NEAR, f"a decision took {worked}, not {length}"
-                now = after
+            thought = setting.models["decision"](known)
+            assert abs(self.troubles.work(agent, now, first.started) - thought) < NEAR, "a decision took another time"
+            now = first.started
+            for place, row in enumerate(rows):
+                assert abs(row.started - now) < NEAR, "two evaluations at once, or a gap"
+                worked = self.troubles.work(agent, now, row.finished)
+                planned = place < points and abs(min(limit, factor * draw(agent, number + place)) - worked) < NEAR
+                if not planned:
+                    later = range(again + 1, again + 2000)
+                    again = next(n for n in later if abs(min(limit, factor * once_more(agent, n)) - worked) < NEAR)
+                now = row.finished
+            number += points
             assert abs(now - self.ended[agent, step]) < NEAR
 
 

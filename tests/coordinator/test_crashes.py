@@ -50,13 +50,17 @@ def test_with_its_state_kept_a_crash_costs_time_and_changes_nothing_else(algorit
 
 
 def test_a_step_that_is_begun_again_takes_another_length() -> None:
-    """The third length is that of the second step's second try: lengths are counted on, so that no draw is used twice."""
-    lengths = durations(lambda agent: Exponential(2.0), "evaluation time", Streams(1))
-    first, _, third = (lengths(0, number) for number in range(3))
+    """What is begun again has lengths of its own: no draw is used twice, and those of later steps are what they were."""
+    lengths, again = (
+        durations(lambda agent: Exponential(2.0), purpose, Streams(1))
+        for purpose in ("evaluation time", "evaluation time again")
+    )
+    first, anew, last = lengths(0, 0), again(0, 0), lengths(0, 2)
     plan = (Crash((0,), at=first + 0.01, restart=0.5),)
     world = {"evaluation": Exponential(2.0), "availability": Always(), "world": {"plan": plan}}
-    ran = Setting(Talk(), agents=1, initial=1, iterations=1, **world).run()
-    assert (ran.rows[1].started, ran.rows[1].finished) == pytest.approx((first + 0.51, first + 0.51 + third))
+    ran = Setting(Talk(), agents=1, initial=1, iterations=2, **world).run()
+    assert (ran.rows[1].started, ran.rows[1].finished) == pytest.approx((first + 0.51, first + 0.51 + anew))
+    assert ran.rows[2].finished - ran.rows[2].started == pytest.approx(last)
 
 
 @pytest.mark.parametrize("checkpoint", [1, 3, 4])

@@ -63,7 +63,7 @@ class RayHosts:
         self._best: dict[int, float] = {}
         self._writing: list[Any] = []
         # A process takes a second or two to start: in real time one stands by for the next that dies.
-        self._spare: Any = start_hosts(1)[0] if self._real else None
+        self._spare: Any = self._stand_by() if self._real else None
 
     @property
     def actors(self) -> list[Any]:
@@ -220,11 +220,17 @@ class RayHosts:
             raise RuntimeError(f"the process of agents {agents} died {_DEATHS} times without finishing anything; {remedy}")
         self._replace(host)
 
+    def _stand_by(self) -> Any:
+        """Start a process that has imported all that the task needs."""
+        (spare,) = start_hosts(1)
+        spare.load.remote(self._task, [])
+        return spare
+
     def _replace(self, host: _Remote) -> Any:
         """Give a host a new process, in which its agents begin at their own last checkpoints; give the call that says so."""
         assert self._site is not None
         ray.kill(host.handle)  # for the case that it can only not be reached
-        host.handle, self._spare = self._spare, start_hosts(1)[0]
+        host.handle, self._spare = self._spare, self._stand_by()
         host.life += 1
         host.process = 1
         host.handle.begin.remote(self._epoch)

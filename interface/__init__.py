@@ -37,16 +37,18 @@ def run(
 ) -> Result:
     """Run a study and give its results.
 
-    `study` is a TOML file, a dictionary of its tables, or a checked study; `overrides` are `dotted.key=value`; `out` is the
-    directory to be made (by default one under `runs/`). StudyError when the study is wrong, RunError when an objective
-    fails; KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
+    `study` is a TOML file, a dictionary of its tables, or a checked study, which takes no overrides any more; `overrides` are
+    `dotted.key=value`; `out` is the directory to be made (by default one under `runs/`). StudyError when the study is wrong,
+    RunError when it could not be completed; KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
     """
     from rich.console import Console
 
     from fedbo.progress import progress_for
     from fedbo.runner import run_study
-    from fedbo.study import Study, load_study
+    from fedbo.study import Study, StudyError, load_study
 
+    if overrides and isinstance(study, Study):
+        raise StudyError("overrides: have no effect on a study that is checked already; give them to load_study")
     checked = study if isinstance(study, Study) else load_study(study, overrides)
     return run_study(checked, None if out is None else Path(out), progress_for(Console(stderr=True)) if progress else None)
 

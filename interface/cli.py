@@ -66,11 +66,13 @@ def run(
 
     extra = [] if workers is None else [f"hosting.workers={workers}"]
     checked = load_study(study, [*(sets or []), *extra])
-    from fedbo.directory import unfinished
+    from fedbo.directory import read_manifest, unfinished
     from fedbo.runner import resume_study, run_study
 
-    if out is not None and unfinished(out) and _wants(f"'{out}' holds a run that has not ended. Go on with it?"):
-        _finish(lambda: resume_study(out, [], None if quiet else _progress()), printed)
+    same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
+    if out is not None and same and _wants(f"'{out}' holds a run of this study that has not ended. Go on with it?"):
+        kept = [one for one in (*(sets or []), *extra) if one.startswith(("hosting", "recovery"))]
+        _finish(lambda: resume_study(out, kept, None if quiet else _progress()), printed)
     else:
         _finish(lambda: run_study(checked, out, None if quiet else _progress()), printed)
 
@@ -185,8 +187,15 @@ def _expected(error: Exception) -> int:
     if is_wrong_input(error):
         return _complain(str(error), WRONG_INPUT)
     if is_failure(error):
-        return _complain(str(error), FAILED)
+        return _complain(f"{error}{_kept(error)}", FAILED)
     raise error
+
+
+def _kept(error: Exception) -> str:
+    """Say where that is which a run had done before it failed, unless its error does."""
+    directory = str(getattr(error, "directory", ""))
+    said = not directory or directory in str(error)
+    return "" if said else f"; what was done is in {directory}; go on with: fedbo resume {directory}"
 
 
 def _complain(line: str, code: int) -> int:

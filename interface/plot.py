@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -88,6 +88,12 @@ def _check(result: Result, view: View) -> None:
 
 def _figure(result: Result, view: View) -> Figure:
     goal = goal_of(result, view.algorithm, view.level, view.regret)
+    there = {trace.algorithm for trace in result.traces if view.kind == "sweep" or trace.cell == view.cell}
+    if goal.algorithm not in there:  # the study was cut short
+        if view.algorithm is not None:
+            where = "" if view.kind == "sweep" else f" in cell {view.cell}"
+            raise PlotError(f"no runs of '{goal.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
+        goal = replace(goal, algorithm=max(there, key=result.study.labels.index))
     if view.kind in ("trouble", "sweep"):
         figure = Figure(figsize=(16, 11))
         _head(figure, result, view)

@@ -62,7 +62,7 @@ def _federated(row: Row) -> str:
 
 def gap_in_words(gap: Difference | None, sign: int) -> Text:
     """Write a difference, green for better and red for worse where its interval leaves zero out."""
-    if gap is None:
+    if gap is None or math.isnan(gap.mean):
         return Text("–")
     clear = not gap.low <= 0 <= gap.high
     return Text(str(gap), style=("green" if sign * gap.mean > 0 else "red") if clear else "")

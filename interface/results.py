@@ -44,6 +44,9 @@ class Result:
         """Read a run directory; ResultError when it is none."""
         folder = Path(directory)
         missing = [name for name in _FILES if not (folder / name).is_file()]
+        if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
+            remedy = f"wait for it, or if it was killed go on with: fedbo resume {directory}"
+            raise ResultError(f"'{directory}': has not ended, it has no {missing[0]} yet; {remedy}")
         if missing:
             remedy = "give the directory that fedbo run printed"
             raise ResultError(f"'{directory}': is no finished run, it has no {missing[0]}; {remedy}")

@@ -13,19 +13,6 @@ from fedbo.coordinator.journal import EVENTS as EVENTS
 
 PHASES = ("history", "initial", "search")
 
-KINDS = (
-    "started",
-    "finished",
-    "absent",
-    "returned",
-    "sent",
-    "arrived",
-    "rejected",
-    "round",
-    "delivered",
-    "done",
-)
-
 
 def canonical(table: Any, labels: Sequence[str]) -> Any:
     """Sort observations or events into the one order in which they are stored; `labels` gives that of the algorithms.

@@ -24,6 +24,8 @@ class Estimate:
     error: float | None
 
     def __str__(self) -> str:
+        if math.isnan(self.mean):  # nobody had a good observation
+            return "–"
         return f"{self.mean:.4g}" + ("" if self.error is None else f" ± {self.error:.2g}")
 
 
@@ -107,7 +109,7 @@ def paired(gaps: npt.NDArray[np.float64]) -> Difference | None:
 def chief(rows: Sequence[Row], labels: Sequence[str]) -> str:
     """Choose the first algorithm that made federated queries in any cell, else the first that sent, else the last."""
     heard = [row.algorithm for row in rows if row.federated > 0] or [row.algorithm for row in rows if row.bytes_up > 0]
-    return min(heard, key=labels.index) if heard else labels[-1]
+    return min(heard, key=labels.index) if heard else max((row.algorithm for row in rows), key=labels.index, default=labels[-1])
 
 
 def _estimate(found: Sequence[Trace], step: float, metric: Metric) -> Estimate:

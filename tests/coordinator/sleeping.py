@@ -24,9 +24,14 @@ def nowhere(x: Any) -> float:
     return float("nan")
 
 
-def brief(x: Any, agent: int) -> float:
-    """Take a few milliseconds, and fail now and then."""
-    time.sleep(0.003)
-    if int(x[0] * 1e6) % 17 == 0:
-        raise RuntimeError("a bad moment")
-    return float(-((x[0] - 0.3) ** 2) - (x[1] - 0.1 * agent) ** 2)
+def doze(x: Any, agent: int) -> float:
+    """Take a tenth of a second."""
+    time.sleep(0.1)
+    return float(-((x[0] - 0.3) ** 2) - 0.1 * agent)
+
+
+def sulky(x: Any) -> float:
+    """Fail for two points of five."""
+    if int(x[0] * 1e6) % 5 < 2:
+        raise RuntimeError("not here")
+    return float(x[0])

@@ -27,7 +27,7 @@ def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
     if "before" in limits:
         die_before(limits["before"], arguments[-1] if what == "run" else arguments[0])
     if "room" in limits:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limits["room"], limits["room"]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limits["room"], resource.RLIM_INFINITY))
     if what == "run":
         fedbo.run(Path(arguments[0]), out=Path(arguments[1]))
     elif what == "resume":
@@ -68,6 +68,7 @@ def attempt(what: str, arguments: list[str], limits: dict[str, Any]) -> tuple[in
             try:
                 carry_out(what, arguments, limits)
             except BaseException as error:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
                 print(f"{type(error).__name__}: {error}", flush=True)
                 code = 1
             os._exit(code)

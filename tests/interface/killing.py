@@ -111,6 +111,13 @@ class Forks:
         self._process.stdout.close()
 
 
+def begin_or_go_on(forks: Forks, study: Path, directory: Path, **limits: Any) -> End:
+    """Do what a person would do who finds this directory."""
+    if (directory / "manifest.json").exists():
+        return forks("resume", directory, **limits)
+    return forks("run", study, directory, **limits)
+
+
 def marked(mark: str) -> list[int]:
     """List the processes whose environment has this in it."""
     found = []
@@ -123,7 +130,7 @@ def marked(mark: str) -> list[int]:
     return found
 
 
-def gone(mark: str, seconds: float = 20.0) -> bool:
+def gone(mark: str, seconds: float = 120.0) -> bool:
     """Wait until no process is left that has this in its environment."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

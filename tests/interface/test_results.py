@@ -121,6 +121,10 @@ def test_a_run_opens_where_its_objective_and_its_files_are_not(tmp_path: Path) -
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultError, match=r"has no manifest\.json; give the directory that fedbo run printed"):
         Result.open(tmp_path)
+    killed = tmp_path / "killed"
+    (killed / "parts").mkdir(parents=True)
+    with pytest.raises(ResultError, match=r"has not ended, it has no manifest\.json yet; .* go on with: fedbo resume "):
+        Result.open(killed)
     broken = write_run(tmp_path / "broken", document(iterations=1))
     (broken / "manifest.json").write_text("{", encoding="utf-8")
     with pytest.raises(ResultError, match="is damaged"):

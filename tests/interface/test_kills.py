@@ -1,0 +1,223 @@
+"""A study that is killed at any instant, again and again, ends with the very bytes of one that was left alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killing import TROUBLED, End, Forks, begin_or_go_on, environment, gone, marked, tables, write_study
+
+TINY: dict[str, Any] = {
+    **TROUBLED,
+    "study": {"name": "tiny", "seed": 2},
+    "objective": {**TROUBLED["objective"], "agents": 3},
+    "agents": {**TROUBLED["agents"], "targets": [0, 1]},
+    "budget": {"iterations": 3},
+    "algorithm": TROUBLED["algorithm"][1:],
+    "recovery": {"events": 25},
+}
+OWN_RAY = {"kind": "packed", "workers": 2}
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """A process that has imported everything and runs studies in forks of itself."""
+    made = Forks()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """The troubled study as a file, and its tables."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    study = write_study(TROUBLED, folder / "study.toml")
+    assert forks("run", study, folder / "run") == End(0, "")
+    return study, tables(folder / "run")
+
+
+def has_ended(end: End) -> bool:
+    """Say whether a study has ended, now or before."""
+    return end.code == 0 or "has ended" in end.said
+
+
+@pytest.mark.slow
+def test_a_kill_before_any_one_of_all_file_operations_loses_nothing(forks: Forks, tmp_path: Path) -> None:
+    """Each process is killed just before its n-th operation, for every n; the next one before another of its own, too."""
+    study = write_study(TINY, tmp_path / "study.toml")
+    assert forks("run", study, tmp_path / "alone").code == 0
+    expected, number, kills = tables(tmp_path / "alone"), 0, 0
+    while True:
+        number += 1
+        directory = tmp_path / f"run-{number}"
+        end = forks("run", study, directory, before=number)
+        if not end.killed:
+            break
+        again = begin_or_go_on(forks, study, directory, before=1 + number * 7 % 53)
+        kills += 1 + again.killed
+        last = begin_or_go_on(forks, study, directory) if again.killed else again
+        assert has_ended(last), (number, last)
+        assert tables(directory) == expected, number
+        left = sorted(path.name for path in directory.iterdir() if path.name.startswith(".") or path.name == "parts")
+        assert not left or last.code, f"{left} was left behind"
+    assert number > 50 and kills > 80
+
+
+@pytest.mark.slow
+def test_forty_kills_at_random_instants_leave_the_same_bytes(
+    forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    study, expected = undisturbed
+    rng, kills, stories = random.Random(1), 0, 0
+    while kills < 40:
+        directory, stories = tmp_path / f"story-{stories}", stories + 1
+        end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, 0.5))
+        while end.killed:
+            kills += 1
+            end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, 0.5) if kills < 40 else None)
+        assert has_ended(end), end
+        assert tables(directory) == expected
+
+
+def _command(study: Path, directory: Path, *sets: str) -> list[str]:
+    command = [sys.executable, "-m", "fedbo.cli"]
+    settings = [word for each in sets for word in ("--set", each)]
+    if (directory / "manifest.json").exists():
+        return [*command, "resume", str(directory), "--quiet", *settings]
+    return [*command, "run", str(study), "--out", str(directory), "--quiet", *settings]
+
+
+def _killed_after(command: list[str], seconds: float | None, mark: str) -> End:
+    """Start the real command in a session of its own, and kill its whole process group."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        env=environment(FEDBO_TEST_MARK=mark),
+    )
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
+    return End(process.returncode, said.decode())
+
+
+@pytest.mark.slow
+def test_ten_kills_of_the_real_command_leave_the_same_bytes(undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
+    study, expected = undisturbed
+    rng, kills, stories = random.Random(2), 0, 0
+    while kills < 10:
+        directory, stories = tmp_path / f"story-{stories}", stories + 1
+        end = End(-9, "")
+        while end.killed:
+            end = _killed_after(_command(study, directory), rng.uniform(0.2, 4.0) if kills < 10 else None, uuid.uuid4().hex)
+            kills += end.killed
+        assert has_ended(end), end
+        assert tables(directory) == expected
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_agents_in_ray_actors_die_with_their_study_and_it_ends_with_the_same_bytes(
+    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    """Each run starts a Ray of its own, of which nothing may be left after the kill."""
+    study, expected = undisturbed
+    directory, rng = tmp_path / "run", random.Random(3)
+    for seconds in (rng.uniform(2.0, 6.0), rng.uniform(6.0, 10.0)):
+        mark = uuid.uuid4().hex
+        end = _killed_after(_command(study, directory, "hosting.kind=packed", "hosting.workers=2"), seconds, mark)
+        assert end.killed or has_ended(end)
+        assert gone(mark), f"{len(marked(mark))} processes were left"
+    end = _killed_after(_command(study, directory), None, "")
+    assert has_ended(end) and tables(directory) == expected, end
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a Ray cluster that lives on when drivers die."""
+    from ray.cluster_utils import Cluster
+
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
+    yield made.address
+    made.shutdown()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_kills_of_drivers_on_a_cluster_that_lives_on_leave_the_same_bytes(
+    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, cluster: str
+) -> None:
+    """What the dead driver had started lives on for a moment beside those who go on; whatever it still writes is not used."""
+    study, expected = undisturbed
+    hosting = ("hosting.kind=packed", "hosting.workers=2", f'hosting.address="{cluster}"')
+    directory, rng, kills, begun = tmp_path / "run", random.Random(4), 0, time.monotonic()
+    end = End(-9, "")
+    while end.killed:
+        seconds = rng.uniform(1.0, 7.0) if kills < 8 else None
+        end = _killed_after(_command(study, directory, *hosting), seconds, "")
+        kills += end.killed
+    assert has_ended(end) and tables(directory) == expected, end
+    assert kills >= 4, f"{kills} kills in {time.monotonic() - begun:.0f} s"
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_after_the_death_of_a_host_the_agents_go_on_from_the_last_snapshot(
+    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, ray_session: None
+) -> None:
+    import threading
+
+    import fedbo
+
+    study, expected = undisturbed
+    directory, killed = tmp_path / "run", list[int]()
+
+    def kill() -> None:
+        for _ in range(3):
+            found = hosts_of(directory, begun=len(killed))
+            if found:
+                os.kill(found[0], signal.SIGKILL)
+                killed.append(found[0])
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    sets = ["hosting.kind=packed", "hosting.workers=2", "recovery.events=40"]
+    result = fedbo.run(study, overrides=sets, out=directory)
+    killer.join()
+    assert tables(result.directory) == expected
+    assert killed
+
+
+def hosts_of(directory: Path, begun: int) -> list[int]:
+    """Wait for the next snapshot of a run, and give the processes of its hosts: those that write its evaluation logs."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        logs = {int(path.name.split("-")[2]) for path in directory.glob("parts/*/log-00000[1-9]-*.jsonl")}
+        living = [pid for pid in sorted(logs) if "ray::Host" in _title(pid)]
+        if living:
+            return living[begun % len(living) :]
+        if (directory / "manifest.json").exists() and "complete" in (directory / "manifest.json").read_text()[:200]:
+            return []
+        time.sleep(0.02)
+    return []
+
+
+def _title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""

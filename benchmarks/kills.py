@@ -1,4 +1,4 @@
-"""Kills a study with every trouble at random instants, resumes it until it ends, and compares with an undisturbed run.
+"""Kills a study with every trouble at random instants, resumes it until it ends, and compares it with an undisturbed run.
 
 The study, and the process that forks each attempt (a real one; only the imports are saved), are those of `tests/interface`.
 With `--command` every attempt is the command `fedbo` itself, started anew and killed with its process group; with `--packed 2`

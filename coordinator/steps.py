@@ -64,8 +64,7 @@ class Steps:
         state = self._core.state
         step, number = state.steps[agent], state.step[agent]
         state.lease[agent] += 1
-        if agent in state.forgetful:
-            state.forgetful.discard(agent)
+        if agent in state.forgetful:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
         priced = self._lengths is not None and self._lengths.needs_costs(agent)
         step.order = order = Order(agent, number, state.lease[agent], step.inbox, step.speaks, restore, priced=priced)
@@ -134,6 +133,7 @@ class Steps:
             words = f"asked for {report.queries} points in step {report.step}, declared are {declared}"
             raise ProtocolError(f"agent {agent} {words}")
         del state.steps[agent]
+        state.forgetful.discard(agent)
         state.lasted[agent] = now - step.begun
         state.t_n[agent] = report.t_n
         if report.step % self._core.checkpoint == 0:

@@ -209,3 +209,11 @@ def test_faults_after_the_end_of_the_last_agent_do_not_prolong_a_run() -> None:
     world = {"evaluation": Constant(100.0), "availability": Always(), "world": {"plan": plan}}
     ran = Setting(Talk(), agents=2, exchange=Immediate(), iterations=3, **world).run()
     assert ran.outcome.time <= 2.5, f"it went on until {ran.outcome.time:.1f} with nobody left"
+
+
+def test_what_was_lost_stays_lost_when_the_step_is_interrupted_again() -> None:
+    """The order that says what to forget is replaced by another one before it is carried out."""
+    plan = (Crash((0,), at=1.5, state="lost", restart=1.0), Crash((0,), at=3.0, state="kept", restart=1.0))
+    world = {"evaluation": Constant(1.0), "availability": Always(), "world": {"plan": plan}, "checkpoint": 5}
+    ran = Setting(Talk(), agents=1, initial=0, iterations=2, **world).run()
+    assert [(row.step, row.t_n, row.error) for row in ran.rows] == [(1, 1, "forgotten in a crash"), (2, 1, None)]

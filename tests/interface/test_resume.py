@@ -118,7 +118,7 @@ def test_a_signal_ends_a_run_that_keeps_what_was_done_and_goes_on_from_there(
 
 @pytest.mark.ray
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT])
 def test_a_signal_to_all_processes_of_a_run_ends_it_as_one_to_its_driver_does(
     number: signal.Signals, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
 ) -> None:

@@ -156,6 +156,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     made.shutdown()
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 def test_kills_of_drivers_on_a_cluster_that_lives_on_leave_the_same_bytes(

@@ -99,6 +99,7 @@ def test_what_has_not_ended_is_not_replayed(done: Path, tmp_path: Path) -> None:
         replay(tmp_path / "nowhere")
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_run_in_real_time_is_replayed_by_its_record_without_waiting_and_to_the_bit(tmp_path: Path, ray_session: None) -> None:

@@ -90,7 +90,7 @@ def algorithms() -> dict[str, Algorithm]:
 
         def ask(self, state: Any, inbox: Any, streams: Any) -> Any:
             decision, state = super().ask(state, inbox, streams)
-            extra = streams.rng("more points").random((state.t % 3, DIM))
+            extra = streams.rng("more points").random((streams.step % 3, DIM))
             return decision._replace(x=np.concatenate([decision.x, extra])), state
 
     settings = {name: getattr(made["every step"], name) for name in made["every step"].__dataclass_fields__}

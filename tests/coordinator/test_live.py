@@ -179,22 +179,30 @@ def test_an_interruption_keeps_what_was_observed_and_the_run_goes_on(tmp_path: P
 
 
 @pytest.fixture
-def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
-    """A Ray cluster of a head and one other node, which can be taken away."""
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, list[Any]]]:
+    """A Ray cluster of a head and two other nodes, which can be taken away."""
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    yield made, made.add_node(num_cpus=2)
+    yield made, [made.add_node(num_cpus=1) for _ in range(2)]
     made.shutdown()
 
 
+def on(node: Any, word: str) -> list[int]:
+    """List the processes of one node of a cluster that have a word in their titles."""
+    return descendants(node.all_processes["raylet"][0].process.pid, word)
+
+
 def test_the_death_of_a_node_takes_agents_with_it_that_go_on_elsewhere(tmp_path: Path, nodes: tuple[Any, Any]) -> None:
-    cluster, other = nodes
+    cluster, others = nodes
     directory = tmp_path / "run"
     driver = start(directory, "--set", f'hosting.address="{cluster.address}"')
     wait_for(directory, 10)
-    cluster.remove_node(other, allow_graceful=False)
+    agents = {*hosts(directory)}
+    inhabited = [node for node in others if agents & {*on(node, "ray::Host")} and not on(node, "ray::Coordinator")]
+    assert inhabited, "every agent is with the head or with the coordinator"
+    cluster.remove_node(inhabited[0], allow_graceful=False)
     said, _ = driver.communicate(timeout=180)
     assert driver.returncode == 0, said
     assert "crashed" in kinds(whole(directory))

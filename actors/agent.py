@@ -13,7 +13,7 @@ from fedbo.actors.evaluation import EvaluationError, Evaluator, Known, Outcome
 from fedbo.actors.memory import Done, Memory, read_history
 from fedbo.actors.rows import Row
 from fedbo.actors.task import Order, Report, Task
-from fedbo.algorithms.base import Array, Decision
+from fedbo.algorithms.base import Array, Decision, Starting
 from fedbo.objectives.base import cost_of
 from fedbo.objectives.space import from_unit
 
@@ -152,7 +152,9 @@ class Agent:
         given = self.task.initial.get(self.number)
         if given is not None:
             return given
-        return self._streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
+        uniform = self._streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
+        algorithm = self.task.algorithm
+        return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 
     def _evaluate(self, order: Order, decision: Decision) -> list[Outcome]:
         """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""

@@ -77,6 +77,11 @@ class Home(NamedTuple):
         """Name the file of what has happened since a snapshot, where time is real."""
         return self.folder / f"{number:06d}-{self.attempt:04d}.moments"
 
+    @property
+    def key_file(self) -> Path:
+        """Name the file with the secret key of the noise, where it shall be secure."""
+        return self.folder / "noise.key"
+
     def log(self, since: int | None) -> Path:
         """Name a new log of evaluations, of those since a snapshot or of all."""
         period = "all" if since is None else f"{since:06d}"
@@ -140,7 +145,7 @@ class Home(NamedTuple):
             if int(path.name[4:10]) < latest.number - 1:  # the evaluation at hand may be in the file before
                 path.unlink(missing_ok=True)
         if latest.ended:
-            for path in (*self.folder.glob("log-*"), *self.folder.glob("agent-*")):
+            for path in (*self.folder.glob("log-*"), *self.folder.glob("agent-*"), self.key_file):
                 path.unlink(missing_ok=True)
 
     @contextmanager

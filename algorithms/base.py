@@ -114,3 +114,58 @@ class Algorithm(Protocol):
 
         `worth (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """How the coordinator's door makes one release `(P, M)` of the messages of many agents (Dai et al. 2021, Alg. 1).
+
+    A message `(M,)` is clipped to the norm S / sqrt(P), weighted with the public `weights (P, N)`, summed over the agents that
+    were sampled with probability `share` q, and over q; then a normal draw of standard deviation z phi_max S / q is added to
+    every number. `blocks` is P, `clip` S (infinite for none), `noise` z (0 for none). phi_max is the largest of all weights,
+    or, with `per_block`, the largest of a block's own.
+
+    `sampling` is "poisson", independent coins, or "fixed": as many as round(q times those who could be), without replacement.
+
+    With a `quantile` the clipping norm follows that quantile of the messages' norms, by factors exp(-`rate` (b - quantile)),
+    where b is the share of unclipped messages, known with noise of `count_noise` messages (Andrew et al. 2021); z is then
+    the noise multiplier of both together.
+    """
+
+    blocks: int
+    clip: float
+    noise: float
+    share: float = 1.0
+    sampling: str = "poisson"
+    per_block: bool = False
+    quantile: float | None = None
+    rate: float = 0.2
+    count_noise: float = 0.0
+
+
+@runtime_checkable
+class Private(Protocol):
+    """What an algorithm gives besides when its messages pass a mechanism: its coordinator half never sees one of them.
+
+    A message is one array `(M,)`, and instead of `receive` the coordinator half is told what was released.
+    """
+
+    def mechanism(self, problem: Problem) -> Mechanism:
+        """Declare the mechanism; ValueError when the settings do not suit the problem."""
+
+    def weights(self, problem: Problem, release: int) -> Array:
+        """Give the weights `(P, N)` of release number 0, 1, ...; they depend on nothing that is private."""
+
+    def released(self, state: Any, vectors: Array, release: int) -> Any:
+        """Take in a release `(P, M)`."""
+
+    def closed(self, state: Any) -> Any:
+        """Take in that nothing more will be released: whom this is told follows its own surrogate from then on."""
+
+
+@runtime_checkable
+class Starting(Protocol):
+    """What an algorithm gives besides when it has its own initial points."""
+
+    def initial_points(self, problem: Problem, uniform: Array) -> Array:
+        """Make an agent's initial points `(q, d)` from uniform ones `(q, d)`, which all algorithms have in common."""

@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from fedbo.algorithms import ts
-from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
-from fedbo.algorithms.catalog import Entry, unknown
-from fedbo.algorithms.coordinates import to_coordinates
-from fedbo.algorithms.schedules import Schedule, check, probability
+from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.federated import Federated, FederatedState, choose
+from fedbo.algorithms.schedules import probability
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.ts import TS, TSState, scaled, scatter
+from fedbo.algorithms.ts import TS, scatter
 from fedbo.surrogates.draws import message_function
-from fedbo.surrogates.features import Features, draw_features, phi
 from fedbo.surrogates.linear import draw_weights
 from fedbo.surrogates.maximise import maximise
-
-
-class FTSState(NamedTuple):
-    """An agent's state: its own Thompson sampling, what it learned before, and the messages it holds.
-
-    `history_phi (t_n, M)`, `history_y (t_n,)` are the features and values of an earlier task, `phi (n, M)` the features of
-    its own observations; `omega (N, M)` are the messages it holds and `weight (N,)` its P_N, 0 for those it does not
-    hold; `t` counts its decisions.
-    """
-
-    own: TSState
-    features: Features
-    history_phi: Array
-    history_y: Array
-    phi: Array
-    omega: Array
-    weight: Array
-    t: int = 0
 
 
 class FTSServer(NamedTuple):
@@ -47,75 +28,30 @@ class FTSServer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FTS:
-    """Federated Thompson sampling.
+class FTS(Federated):
+    """Federated Thompson sampling; `Federated` has the settings that are not named here.
 
-    In iteration t an agent maximises a draw from its own posterior with probability `p` (see `schedules`), as `own` says, and
-    otherwise a function made of the messages that it holds. With `query` "draw" that is phi(x)' omega_n of one agent n drawn
-    from P_N, as in the paper; with "mean" it is the mean of all messages, weighted by P_N times independent exponential
-    weights (the Bayesian bootstrap), so that it varies as much as the agents disagree. P_N is `weights`: empty for uniform,
-    else one number for each agent.
+    A federated query maximises a function made of the messages that an agent holds. With `query` "draw" that is
+    phi(x)' omega_n of one agent n drawn from P_N, as in the paper; with "mean" it is the mean of all messages, weighted by P_N
+    times independent exponential weights (the Bayesian bootstrap), so that it varies as much as the agents disagree. P_N is
+    `weights`: empty for uniform, else one number for each agent.
 
-    All agents share `features` random features with `kernel` and `length_scale`. A message is one draw omega_n from the
-    Bayesian linear model with noise variance `noise` on them; with `centre`, of the values less their mean and over their
-    standard deviation, by which the draw is multiplied again.
-
-    A federated query that is nearer than `apart` to an evaluated point, in every coordinate, would tell little: the agent
-    follows its own surrogate then.
-
-    `every` k sends a fresh message before the first and after every k-th iteration, and t_n grows. `every` 0 sends one before
-    the first iteration only; with `query` "draw" its receiver uses it once and then removes its agent from P_N. `relay` "all"
+    A message is one draw omega_n from the linear model; with `centre` it is multiplied by the standard deviation of the values
+    again. With `every` 0 and `query` "draw" its receiver uses it once and then removes its agent from P_N. `relay` "all"
     passes on the messages of all agents, N M numbers; "one" that of one agent, which the coordinator draws from P_N.
 
-    `control` "noise" replaces every omega_n by a draw from N(0, I), and "uniform" every federated query by a uniform point:
-    the same schedule without the information.
+    `control` "noise" replaces every omega_n by a draw from N(0, I).
     """
 
-    own: TS = field(default_factory=TS)
-    p: Schedule = "1-1/sqrt(t)"
     query: str = "mean"
     weights: tuple[float, ...] = ()
-    features: int = 100
-    kernel: str = "matern52"
-    length_scale: float = 0.2
-    noise: float = 0.01
-    centre: bool = True
-    apart: float = 0.03
-    every: int = 1
     relay: str = "all"
-    control: str = "none"
 
     def __post_init__(self) -> None:
-        check(self.p, "p")
-        choices = {
-            "query": ("draw", "mean"),
-            "kernel": ("se", "matern32", "matern52"),
-            "relay": ("all", "one"),
-            "control": ("none", "noise", "uniform"),
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(unknown(name, getattr(self, name), known))
-        for name in ("length_scale", "noise"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        if self.features < 1:
-            raise ValueError(f"features must be at least 1, not {self.features}")
-        if not self.apart >= 0:
-            raise ValueError(f"apart must be at least 0, not {self.apart}")
-        if self.every < 0:
-            raise ValueError(f"every must be 0 (once, before the start) or more, not {self.every}")
+        Federated.__post_init__(self)
+        choose(self, {"query": ("draw", "mean"), "relay": ("all", "one")})
         if any(not 0 <= weight < np.inf for weight in self.weights) or (self.weights and not sum(self.weights) > 0):
             raise ValueError(f"weights must be at least 0 with a positive sum, not {self.weights}")
-
-    @property
-    def queries(self) -> int:
-        """One point for each decision."""
-        return 1
-
-    def sends(self, step: int) -> bool:
-        """Before the start, and after every `every`-th iteration."""
-        return step == 0 if not self.every else step % self.every == 0
 
     def upload(self, problem: Problem) -> Declaration | None:
         """One draw omega_n `(M,)`; ValueError when the settings do not suit the problem."""
@@ -131,47 +67,21 @@ class FTS:
             return {"omega": Field((self.features,)), "sender": Field((1,), "int64")}
         return {"omega": Field((problem.n_agents, self.features)), "weight": Field((problem.n_agents,))}
 
-    def agent_init(self, problem: Problem, streams: Streams) -> FTSState:
-        """Draw the shared features and take in what was learned before."""
-        rng = streams.shared("shared features")
-        features = draw_features(rng, problem.dim, self.features, self.length_scale, self.kernel)
-        known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
-        values = problem.history_y if problem.history_y is not None else np.empty(0)
-        rows = phi(features, to_coordinates(known, self.own.coordinates))
-        holds = (problem.n_agents if self.relay == "all" else 1) if problem.agent in problem.targets else 0
-        omega, weight = np.zeros((holds, self.features)), np.zeros(holds)
-        own = self.own.agent_init(problem, streams)
-        return FTSState(own, features, rows, values, np.empty((0, self.features)), omega, weight)
+    def _places(self, problem: Problem) -> int:
+        return problem.n_agents if self.relay == "all" else 1
 
-    def ask(self, state: FTSState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FTSState]:
-        """Follow the own surrogate or the messages (Alg. 1 lines 2 to 7)."""
-        for message in inbox:
-            state = self._hold(state, message.payload)
-        # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
-        state = state._replace(t=state.t + 1, own=self.own.fit(state.own, streams))
-        holds = bool((state.weight > 0).any())
-        if not holds or streams.rng("coin").random() <= probability(self.p, state.t):
-            decision, own = self.own.ask(state.own, (), streams)
-            return decision, state._replace(own=own)
-        return self._federated(state, streams)
-
-    def _hold(self, state: FTSState, payload: Payload) -> FTSState:
+    def _hold(self, state: FederatedState, payload: Payload) -> FederatedState:
         if self.relay == "one":
             return state._replace(omega=payload["omega"][None, :], weight=np.ones(1))
         return state._replace(omega=payload["omega"], weight=payload["weight"])
 
-    def _federated(self, state: FTSState, streams: Streams) -> tuple[Decision, FTSState]:
+    def _follow(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         omega, state = self._function(state, streams)
         dim = state.own.u.shape[1]
         u, _ = maximise(message_function(state.features, omega), scatter(dim, streams), dim)
-        if len(state.own.u) and float(np.abs(state.own.u - u).max(axis=1).min()) < self.apart:
-            decision, own = self.own.ask(state.own, (), streams)
-            return decision, state._replace(own=own)
-        if self.control == "uniform":
-            return Decision(streams.rng("uniform instead").random((1, dim)), "uniform"), state
-        return self.own.fresh(u, state.own, streams, "federated"), state
+        return u, state
 
-    def _function(self, state: FTSState, streams: Streams) -> tuple[Array, FTSState]:
+    def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
         rng = streams.rng("P_N")
         if self.query == "mean":
@@ -184,37 +94,12 @@ class FTS:
         weight[chosen] = 0.0
         return state.omega[chosen], state._replace(weight=weight)
 
-    def tell(self, state: FTSState, x: Array, y: Array) -> FTSState:
-        """Append the observations."""
-        own = self.own.tell(state.own, x, y)
-        if own.phi is not None and self._one_set_of_features:
-            rows = own.phi[len(own.phi) - len(x) :]
-        else:
-            rows = phi(state.features, to_coordinates(x, self.own.coordinates))
-        return state._replace(own=own, phi=np.concatenate([state.phi, rows]))
-
-    @property
-    def _one_set_of_features(self) -> bool:
-        mine, owns = (self.features, self.length_scale), (self.own.features, self.own.length_scale)
-        return self.kernel == "se" and mine == owns
-
-    def outbox(self, state: FTSState, streams: Streams) -> tuple[Payload | None, FTSState]:
-        """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) from all that is known (section 3.1).
-
-        Before the first iteration a message is about the earlier task alone, if there was one.
-        """
-        rng = streams.rng("message")
-        rows, y = state.history_phi, state.history_y
-        if state.t or not len(y):
-            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.own.y])
-        if not len(y):
-            return None, state  # who knows nothing has nothing to say
+    def _written(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+        """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (section 3.1)."""
         if self.control == "noise":
-            return {"omega": rng.standard_normal(self.features)}, state
-        if not self.centre:
-            return {"omega": draw_weights(rows, y, self.noise, rng)}, state
-        centred, spread = scaled(y)
-        return {"omega": spread * draw_weights(rows, centred / spread, self.noise, rng)}, state
+            return rng.standard_normal(self.features)
+        values, spread = self._standard(y)
+        return spread * draw_weights(rows, values, self.noise, rng)
 
     def server_init(self, problem: Problem) -> FTSServer:
         """Begin without messages."""

@@ -1,43 +1,83 @@
-"""Schedules p_t: the probability with which an agent follows its own surrogate in iteration t = 1, 2, ..."""
+"""Schedules, functions of t = 1, 2, ...
+
+Of p_t, the probability with which an agent follows its own surrogate in iteration t, and of the temperature of release t.
+"""
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 Schedule = float | str | Callable[[int], float]
 
 NAMED: dict[str, Callable[[int], float]] = {
-    "1-1/sqrt(t)": lambda t: 1 - 1 / math.sqrt(t),
-    "1-1/t": lambda t: 1 - 1 / t,
-    "1-1/t^2": lambda t: 1 - 1 / t**2,
+    "1-1/sqrt(t)": lambda t: 1 - 1 / math.sqrt(max(t, 2)),
+    "1-1/t": lambda t: 1 - 1 / max(t, 2),
+    "1-1/t^2": lambda t: 1 - 1 / max(t, 2) ** 2,
 }
+FROM_ZERO: dict[str, Callable[[int], float]] = {
+    "1-1/sqrt(t) from 0": lambda t: 1 - 1 / math.sqrt(t),
+    "1-1/t from 0": lambda t: 1 - 1 / t,
+}
+PROBABILITIES = {**NAMED, **FROM_ZERO}
+
+
+def _paper(t: int) -> float:
+    """Let 1/T fall linearly from 1 at t = 10 to 0 at t = 39 (as the authors of Dai et al. 2021 ran it)."""
+    return 1.0 if t <= 10 else 29 / (39 - t) if t < 39 else math.inf
+
+
+TEMPERATURES: dict[str, Callable[[int], float]] = {"paper": _paper}
 
 
 def probability(schedule: Schedule, t: int) -> float:
     """Give p_t; ValueError when it is no probability.
 
-    A schedule is a constant, one of `NAMED`, a function of t, or the place of such a function, `package.module:name`. For
-    the named ones p_1 = p_2, as in the experiments of Dai et al. 2020, section 5.
+    A schedule is a constant, one of `PROBABILITIES`, a function of t, or the place of such a function, `package.module:name`.
+    For those of `NAMED` p_1 = p_2, as in the experiments of Dai et al. 2020, section 5; for those of `FROM_ZERO` p_1 = 0, as
+    in the experiments of Dai et al. 2021.
     """
-    if isinstance(schedule, str) and schedule in NAMED:
-        p = NAMED[schedule](max(t, 2))
-    elif isinstance(schedule, str):
-        p = float(_imported(schedule)(t))
-    else:
-        p = float(schedule(t) if callable(schedule) else schedule)
+    p = _value(schedule, t, PROBABILITIES)
     if not 0 <= p <= 1:
         raise ValueError(f"p must give probabilities; p_{t} = {p} is not in [0, 1]")
     return p
 
 
+def temperature(schedule: Schedule, t: int) -> float:
+    """Give the temperature of release t, above 0 and perhaps infinite; ValueError when it is none.
+
+    A schedule is a constant, one of `TEMPERATURES`, a function of t, or the place of such a function.
+    """
+    value = _value(schedule, t, TEMPERATURES)
+    if not value > 0:
+        raise ValueError(f"temperature must give numbers above 0; that of release {t} is {value}")
+    return value
+
+
 def check(schedule: Schedule, name: str) -> None:
     """Refuse a schedule that gives no probability at t = 1 and 2; ValueError names the setting and the remedy."""
-    if isinstance(schedule, str) and schedule not in NAMED and ":" not in schedule:
-        raise ValueError(f"{name} must be {', '.join(NAMED)}, a number, or a function's place as module:name, not '{schedule}'")
+    _check(schedule, name, PROBABILITIES, probability)
+
+
+def check_temperature(schedule: Schedule, name: str) -> None:
+    """Refuse a schedule that gives no temperature at t = 1 and 2; ValueError names the setting and the remedy."""
+    _check(schedule, name, TEMPERATURES, temperature)
+
+
+def _check(
+    schedule: Schedule, name: str, named: Mapping[str, Callable[[int], float]], value: Callable[[Schedule, int], float]
+) -> None:
+    if isinstance(schedule, str) and schedule not in named and ":" not in schedule:
+        raise ValueError(f"{name} must be {', '.join(named)}, a number, or a function's place as module:name, not '{schedule}'")
     for t in (1, 2):
-        probability(schedule, t)
+        value(schedule, t)
+
+
+def _value(schedule: Schedule, t: int, named: Mapping[str, Callable[[int], float]]) -> float:
+    if isinstance(schedule, str):
+        return float((named[schedule] if schedule in named else _imported(schedule))(t))
+    return float(schedule(t) if callable(schedule) else schedule)
 
 
 def _imported(place: str) -> Callable[[int], float]:

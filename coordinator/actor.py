@@ -28,6 +28,8 @@ from fedbo.coordinator.faults import Crash
 from fedbo.coordinator.journal import Journal
 from fedbo.coordinator.keeper import Keeper
 from fedbo.coordinator.live import run_wall
+from fedbo.coordinator.noise import secret_key
+from fedbo.coordinator.privacy import DEFAULT_TERMS, Terms
 from fedbo.coordinator.record import catch_up, run_recorded
 from fedbo.coordinator.world import World
 
@@ -51,6 +53,7 @@ class Run:
     until: float = float("inf")
     seconds: float = 60.0
     events: int | None = None
+    terms: Terms = DEFAULT_TERMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ class Coordinator:
     def _go_on(self, run: Run, agenda: Agenda) -> Ended:
         begun = time.monotonic()
         keeper = Keeper(Home.of(run.folder, run.key), run.seconds, run.events)
-        core, journal, live = Core(run.task, run.exchange, run.world), Journal(keeper.home), None
+        core, journal, live = _core(run, keeper.home), Journal(keeper.home), None
         snapshot = keeper.restore()
         if snapshot is not None:
             core.state, journal.count, journal.moments, live = snapshot[1:]
@@ -184,7 +187,7 @@ class Coordinator:
         """
         begun = time.monotonic()
         keeper = Keeper(Home.of(run.folder, run.key), float("inf"), None)
-        core, journal, agenda = Core(run.task, run.exchange, run.world), Journal(keeper.home), Agenda()
+        core, journal, agenda = _core(run, keeper.home), Journal(keeper.home), Agenda()
         log = EvaluationLog(keeper.home, set(), 0)
         log.write(evaluations)
         log.close()
@@ -220,6 +223,12 @@ class Coordinator:
         best = hosts.best()
         scores = tuple(best[agent] for agent in problem.targets if agent in best)
         self._standing = Standing(run.key, steps / (len(problem.targets) * problem.iterations), scores)
+
+
+def _core(run: Run, home: Home) -> Core:
+    """Make the rules of a run; noise that shall be secure has its key in the run's folder until the run has ended."""
+    key = secret_key(home.key_file) if run.terms.secure_noise else None
+    return Core(run.task, run.exchange, run.world, run.terms, key)
 
 
 def _die() -> None:

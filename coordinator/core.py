@@ -8,9 +8,10 @@ virtual time a heap, in wall-clock time real processes. `Core` holds the rules, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbo.actors.task import Order, Task
+from fedbo.algorithms.base import Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.desk import Desk
 from fedbo.coordinator.events import (
@@ -33,10 +34,15 @@ from fedbo.coordinator.events import (
 )
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.network import Network
+from fedbo.coordinator.noise import Secure, Seeded
+from fedbo.coordinator.privacy import DEFAULT_TERMS, Door, Terms, charged_whole
 from fedbo.coordinator.state import ProtocolError, fresh_state
 from fedbo.coordinator.steps import Steps
 from fedbo.coordinator.trouble import Trouble
 from fedbo.coordinator.world import World
+
+if TYPE_CHECKING:
+    from fedbo.coordinator.journal import Journal
 
 __all__ = ["Core", "ProtocolError"]
 
@@ -44,13 +50,16 @@ __all__ = ["Core", "ProtocolError"]
 class Core:
     """The rules of one run, its state, and the journal of what happened since the shell last emptied it."""
 
-    def __init__(self, task: Task, exchange: Exchange, world: World) -> None:
+    def __init__(
+        self, task: Task, exchange: Exchange, world: World, terms: Terms = DEFAULT_TERMS, key: bytes | None = None
+    ) -> None:
         self.algorithm, self.problem, self.exchange, self.world = task.algorithm, task.problem, exchange, world
         self.streams, self.checkpoint = task.streams.of(COORDINATOR), task.checkpoint
         self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
         self.targets = frozenset(self.problem.targets)
         self.journal: list[Line] = []
         self.state = fresh_state(self.problem.n_agents, self.algorithm.server_init(self.problem))
+        self.door = self._door(terms, key)
         self.network = Network(world, task.streams, self.upload, self._tell)
         self.steps, self.desk, self.trouble = Steps(self, task), Desk(self), Trouble(self, task.streams)
         self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
@@ -68,6 +77,18 @@ class Core:
             Healed: self.trouble.healed,
             Died: self.trouble.died,
         }
+
+    def _door(self, terms: Terms, key: bytes | None) -> Door | None:
+        """Make the door that private messages pass, and its state; a secret `key` for its noise, or the study's streams."""
+        if not isinstance(self.algorithm, Private):
+            return None
+        assert self.upload is not None
+        (declared,) = self.upload.values()
+        source = Seeded(self.streams) if key is None else Secure(key)
+        whole = charged_whole(self.algorithm.mechanism(self.problem), self.exchange, self.world)
+        door = Door(self.algorithm, self.problem, terms, source, whole)
+        self.state.door = door.fresh(declared.shape[0])
+        return door
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take in one event; give its effects, in the order in which they are to be carried out."""
@@ -97,6 +118,14 @@ class Core:
         steps = self.state.steps
         given = [steps[agent].order for agent in sorted(steps) if self.world.real or steps[agent].parts]
         return [order for order in given if order is not None]
+
+    def pour(self, journal: Journal) -> None:
+        """Hand over all that has been noted, events and releases."""
+        journal.extend(self.journal)
+        self.journal = []
+        if self.door is not None:
+            journal.enter(self.door.entries)
+            self.door.entries = []
 
     def close(self) -> None:
         """Note that nothing else will happen; ProtocolError when an agent still waits for an answer."""

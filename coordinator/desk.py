@@ -25,6 +25,8 @@ class Desk:
         self._core = core
         self._up_bytes, self._down_bytes = weight(core.upload), weight(core.download)
         self._ones = np.ones(core.problem.n_agents)
+        # Where messages are private, one that misses its barrier is not added to another round's sample.
+        self._drops = core.exchange.waits and (not core.exchange.carries or (bool(core.door) and core.exchange.limit is None))
 
     def reached(self, event: Reached, now: float) -> list[Effect]:
         """Let a message wait for its turn on the coordinator's link."""
@@ -49,7 +51,7 @@ class Desk:
         if wrong:
             self._core.journal.append((now, "rejected", source, step, 0, wrong))
             return False
-        if self._core.exchange.waits and not self._core.exchange.carries and base < state.rounds.age:
+        if self._drops and base < state.rounds.age:
             state.seen[sender].add(step)
             self._core.journal.append((now, "late", source, step, self._up_bytes, f"round {base} had closed"))
             return False
@@ -59,10 +61,17 @@ class Desk:
         if bound is not None and stale > bound:
             self._core.journal.append((now, "rejected", source, step, 0, f"stale: {stale} rounds old, the bound is {bound}"))
             return False
-        state.server = self._core.algorithm.receive(state.server, Inbound(sender, step, sent, payload), now)
+        if self._core.door is None:
+            state.server = self._core.algorithm.receive(state.server, Inbound(sender, step, sent, payload), now)
+        elif wrong := self._core.door.take(state.door, message, self._was_asked(sender)):
+            self._core.journal.append((now, "rejected", source, step, 0, wrong))
+            return False
         state.newest[sender] = base
         self._core.journal.append((now, "arrived", sender, step, self._up_bytes, str(stale)))
         return True
+
+    def _was_asked(self, agent: int) -> bool:
+        return not self._core.exchange.waits or agent in self._core.state.asked
 
     def _refusal(self, message: Arrived) -> str | None:
         if message.sender != message.source:
@@ -138,6 +147,14 @@ class Desk:
             self._core.journal.append((now, "returned", agent, state.step[agent], 0, ""))
         return self._core.steps.next(agent, now)
 
+    @property
+    def _by_schedule(self) -> bool:
+        """Say whether rounds keep to their length whoever has reported: so that nobody's being asked moves the others.
+
+        It would else show in who is late that somebody was asked, or not, who answered early.
+        """
+        return self._core.door is not None and not self._core.door.whole and self._core.exchange.limit is not None
+
     def report(self, agent: int, counted: bool, now: float) -> list[Effect]:
         """Note that an agent has sent what it had to send, or has nothing to send."""
         state = self._core.state
@@ -162,13 +179,14 @@ class Desk:
 
     def expect(self, agent: int) -> None:
         """Let the open round wait for an agent that was asked to send."""
-        if self._core.exchange.waits and agent in self._core.state.asked and agent in self._core.state.rounds.active:
+        asked = agent in self._core.state.asked or self._core.door is not None
+        if self._core.exchange.waits and asked and agent in self._core.state.rounds.active:
             self._core.state.rounds.missing.add(agent)
 
     def settle(self, now: float) -> list[Effect]:
         """Close the open round, or answer the buffer, if that is due."""
         rounds = self._core.state.rounds
-        if self._core.state.down:
+        if self._core.state.down or self._by_schedule:
             return []
         due = self._core.exchange.due(rounds) or (self._core.state.overdue and bool(rounds.reported))
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
@@ -179,16 +197,22 @@ class Desk:
         """Take in that the open round's time is up."""
         if event.number != self._core.state.rounds.number:
             return []
+        if self._by_schedule:
+            return self._answer(now)
         self._core.state.overdue = True  # if nobody has reported yet, the round closes with the first who does
         return self.settle(now)
 
     def _answer(self, now: float) -> list[Effect]:
         state, rounds, waits = self._core.state, self._core.state.rounds, self._core.exchange.waits
         recipients = sorted((rounds.reported if waits else set(rounds.buffer)) & rounds.active)
-        number = rounds.number
+        number, door = rounds.number, self._core.door
+        if door is not None:
+            state.server = door.release(state.door, state.server, self._worth(), now)
         payloads, state.server = self._core.algorithm.broadcast(
             state.server, recipients, self._worth(), self._core.streams.at(number)
         )
+        if door is not None:
+            payloads = door.tell(state.door, payloads)
         if waits:
             self._core.journal.append((now, "round", COORDINATOR, number, len(payloads) * self._down_bytes, ""))
         rounds.reported, rounds.buffer, rounds.messages = set(), [], 0
@@ -225,10 +249,15 @@ class Desk:
         if not exchange.waits or self._core.upload is None:
             return []
         number = state.rounds.number
-        chosen = exchange.selection.of_round(agents, state.lasted, self._core.streams.at(number))
+        if self._core.door is not None:
+            chosen = self._core.door.ask(state.door, agents)
+        else:
+            chosen = exchange.selection.of_round(agents, state.lasted, self._core.streams.at(number))
         state.asked.difference_update(agents)
         state.asked.update(chosen)
-        # With nobody to wait for, the first who is done would close the round: it waits for all then.
-        state.rounds.missing.update((chosen or set(agents)) - state.off)
+        # With nobody to wait for, the first who is done would close the round: it waits for all then. It also does so where
+        # messages are private, since its length would give away who was asked.
+        everybody = not chosen or self._core.door is not None
+        state.rounds.missing.update((set(agents) if everybody else chosen) - state.off)
         state.overdue = False
         return [] if exchange.limit is None else [(exchange.limit, Due(number))]

@@ -16,6 +16,7 @@ from fedbo.actors.rows import column, write_table
 from fedbo.actors.task import Report
 from fedbo.coordinator.engine import Moment
 from fedbo.coordinator.events import Line
+from fedbo.coordinator.ledger import Entry, table_of
 
 EVENTS = pa.schema(
     [
@@ -76,6 +77,11 @@ class Journal:
         self._moments: list[Moment] = []
         self.moments = 0
         self._file: int | None = None
+        self._entries: list[Entry] = []
+
+    def enter(self, entries: Iterable[Entry]) -> None:
+        """Append releases to the privacy ledger."""
+        self._entries.extend(entries)
 
     def record(self, moment: Moment, report: Report | None = None) -> None:
         """Append a moment, with the report that came then; OSError when the disk is full."""
@@ -102,8 +108,9 @@ class Journal:
         table, self._tables = pa.concat_tables(self._tables), []
         moments, self._moments = self._table(self._moments, self.moments, MOMENTS), []
         self.moments += len(moments)
+        releases, self._entries = table_of(self._entries, self.home.key), []
         names = []
-        for kind, found in (("events", table), ("record", moments)):
+        for kind, found in (("events", table), ("record", moments), ("releases", releases)):
             if len(found):
                 path = self.home.table(kind, number)
                 write_table(found, path)

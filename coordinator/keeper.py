@@ -76,8 +76,7 @@ class Keeper:
         """Begin a snapshot now."""
         begun = time.monotonic()
         number = self.latest.number + 1
-        journal.extend(core.journal)
-        core.journal = []
+        core.pour(journal)
         self._tables = journal.write(number)
         live = getattr(hosts, "live", None)
         write_checkpoint(Snapshot(agenda, core.state, journal.count, journal.moments, live), self.home.core(number))
@@ -100,8 +99,7 @@ class Keeper:
                 hosts.finish(self.latest.number, PROVISIONAL)
             return
         number = self.latest.number + 1
-        journal.extend(core.journal)
-        core.journal = []
+        core.pour(journal)
         tables = [*self.latest.tables, *journal.write(number), *hosts.finish(number)]
         self._commit(number, tables, ended=True)
 

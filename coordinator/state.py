@@ -81,7 +81,8 @@ class CoreState:
       than once by (agent, number), with how often. `seen` are the steps whose message took effect, `newest` is the base of each
       agent's newest message or -1, `previous` its previous message, where a fault may replay it.
     - `down` counts what keeps the coordinator down, `free` is when its link will be free, `overdue` whether the open round's
-      deadline has passed, `events` counts the events handled, `server` is the coordinator half of the algorithm.
+      deadline has passed, `events` counts the events handled, `server` is the coordinator half of the algorithm and `door` the
+      `DoorState` of messages that are private.
     """
 
     step: list[int]
@@ -117,6 +118,7 @@ class CoreState:
     free: float = 0.0
     overdue: bool = False
     events: int = 0
+    door: Any = None
 
 
 def fresh_state(n_agents: int, server: Any) -> CoreState:

@@ -56,6 +56,8 @@ class Steps:
             return False
         if self._core.exchange.waits:
             return agent in self._core.state.asked
+        if self._core.door is not None:
+            return not self._core.state.door.closed
         selection = self._core.exchange.selection
         return selection.who == "all" or selection.of_step(self._core.streams.of(agent).at(number))
 

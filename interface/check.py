@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fedbo.algorithms.base import Problem
+from fedbo.algorithms.base import Private, Problem
+from fedbo.check_privacy import privacy_asked, private_combinations
 from fedbo.check_world import agents_remedy, exchange_combinations, world_combinations
 from fedbo.faults import Fault
 
@@ -29,7 +30,8 @@ def combinations(study: Study) -> Iterator[Fault]:
         yield Fault(("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
     if not targets:
         yield from exchange_combinations(study)
-        yield from _declarations(study)
+        declarations = list(_declarations(study))
+        yield from declarations or privacy_asked(study)
         yield from _initial_file(study)
 
 
@@ -79,9 +81,14 @@ def _declarations(study: Study) -> Iterator[Fault]:
     )
     for number, table in enumerate(study.algorithm):
         try:
-            table.make().upload(problem)
+            made = table.make()
+            made.upload(problem)
+            if isinstance(made, Private):
+                made.mechanism(problem)
         except ValueError as error:
             yield Fault(("algorithm", number, str(error).split()[0]), str(error).partition(" ")[2])
+        else:
+            yield from private_combinations(study, number, made)
 
 
 def _one_message(study: Study) -> Iterator[Fault]:

@@ -24,6 +24,7 @@ from fedbo.arguments import (
     StudyFile,
     print_json,
 )
+from fedbo.calibrate import privacy
 from fedbo.looking import plot, replay, show
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
 app.command()(show)
 app.command()(plot)
 app.command(epilog=CODES)(replay)
+app.command()(privacy)
 
 
 @app.command("list")

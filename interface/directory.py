@@ -24,6 +24,7 @@ from fedbo.actors.home import Home
 from fedbo.actors.rows import OBSERVATIONS, Key, write_table
 from fedbo.coordinator.actor import Ended
 from fedbo.coordinator.journal import EVENTS, MOMENTS
+from fedbo.coordinator.ledger import RELEASES, accounted
 from fedbo.schemas import canonical
 from fedbo.study import Study
 
@@ -180,10 +181,27 @@ def gather(study: Study, directory: Path, keys: Sequence[Key]) -> None:
         made = [pq.read_table(path, schema=EVALUATIONS) for home in homes for path in home.tables("evaluations")]
         whole = pa.concat_tables(made or [EVALUATIONS.empty_table()])
         write_table(whole.sort_by([(name, "ascending") for name in _NUMBERED]), directory / "evaluations.parquet")
+    _gather_ledger(study, directory, homes)
     learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
     if learned:
         whole = pa.concat_tables([pq.read_table(path, schema=OBSERVATIONS) for path in learned])
         write_table(whole, directory / "histories.parquet")
+
+
+def _gather_ledger(study: Study, directory: Path, homes: Sequence[Home]) -> None:
+    """Put the privacy ledger together, run by run, if anything was private."""
+    cells = {cell.number: cell.study for cell in study.cells()}
+    releases, spent = [], []
+    for home in homes:
+        parts = [pq.read_table(path, schema=RELEASES) for path in home.tables("releases")]
+        if parts:
+            of_cell = cells[home.key.cell]
+            ledger, own = accounted(pa.concat_tables(parts), of_cell.privacy.deltas or (), of_cell.federation().n_agents)
+            releases.append(ledger)
+            spent.append(own)
+    if releases:
+        write_table(canonical(pa.concat_tables(releases), study.labels), directory / "privacy.parquet")
+        write_table(canonical(pa.concat_tables(spent), study.labels), directory / "privacy_agents.parquet")
 
 
 def discard_parts(directory: Path) -> None:

@@ -14,6 +14,7 @@ from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.actor import Learning, Run
+from fedbo.coordinator.privacy import DEFAULT_TERMS, Terms
 from fedbo.study import Study
 from fedbo.world import world_of
 
@@ -34,6 +35,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
             until=math.inf if cell.study.budget.time is None else cell.study.budget.time,
             seconds=study.recovery.seconds,
             events=study.recovery.events,
+            terms=_terms(cell.study),
         )
         for cell in study.cells()
         for replicate in range(cell.study.study.replicates)
@@ -86,6 +88,11 @@ def _task(study: Study, algorithm: Algorithm, replicate: int, parts: Path) -> Ta
         policy=study.evaluation.make(),
         checkpoint=study.agents.checkpoint,
     )
+
+
+def _terms(study: Study) -> Terms:
+    asked = study.privacy
+    return Terms(asked.deltas or DEFAULT_TERMS.deltas, asked.epsilon_max, asked.secure_noise)
 
 
 def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:

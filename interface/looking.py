@@ -14,6 +14,7 @@ def show(
     folder: RunFolder,
     baseline: Baseline = None,
     trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
+    privacy: Annotated[bool, typer.Option("--privacy", help="What was spent in privacy instead.")] = False,
     algorithm: Chosen = None,
     level: Level = None,
     printed: Printed = Format.text,
@@ -21,22 +22,29 @@ def show(
     """Print the summary of a run; for a sweep, also what its cells differ by."""
     from fedbo.compare import goal_of
     from fedbo.report import console
+    from fedbo.report_privacy import privacy_facts, privacy_table
     from fedbo.report_trouble import facts_of, tables_of
     from fedbo.results import Result
 
     result, terminal = Result.open(folder), console()
     goal = goal_of(result, algorithm, level)
+    if trouble and privacy:
+        raise typer.BadParameter("--trouble and --privacy exclude each other; give one of them")
     if printed is Format.json:
-        print_json({**facts_of(result, baseline, goal, trouble), "figures": []})
+        spent = {"privacy": privacy_facts(result)} if privacy else {}
+        print_json({**facts_of(result, baseline, goal, trouble), **spent, "figures": []})
         return
-    terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
+    if privacy:
+        terminal.print(privacy_table(result))
+    else:
+        terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
     print(f"results: {result.directory}")
 
 
 def plot(
     folder: RunFolder,
     out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
-    kind: Annotated[str, typer.Option(help="overview, curves, timeline, trouble or sweep.")] = "overview",
+    kind: Annotated[str, typer.Option(help="overview, curves, timeline, trouble, privacy or sweep.")] = "overview",
     cell: Annotated[int, typer.Option(help="Which cell of the sweep.")] = 0,
     regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
     algorithm: Chosen = None,

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedbo.compare import goal_of
+from fedbo.plot_privacy import draw_privacy
 from fedbo.plot_regret import draw_curves
 from fedbo.plot_style import FAINT, STYLE
 from fedbo.plot_sweep import draw_sweep
@@ -20,7 +21,7 @@ from fedbo.plot_trouble import draw_trouble
 if TYPE_CHECKING:
     from fedbo.results import Result
 
-KINDS = ("overview", "curves", "timeline", "trouble", "sweep")
+KINDS = ("overview", "curves", "timeline", "trouble", "privacy", "sweep")
 
 
 class Choices(TypedDict, total=False):
@@ -75,6 +76,8 @@ def _check(result: Result, view: View) -> None:
     cells = sorted({trace.cell for trace in result.traces})
     if view.cell not in cells:
         raise PlotError(f"no observations in cell {view.cell}; there are some in: {', '.join(map(str, cells)) or 'none'}")
+    if view.kind == "privacy" and not any(row.cell == view.cell for row in result.spending()):
+        raise PlotError(f"no figure 'privacy' of cell {view.cell}: no algorithm in it is private; draw the curves")
     if view.kind == "sweep" and len(cells) < 2:
         raise PlotError("no figure 'sweep' of this run: it has one cell; sweep something, or draw the curves")
     for given, option, kinds in (
@@ -94,10 +97,12 @@ def _figure(result: Result, view: View) -> Figure:
             where = "" if view.kind == "sweep" else f" in cell {view.cell}"
             raise PlotError(f"no runs of '{goal.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
         goal = replace(goal, algorithm=max(there, key=result.study.labels.index))
-    if view.kind in ("trouble", "sweep"):
+    if view.kind in ("trouble", "privacy", "sweep"):
         figure = Figure(figsize=(16, 11))
         _head(figure, result, view)
-        if view.kind == "trouble":
+        if view.kind == "privacy":
+            draw_privacy(figure, result, view.cell)
+        elif view.kind == "trouble":
             draw_trouble(figure, result, view.cell, goal.algorithm)
         else:
             draw_sweep(figure, result, goal)

@@ -69,6 +69,8 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False) -> Re
     if manifest["status"] != "complete":
         raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
     study = load_study(directory / "study.toml")
+    if study.privacy.secure_noise:
+        raise DirectoryError(f"'{directory}': the key of its secure noise is gone, so it cannot be carried out again")
     with _place(study, out, verify) as place:
         _carry_out(study, directory, place)
         kept = None if verify and out is None else str(place)

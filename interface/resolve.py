@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from fedbo.algorithms.base import Private
 from fedbo.document import Loc, fault_labels
 from fedbo.faults import Fault, Faults
-from fedbo.tables import AgentsTable, HostingTable
+from fedbo.tables import AgentsTable, HostingTable, PrivacyTable
 
 if TYPE_CHECKING:
     from fedbo.study import Study
@@ -45,7 +46,7 @@ def with_defaults(study: Study, swept: set[Loc]) -> Study:
     }
     if faults:
         raise Faults(faults)
-    return study.model_copy(update=changes)
+    return study.model_copy(update={**changes, "privacy": _privacy(study)})
 
 
 def _models(table: Any, fill: Callable[..., Any], *loc: str | int) -> Any:
@@ -60,6 +61,14 @@ def _agents(agents: AgentsTable, fill: Callable[..., Any]) -> AgentsTable:
         return agents
     algorithm = fill(agents.history.algorithm, "agents", "history", "algorithm")
     return agents.model_copy(update={"history": agents.history.model_copy(update={"algorithm": algorithm})})
+
+
+def _privacy(study: Study) -> PrivacyTable:
+    """Fill in the paper's delta and a smaller one, if there is anything that is private."""
+    if study.privacy.deltas is not None or not any(isinstance(table.make(), Private) for table in study.algorithm):
+        return study.privacy
+    count = study.federation().n_agents
+    return study.privacy.model_copy(update={"deltas": (count**-1.1, min(1e-3, max(1e-9, 1 / count**2)))})
 
 
 def _hosting(hosting: HostingTable) -> HostingTable:

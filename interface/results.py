@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from fedbo.by_run import by_run
 from fedbo.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
 from fedbo.objectives.base import Metric
+from fedbo.schemas import PRIVACY, SPENT
+from fedbo.spending import Spending, spending
 from fedbo.study import Study, recall_study
 from fedbo.summary import Row, difference, regrets, summary_row
 from fedbo.trouble import Trouble, trouble
@@ -70,6 +72,20 @@ class Result:
     def events(self) -> Any:
         """Give everything that happened as an Arrow table, in the columns of `fedbo.schemas.EVENTS`."""
         return pq.read_table(self.directory / "events.parquet")
+
+    @cached_property
+    def privacy(self) -> Any:
+        """Give the privacy ledger as an Arrow table, in the columns of `fedbo.schemas.PRIVACY`; empty if nothing is private."""
+        return self._ledger("privacy", PRIVACY)
+
+    @cached_property
+    def spent(self) -> Any:
+        """Give what each agent has spent, in the columns of `fedbo.schemas.SPENT`; empty if nothing is private."""
+        return self._ledger("privacy_agents", SPENT)
+
+    def _ledger(self, name: str, schema: Any) -> Any:
+        path = self.directory / f"{name}.parquet"
+        return pq.read_table(path) if path.is_file() else schema.empty_table()
 
     @cached_property
     def traces(self) -> list[Trace]:
@@ -145,6 +161,10 @@ class Result:
         rank = {label: place for place, label in enumerate(self.study.labels)}
         return sorted(trouble(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
 
+    def spending(self) -> list[Spending]:
+        """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
+        return spending(self.privacy, self.spent)
+
     def compare(self, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False) -> Comparison:
         """Compare an algorithm in two cells of a sweep, the first against the second, paired by replicate.
 
@@ -172,7 +192,7 @@ class Result:
         return rows
 
     def plot(self, path: str | Path | None = None, kind: str = "overview", cell: int = 0, **choices: Unpack[Choices]) -> Path:
-        """Draw a figure and give where it is: an `overview`, `curves`, `timeline` or `trouble` of one cell, or the `sweep`.
+        """Draw a figure and give where it is: `overview`, `curves`, `timeline`, `trouble` or `privacy` of one cell, or the `sweep`.
 
         Without a path it goes into the run directory, as PNG; other endings (pdf, svg) are understood. `choices` are
         `regret` (draw it instead of values), `algorithm` (whose figure it is, where it is that of one) and `level` (the one

@@ -10,23 +10,26 @@ import pyarrow.compute as pc
 
 from fedbo.actors.rows import OBSERVATIONS as OBSERVATIONS
 from fedbo.coordinator.journal import EVENTS as EVENTS
+from fedbo.coordinator.ledger import PRIVACY as PRIVACY
+from fedbo.coordinator.ledger import SPENT as SPENT
 
 PHASES = ("history", "initial", "search")
 
 
 def canonical(table: Any, labels: Sequence[str]) -> Any:
-    """Sort observations or events into the one order in which they are stored; `labels` gives that of the algorithms.
+    """Sort a table of a run into the one order in which it is stored; `labels` gives that of the algorithms.
 
-    Observations go by cell, algorithm, replicate, agent, phase, step, query; events by cell, algorithm, replicate,
-    sequence. KeyError when a row has a label or a phase that is not known.
+    All go by cell, algorithm, replicate; then observations by agent, phase, step, query, events by sequence, releases of the
+    privacy ledger by number, and what agents have spent by agent. KeyError when a row has a label or a phase that is not known.
     """
     keys = {"cell": table["cell"], "algorithm": _ranks(table["algorithm"], labels), "replicate": table["replicate"]}
-    if "sequence" in table.column_names:
-        keys["sequence"] = table["sequence"]
-    else:
+    if "phase" in table.column_names:
         keys |= {name: table[name] for name in ("agent", "step", "query", "t_n")}
         keys["phase"] = _ranks(table["phase"], PHASES)
-    order = ("cell", "algorithm", "replicate", "agent", "phase", "step", "query", "t_n", "sequence")
+    else:
+        number = next(name for name in ("sequence", "release", "agent") if name in table.column_names)
+        keys[number] = table[number]
+    order = ("cell", "algorithm", "replicate", "agent", "phase", "step", "query", "t_n", "sequence", "release")
     indices = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in order if name in keys])
     return table.take(indices)
 

@@ -42,6 +42,7 @@ from fedbo.tables import (
     HistoryTable,
     HostingTable,
     ObjectiveTable,
+    PrivacyTable,
     RecoveryTable,
     Table,
 )
@@ -71,6 +72,7 @@ class Study(Table):
     group: Annotated[tuple[GroupTable, ...], Field(strict=False)] = ()
     exchange: ExchangeTable = ExchangeTable()
     evaluation: EvaluationTable = EvaluationTable()
+    privacy: PrivacyTable = PrivacyTable()
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     recovery: RecoveryTable = RecoveryTable()
     hosting: HostingTable = HostingTable()
@@ -245,6 +247,7 @@ _TABLES: dict[str, type[Table]] = {
     "budget": BudgetTable,
     "timing": TimingTable,
     "network": NetworkTable,
+    "privacy": PrivacyTable,
     "group": GroupTable,
     "recovery": RecoveryTable,
     "hosting": HostingTable,

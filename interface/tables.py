@@ -161,6 +161,14 @@ class AlgorithmTable(Named):
         return self._showing(self._look_up().free(), label=self.title)
 
 
+class PrivacyTable(Table):
+    """[privacy]: for which deltas epsilon is reported, how much may be spent at the first, and where noise comes from."""
+
+    deltas: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False, min_length=1)] | None = None
+    epsilon_max: Annotated[float, Field(gt=0)] | None = None
+    secure_noise: bool = False
+
+
 class HistoryAlgorithm(AlgorithmTable):
     """The algorithm of a history: a table like [[algorithm]], without a label."""
 

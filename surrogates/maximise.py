@@ -11,7 +11,8 @@ import numpy.typing as npt
 from fedbo.surrogates import candidates
 from fedbo.surrogates.climb import Surface, climb
 from fedbo.surrogates.climb_plane import climb_plane, plane
-from fedbo.surrogates.draws import Draw, derivatives, value
+from fedbo.surrogates.draws import Draw, derivatives, message_function, value
+from fedbo.surrogates.features import Features
 
 Array = npt.NDArray[np.float64]
 STEP = 1e-5
@@ -64,6 +65,25 @@ def maximise(
     if dim > 3:
         starts = _scattered(surface, starts, rng, reach, settings)
     return climb(surface, starts, reach, settings.tolerance, settings.iterations)
+
+
+def maximise_pieces(
+    features: Features, omega: Array, low: Array, high: Array, rng: np.random.Generator | None
+) -> tuple[Array, float]:
+    """The point `(d,)` where phi(x)'omega_i, x in box i, is largest over all boxes, and the value there.
+
+    `omega (P, m)` are the weights in the boxes with corners `low` and `high`, each `(P, d)`; faces belong to both sides. `rng`
+    is used in more than three inputs only. Raises ValueError when a weight is not finite.
+    """
+    best, place = -np.inf, low[0]
+    for weights, start, end in zip(omega, low, high, strict=True):
+        # In v with x = start + (end - start) v the features are features again, and the box is the unit cube.
+        frequencies = features.frequencies * (end - start)
+        inside = features._replace(frequencies=frequencies, phases=features.phases + features.frequencies @ start)
+        v, top = maximise(message_function(inside, weights), rng, len(start))
+        if top > best:
+            best, place = top, np.minimum(start + (end - start) * v, end)
+    return place, best
 
 
 def maximise_function(

@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedbo.actors import checkpoint
 from fedbo.actors.checkpoint import CheckpointError, pack, read_checkpoint, unpack, write_checkpoint
-from fedbo.algorithms.base import Algorithm, Inbound, Problem
+from fedbo.algorithms.base import Algorithm, Inbound, Private, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
@@ -317,7 +317,7 @@ def test_nodes_with_some_bytes_changed_are_a_value_or_refused(data: st.DataObjec
         (("fedbo.algorithms.ts", "TS.__init__"), "which is not here"),
         (("fedbo.algorithms.ts", "np.dtype"), "neither"),
         (("fedbo.algorithms.ts", "math.inf"), "which is not here"),
-        (("fedbo.algorithms.fts", "TSState", "u"), "with the fields u, but here it has u, y, hyper"),
+        (("fedbo.algorithms.ts", "TSState", "u"), "with the fields u, but here it has u, y, hyper"),
         (("fedbo.__main__", "X"), "which is not here"),
         (("fedbo..x", "X"), "which is not here"),
         (("fedbo.nowhere.at_all", "X"), "another version: run the study again"),
@@ -459,8 +459,13 @@ def _advance(run: Run, step: int) -> tuple[Run, bytes]:
         states[agent] = algorithm.tell(states[agent], x, _value(x, agent))
         payload, states[agent] = algorithm.outbox(states[agent], streams) if algorithm.sends(step) else (None, states[agent])
         sent += [Inbound(agent, step, 0.0, payload)] if payload is not None else []
-    for message in sent:
-        server = algorithm.receive(server, message, 1.0)
+    if isinstance(algorithm, Private):
+        weights = algorithm.weights(Problem(DIM, N, tuple(range(N)), INITIAL, STEPS), step)
+        total = sum(np.outer(weights[:, message.sender], *message.payload.values()) for message in sent)
+        server = algorithm.released(server, total, step) if sent else server
+    else:
+        for message in sent:
+            server = algorithm.receive(server, message, 1.0)
     answers: dict[int, Any] = {}
     if algorithm.sends(step):
         answers, server = algorithm.broadcast(server, range(N), np.ones(N), Streams(5).of(COORDINATOR).at(step))

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.algorithms.base import Algorithm, Inbound, Problem
+from fedbo.algorithms.base import Algorithm, Inbound, Mechanism, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
+PRIVATE = [(name, preset) for name, preset in SETTINGS if isinstance(entry(name).make(preset), Private)]
 each = pytest.mark.parametrize(("name", "preset"), SETTINGS, ids=lambda word: str(word))
 N, DIM, INITIAL, STEPS = 3, 2, 3, 4
 
@@ -27,7 +28,7 @@ def _value(x: np.ndarray, agent: int) -> np.ndarray:
 
 
 class Loop:
-    """A lock-step exchange among three agents: the least that runs both halves of an algorithm."""
+    """A lock-step exchange among three agents: the least that runs both halves of an algorithm, and a mechanism between."""
 
     def __init__(self, algorithm: Algorithm, history: bool = True, seed: int = 5) -> None:
         self.algorithm, self.streams = algorithm, Streams(seed)
@@ -42,14 +43,18 @@ class Loop:
         self.server = algorithm.server_init(self.problem)
         self.inbox: list[list[Inbound]] = [[] for _ in range(N)]
         self.asked: list[np.ndarray] = []
+        self.started: list[np.ndarray] = []
         self.sent: list[tuple[Any, Any]] = []
-        self.step = 0
+        self.step = self.releases = 0
 
     def advance(self) -> None:
         for agent in range(N):
             streams = self.streams.of(agent).at(self.step)
             if self.step == 0:
                 x = streams.rng("initial points").random((INITIAL, DIM))
+                if isinstance(self.algorithm, Starting):
+                    x = self.algorithm.initial_points(dataclasses.replace(self.problem, agent=agent), x)
+                    self.started.append(x)
             else:
                 decision, self.states[agent] = self.algorithm.ask(self.states[agent], tuple(self.inbox[agent]), streams)
                 self.inbox[agent], x = [], decision.x
@@ -70,18 +75,44 @@ class Loop:
             if payload is not None:
                 self.sent.append((payload, declared))
                 arrivals += [Inbound(agent, self.step, 0.0, payload)] * times
-        for message in reversed(arrivals) if backwards else arrivals:
-            self.server = self.algorithm.receive(self.server, message, 1.0)
+        self.deliver(list(reversed(arrivals)) if backwards else arrivals)
         streams = self.streams.of(COORDINATOR).at(self.step)
         answers, self.server = self.algorithm.broadcast(self.server, range(N), np.ones(N), streams)
         for agent, answer in answers.items():
             self.sent.append((answer, self.algorithm.download(self.problem)))
             self.inbox[agent].append(Inbound(COORDINATOR, self.step, 1.0, answer))
 
+    def deliver(self, arrivals: list[Inbound]) -> None:
+        if not isinstance(self.algorithm, Private):
+            for message in arrivals:
+                self.server = self.algorithm.receive(self.server, message, 1.0)
+            return
+        held = {message.sender: np.concatenate([*message.payload.values()]) for message in arrivals}
+        weights = self.algorithm.weights(self.problem, self.releases)
+        rng = self.streams.of(COORDINATOR).at(self.step).rng("mechanism")
+        vectors = release(self.algorithm.mechanism(self.problem), weights, held, rng)
+        self.server = self.algorithm.released(self.server, vectors, self.releases)
+        self.releases += 1
+
     def run(self, steps: int = STEPS) -> bytes:
         while self.step <= steps:
             self.advance()
         return np.concatenate(self.asked).tobytes()
+
+
+def release(mechanism: Mechanism, weights: np.ndarray, held: dict[int, np.ndarray], rng: np.random.Generator) -> np.ndarray:
+    """One release `(P, M)` of the messages held, as `Mechanism` says; with a share below 1 the last agent is left out."""
+    kept = [agent for agent in sorted(held) if mechanism.share == 1 or agent < N - 1]
+    longest = mechanism.clip / np.sqrt(mechanism.blocks)
+    total = np.zeros((mechanism.blocks, len(next(iter(held.values())))))
+    for agent in kept:
+        message = held[agent] / max(1.0, np.linalg.norm(held[agent]) / longest)
+        total += weights[:, agent, None] * message / mechanism.share
+    if not mechanism.noise:
+        return total
+    return np.asarray(
+        total + mechanism.noise * weights.max() * mechanism.clip / mechanism.share * rng.standard_normal(total.shape)
+    )
 
 
 def _loops(name: str, preset: str | None) -> Iterator[Loop]:
@@ -94,7 +125,7 @@ def _loops(name: str, preset: str | None) -> Iterator[Loop]:
 def test_points_lie_in_the_unit_cube_and_have_the_declared_number(name: str, preset: str | None) -> None:
     for loop in _loops(name, preset):
         loop.run()
-        points = np.concatenate(loop.asked)
+        points = np.concatenate(loop.asked + loop.started)
         assert points.shape[1] == DIM and ((points >= 0) & (points <= 1)).all()
         if loop.algorithm.queries is not None:
             assert {len(x) for x in loop.asked} == {loop.algorithm.queries}
@@ -147,6 +178,31 @@ def test_settings_are_frozen_and_the_algorithm_is_one(name: str, preset: str | N
     assert isinstance(algorithm, Algorithm)
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
         setattr(algorithm, dataclasses.fields(algorithm)[0].name, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "preset"), PRIVATE)
+def test_a_coordinator_half_with_a_mechanism_sees_releases_only(name: str, preset: str | None) -> None:
+    algorithm = entry(name).make(preset)
+    assert isinstance(algorithm, Private)
+    loop = Loop(algorithm)
+    assert algorithm.broadcast(loop.server, range(N), np.ones(N), loop.streams.of(COORDINATOR))[0] == {}
+    loop.advance()
+    assert loop.releases == 1
+    payload = {word: np.ones(field.shape) for word, field in (loop.algorithm.upload(loop.problem) or {}).items()}
+    assert len(payload) == 1 and all(array.ndim == 1 for array in payload.values())
+    with pytest.raises(AssertionError, match="messages pass the mechanism"):
+        loop.algorithm.receive(loop.server, Inbound(0, 1, 0.0, payload), 1.0)
+
+
+@pytest.mark.parametrize(("name", "preset"), PRIVATE)
+def test_weights_of_a_mechanism_are_a_mean_for_every_block_and_the_same_when_asked_again(name: str, preset: str | None) -> None:
+    algorithm, problem = entry(name).make(preset), Problem(DIM, 7, tuple(range(7)), INITIAL, STEPS)
+    assert isinstance(algorithm, Private)
+    for number in (0, 5, 20, 100):
+        weights = algorithm.weights(problem, number)
+        assert weights.shape == (algorithm.mechanism(problem).blocks, 7) and (weights >= 0).all()
+        np.testing.assert_allclose(weights.sum(axis=1), 1.0)
+        np.testing.assert_array_equal(weights, algorithm.weights(problem, number))
 
 
 def test_a_fresh_process_asks_for_the_same_points() -> None:

@@ -70,7 +70,7 @@ def test_a_coordinator_that_is_restarted_loses_nothing_but_what_is_under_way(tmp
     assert len(seen - before) == 2, "the coordinator's process did not change"
 
 
-@pytest.mark.parametrize("count", [7, 12, 20])
+@pytest.mark.parametrize("count", [*(pytest.param(n, marks=pytest.mark.long) for n in (7, 20)), 12])
 def test_the_death_of_an_agents_process_costs_time_and_nothing_else(count: int, tmp_path: Path, ray_session: None) -> None:
     run_killing(tmp_path / "run", lambda: hosts(tmp_path / "run"), count)
     assert "crashed" in kinds(whole(tmp_path / "run"))
@@ -81,7 +81,7 @@ def test_the_death_of_a_process_of_several_agents_costs_nothing_else(tmp_path: P
     assert "crashed" in kinds(whole(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("mode", ["immediate", "barrier"])
+@pytest.mark.parametrize("mode", [pytest.param("immediate", marks=pytest.mark.long), "barrier"])
 def test_the_death_of_the_coordinator_leaves_no_trace_but_time(mode: str, tmp_path: Path, ray_session: None) -> None:
     """What it had heard it had written down before, so that even its log goes on without a gap."""
     run_killing(tmp_path / "run", lambda: descendants(os.getpid(), "ray::Coordinator"), exchange={"mode": mode})
@@ -89,7 +89,7 @@ def test_the_death_of_the_coordinator_leaves_no_trace_but_time(mode: str, tmp_pa
     assert "crashed" not in kinds(result) and "discarded" not in kinds(result)
 
 
-@pytest.mark.parametrize("hosting", ["dedicated", "packed"])
+@pytest.mark.parametrize("hosting", ["dedicated", pytest.param("packed", marks=pytest.mark.long)])
 def test_the_death_of_an_evaluation_is_a_failed_evaluation(hosting: str, tmp_path: Path, ray_session: None) -> None:
     evaluation = {"time_limit": 30.0, "retries": 0}
     killed = run_killing(
@@ -108,7 +108,7 @@ def test_the_death_of_an_evaluation_is_a_failed_evaluation(hosting: str, tmp_pat
     assert replay(tmp_path / "run", verify=True).same
 
 
-@pytest.mark.parametrize("mode", ["immediate", "barrier"])
+@pytest.mark.parametrize("mode", [pytest.param("immediate", marks=pytest.mark.long), "barrier"])
 def test_a_time_limit_of_the_budget_cuts_a_run_where_its_replay_is_cut(mode: str, tmp_path: Path, ray_session: None) -> None:
     from fedbo.replay import replay
 

@@ -36,7 +36,7 @@ EVENTS = {(kind, word) for kind, words in WORDS.items() for word in words} | {(k
 def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
     found: Counter[tuple[str, str]] = Counter()
 
-    @profile(QUICK, max_examples=1200)
+    @profile(QUICK, max_examples=500)
     @given(settings())
     def holds(setting: Setting) -> None:
         found.update(events_of(check(setting)))

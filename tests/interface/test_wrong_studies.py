@@ -13,8 +13,8 @@ from fedbo.objectives.catalog import federations
 from fedbo.study import load_study
 
 TABLES = (
-    "agents, algorithm, availability, budget, evaluation, exchange, fault, group, hosting, network, objective, recovery, "
-    "study, sweep, timing"
+    "agents, algorithm, availability, budget, evaluation, exchange, fault, group, hosting, network, objective, "
+    "privacy, recovery, study, sweep, timing"
 )
 ALGORITHMS = ", ".join(algorithms())
 OBJECTIVES = ", ".join(federations())

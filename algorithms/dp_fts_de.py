@@ -1,0 +1,252 @@
+"""Differentially private FTS with distributed exploration (Dai et al. 2021, Algorithms 1 and 2), and its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms import ts
+from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.coordinates import to_coordinates
+from fedbo.algorithms.federated import Federated, FederatedState, choose
+from fedbo.algorithms.regions import Regions, region_of, split_cube
+from fedbo.algorithms.schedules import Schedule, check_temperature, probability, temperature
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.ts import TS, scatter
+from fedbo.surrogates.features import Features
+from fedbo.surrogates.linear import draw_weights
+from fedbo.surrogates.maximise import maximise_pieces
+
+
+class DPServer(NamedTuple):
+    """The coordinator's state: the vectors to follow, `omega (P, M)`, the sum of weights in their mean, and whether to tell.
+
+    They are made of what was released, and of nothing else.
+    """
+
+    omega: Array
+    mass: float = 0.0
+    news: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DPFTSDE(Federated):
+    """DP-FTS-DE; `Federated` has the settings that are not named here, and `Mechanism` says how messages are released.
+
+    The unit cube is split into `regions` P boxes. Agent n finds its initial points in box n mod P, and vector i of a release
+    stands for the objectives in box i. It is a mean of the messages in which agent n has the weight exp((a 1 + 1) / T) before
+    normalisation, where 1 is for the agents of box i only, a is `contrast`, and T the `temperature` of the release, the first
+    being number 1 (see `schedules`). A federated query maximises phi(x)'omega_i, x in box i, over the whole cube.
+
+    A message is one draw from the linear model with `message` "draw", as in the paper, or with "mean" the posterior mean,
+    which is the same function without the noise of a draw, and much shorter: less is clipped, and less noise hides it. With
+    `centre` it is of standardised values and stays so, that lengths mean the same for all agents. With `memory` m in
+    [0, 1) agents follow the mean of all releases so far, weighted m^k for the k-th last but one: this costs no privacy.
+
+    Of the mechanism, `clip` is S, `noise_multiplier` z and `share` q; `sampling`, `per_block`, `quantile`, `rate` and
+    `count_noise` have the names that they have there.
+
+    `control` "noise" turns every message into a random direction, of the same length: the same mechanism, and nothing in it.
+    """
+
+    p: Schedule = "1-1/t from 0"
+    regions: int = 4
+    temperature: Schedule = "paper"
+    contrast: float = 15.0
+    message: str = "mean"
+    memory: float = 0.0
+    clip: float = 10.0
+    noise_multiplier: float = 1.0
+    share: float = 0.35
+    sampling: str = "poisson"
+    per_block: bool = False
+    quantile: float | None = None
+    rate: float = 0.2
+    count_noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        Federated.__post_init__(self)
+        check_temperature(self.temperature, "temperature")
+        choose(self, {"message": ("draw", "mean"), "sampling": ("fixed", "poisson")})
+        if self.regions < 1:
+            raise ValueError(f"regions must be at least 1, not {self.regions}")
+        for name in ("contrast", "noise_multiplier", "count_noise"):
+            if not 0 <= getattr(self, name) < inf:
+                raise ValueError(f"{name} must be at least 0 and finite, not {getattr(self, name)}")
+        if not 0 <= self.memory < 1:
+            raise ValueError(f"memory must be at least 0 and below 1, not {self.memory}")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, not {self.share}")
+        if not self.clip > 0:
+            raise ValueError(f"clip must be above 0, not {self.clip}")
+        if self.clip == inf and (self.noise_multiplier or self.quantile is not None):
+            raise ValueError("clip must be finite where there is noise or a quantile, not inf")
+        self._check_quantile()
+
+    def _check_quantile(self) -> None:
+        if not 0 < self.rate < inf:
+            raise ValueError(f"rate must be above 0 and finite, not {self.rate}")
+        if self.quantile is None:
+            return
+        if not 0 < self.quantile < 1:
+            raise ValueError(f"quantile must lie between 0 and 1, not {self.quantile}")
+        if self.noise_multiplier and not 2 * self.count_noise > self.noise_multiplier:
+            raise ValueError(
+                f"count_noise must be above noise_multiplier / 2 where there is a quantile, not {self.count_noise}"
+            )
+
+    def mechanism(self, problem: Problem) -> Mechanism:
+        """Declare how messages are released; ValueError when a fixed share of the agents is nobody."""
+        if self.sampling == "fixed" and round(self.share * problem.n_agents) < 1:
+            raise ValueError(f"share must select at least one of the {problem.n_agents} agents, not {self.share}")
+        return Mechanism(
+            blocks=self.regions,
+            clip=self.clip,
+            noise=self.noise_multiplier,
+            share=self.share,
+            sampling=self.sampling,
+            per_block=self.per_block,
+            quantile=self.quantile,
+            rate=self.rate,
+            count_noise=self.count_noise,
+        )
+
+    def weights(self, problem: Problem, release: int) -> Array:
+        """Give the softmax weights `(P, N)` of section 3.2; every row sums to 1."""
+        count = self.regions
+        own = np.array([region_of(agent, count) for agent in range(problem.n_agents)]) == np.arange(count)[:, None]
+        # The greatest exponent is taken off, since a low temperature would make its exponential overflow.
+        exponent = self.contrast * (own - own.max(axis=1, keepdims=True).astype(float))
+        weights = np.exp(exponent / temperature(self.temperature, release + 1))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def upload(self, problem: Problem) -> Declaration | None:
+        """One vector omega_n `(M,)`; ValueError when the settings do not suit the problem."""
+        self.mechanism(problem)
+        for t in range(1, problem.iterations + 1):
+            probability(self.p, t)
+        for release in range(1, problem.iterations + 2):
+            temperature(self.temperature, release)
+        return {"omega": Field((self.features,))}
+
+    def download(self, problem: Problem) -> Declaration | None:
+        """One vector for each region; all zeros say that there is nothing to follow."""
+        return {"omega": Field((self.regions, self.features))}
+
+    def initial_points(self, problem: Problem, uniform: Array) -> Array:
+        """Move uniform points `(q, d)` into the agent's own region (Alg. 2 line 2)."""
+        low, high = split_cube(self.regions, problem.dim)
+        own = region_of(problem.agent, self.regions)
+        return np.asarray(low[own] + (high[own] - low[own]) * uniform)
+
+    def _places(self, problem: Problem) -> int:
+        return self.regions
+
+    def _hold(self, state: FederatedState, payload: Payload) -> FederatedState:
+        omega = payload["omega"]
+        return state._replace(omega=omega, weight=np.full(self.regions, float(omega.any())))
+
+    def _follow(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+        """Maximise the piecewise function (Alg. 2 line 8)."""
+        dim = state.own.u.shape[1]
+        rng = scatter(dim, streams)
+        pieces = (self.regions, dim, self.own.coordinates)
+        if rng is not None:
+            return maximise_pieces(state.features, state.omega, *_boxes(*pieces), rng)[0], state
+        frequencies, phases = state.features.frequencies.tobytes(), state.features.phases.tobytes()
+        return _summit(*pieces, state.omega.tobytes(), frequencies, phases).copy(), state
+
+    def _written(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+        """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (equation (2)), or give nu_n."""
+        values, _ = self._standard(y)
+        omega = draw_weights(rows, values, self.noise, rng, beta=1.0 if self.message == "draw" else 0.0)
+        if self.control != "noise":
+            return omega
+        direction = rng.standard_normal(self.features)
+        return np.asarray(direction * (np.linalg.norm(omega) / np.linalg.norm(direction)))
+
+    def server_init(self, problem: Problem) -> DPServer:
+        """Begin without a release."""
+        return DPServer(np.zeros((self.regions, self.features)))
+
+    def receive(self, state: DPServer, message: Inbound, now: float) -> DPServer:
+        """Refuse: no single message may come this far."""
+        raise AssertionError("messages pass the mechanism")
+
+    def released(self, state: DPServer, vectors: Array, release: int) -> DPServer:
+        """Take a release into the mean."""
+        before = self.memory * state.mass
+        return DPServer((before * state.omega + vectors) / (before + 1.0), before + 1.0, news=True)
+
+    def closed(self, state: DPServer) -> DPServer:
+        """Have it told that there is nothing to follow any more."""
+        return DPServer(np.zeros_like(state.omega), news=True)
+
+    def broadcast(
+        self, state: DPServer, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], DPServer]:
+        """Hand the newest vectors to everybody (Alg. 1 line 12)."""
+        if not state.news:
+            return {}, state
+        omega = state.omega.copy()  # one for all recipients, since none may write to it
+        omega.flags.writeable = False
+        return dict.fromkeys(recipients, {"omega": omega}), state
+
+
+def _boxes(count: int, dim: int, coordinates: str) -> Regions:
+    """Give the regions in the surrogate's coordinates: these are monotone in each input, so that boxes stay boxes."""
+    low, high = split_cube(count, dim)
+    return Regions(to_coordinates(low, coordinates), to_coordinates(high, coordinates))
+
+
+@lru_cache(maxsize=64)
+def _summit(count: int, dim: int, coordinates: str, omega: bytes, frequencies: bytes, phases: bytes) -> Array:
+    """Give the place `(d,)` of the maximum, remembered since all agents of a process are told the same vectors."""
+    shared = Features(np.frombuffer(frequencies).reshape(-1, dim), np.frombuffer(phases))
+    vectors = np.frombuffer(omega).reshape(count, -1)
+    return maximise_pieces(shared, vectors, *_boxes(count, dim, coordinates), None)[0]
+
+
+FAITHFUL: dict[str, Any] = {
+    "own": TS(**ts.FAITHFUL),  # type: ignore[arg-type]
+    "p": "1-1/t from 0",
+    "regions": 4,
+    "temperature": "paper",
+    "contrast": 15.0,
+    "message": "draw",
+    "memory": 0.0,
+    "features": 100,
+    "kernel": "se",
+    "length_scale": 0.01,
+    "noise": 1e-6,
+    "centre": False,
+    "apart": 0.0,
+    "every": 1,
+    "clip": 22.0,
+    "noise_multiplier": 1.0,
+    "share": 0.35,
+    "sampling": "poisson",
+    "per_block": False,
+    "quantile": None,
+}
+
+
+def _entry(summary: str, control: str = "none", **fixed: Any) -> Entry:
+    return Entry(DPFTSDE, {"control": control, **fixed}, {"faithful": FAITHFUL}, summary)
+
+
+ALGORITHMS = {
+    "dp_fts": _entry("differentially private FTS, without distributed exploration", regions=1),
+    "fts_de": _entry(
+        "FTS with distributed exploration, without privacy", noise_multiplier=0.0, clip=inf, share=1.0, quantile=None
+    ),
+    "dp_fts_de": _entry("differentially private FTS with distributed exploration"),
+    "dp_fts_de_noise": _entry("control for dp_fts_de: every message is a random direction", "noise"),
+    "dp_fts_de_uniform": _entry("control for dp_fts_de: uniform points instead of federated queries", "uniform"),
+}

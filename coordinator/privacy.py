@@ -1,0 +1,326 @@
+"""The coordinator's door where messages are private: whom it asks, what it lets in, what it lets out, what that costs whom.
+
+A message that comes in is held back until the exchange mode answers; then all that are held are clipped, weighted, summed and
+hidden in noise, as the algorithm's `Mechanism` says, and only this release reaches the coordinator half of the algorithm.
+Every release is entered in a ledger. What an agent's part in it costs follows from what really happened:
+
+- *sampled*: rounds were sampled by coins that nobody else sees, and who else takes part does not depend on them: a round
+  waits for all who begin it, asked or not, or keeps to its length. Then every release is charged, at the sampling's q, to
+  every agent that optimises and to all others that could have been asked.
+- *whole*: anything else. Given when messages came, a release is a sum with Gaussian noise: it is charged, without any gain
+  from sampling, to those whose messages are in it, and to nobody else.
+
+Adjacent are two studies that differ in what one agent says: in the other its messages are zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Array, Mechanism, Private, Problem
+from fedbo.coordinator.accounting import Charge, Spending, gaussian_epsilon
+from fedbo.coordinator.availability import Always, Bernoulli
+from fedbo.coordinator.events import Arrived
+from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.faults import BEFALLS
+from fedbo.coordinator.ledger import Entry, inverse
+from fedbo.coordinator.noise import Secure, Source
+from fedbo.coordinator.world import World
+
+GRAIN = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a study asks of privacy: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
+
+    With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed.
+    """
+
+    deltas: tuple[float, ...] = (1e-5,)
+    epsilon_max: float | None = None
+    secure_noise: bool = False
+
+
+DEFAULT_TERMS = Terms()
+
+
+@dataclass(slots=True)
+class DoorState:
+    """All of the door that changes in a run.
+
+    `held (N, M)` are the messages of the open release and `bases (N,)` the rounds in which their steps began, -1 where there is
+    none. `eligible` and `sampled` are those of the open release, `release` is its number, `clip` its S. `spent (N,)` sums the
+    squares of the norms of all whole charges, and `charges` are the sampled ones, each for the agent to which it costs most.
+    After the budget is spent the door is `closed`, and `told` have heard of it.
+    """
+
+    held: Array
+    bases: npt.NDArray[np.int64]
+    clip: float
+    spent: Array
+    eligible: list[int] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)
+    charges: list[Charge] = field(default_factory=list)
+    told: set[int] = field(default_factory=set)
+    release: int = 0
+    closed: bool = False
+
+
+class Door:
+    """The rules of the door; what changes is in its state."""
+
+    def __init__(self, algorithm: Private, problem: Problem, terms: Terms, source: Source, whole: str) -> None:
+        self.mechanism, self.terms = algorithm.mechanism(problem), terms
+        self.entries: list[Entry] = []
+        self._algorithm, self._problem, self._source, self.whole = algorithm, problem, source, whole
+        self._spending: Spending | None = None
+
+    def fresh(self, length: int) -> DoorState:
+        """Give the state before the first message of this `length`."""
+        n_agents = self._problem.n_agents
+        return DoorState(np.zeros((n_agents, length)), np.full(n_agents, -1), self.mechanism.clip, np.zeros(n_agents))
+
+    def ask(self, state: DoorState, agents: Sequence[int]) -> set[int]:
+        """Choose whom to ask among the agents that begin a round."""
+        if state.closed:
+            return set()
+        state.eligible = sorted(agents)
+        state.sampled = self._sample(state)
+        return set(state.sampled)
+
+    def _sample(self, state: DoorState) -> list[int]:
+        mechanism = self.mechanism
+        if mechanism.share == 1.0:
+            return state.eligible
+        coins = self._source.uniform("privacy sampling", state.release, (self._problem.n_agents,))
+        if mechanism.sampling == "poisson":
+            return [agent for agent in state.eligible if coins[agent] < mechanism.share]
+        count = max(1, round(mechanism.share * len(state.eligible)))
+        return sorted(sorted(state.eligible, key=lambda agent: (coins[agent], agent))[:count])
+
+    def take(self, state: DoorState, message: Arrived, asked: bool) -> str | None:
+        """Hold a message for the open release; say why it is refused. A newer one takes the place of an older one."""
+        if state.closed:
+            return "the privacy budget is spent"
+        if not asked:
+            return "not sampled: this agent was not asked"
+        (state.held[message.sender],) = message.payload.values()
+        state.bases[message.sender] = message.base
+        return None
+
+    def release(self, state: DoorState, server: Any, worth: Array, now: float) -> Any:
+        """Release what is held, if the budget allows it, and hand it to the coordinator half; give that half's next state."""
+        arrived = np.flatnonzero(state.bases >= 0)
+        weights = self._algorithm.weights(self._problem, state.release)
+        charge, charged, norms = self._cost(state, weights, worth, arrived)
+        refused = self._refusal(state, charge, charged, norms)
+        entry = self._entry(state, now, arrived, weights)._replace(
+            share=charge.share,
+            sampling=charge.sampling,
+            population=charge.population,
+            charged=charged.tolist(),
+            norms=norms.tolist(),
+        )
+        if refused:
+            nobody: dict[str, Any] = {"arrived": [], "clipped": 0, "charged": [], "norms": []}
+            self.entries.append(entry._replace(refused=refused, **nobody))
+            state.closed = True
+            server = self._algorithm.closed(server)
+        else:
+            vectors, signal, clipped = self._vectors(state, weights, worth, arrived)
+            self.entries.append(entry._replace(clipped=clipped, signal=signal))
+            self._spend(state, charge, charged, norms)
+            server = self._algorithm.released(server, vectors, state.release)
+        state.held[arrived], state.bases[:] = 0.0, -1
+        state.release += 1
+        state.eligible, state.sampled = [], []
+        return server
+
+    def tell(self, state: DoorState, payloads: Mapping[int, Any]) -> dict[int, Any]:
+        """Let an answer go to those who have not yet heard that there will be no more."""
+        if not state.closed:
+            return dict(payloads)
+        new = {agent: payload for agent, payload in payloads.items() if agent not in state.told}
+        state.told.update(new)
+        return new
+
+    def _vectors(
+        self, state: DoorState, weights: Array, worth: Array, arrived: npt.NDArray[np.int64]
+    ) -> tuple[Array, float, int]:
+        """Make a release `(P, M)`; also the norm of the sum without noise, and how many messages were clipped."""
+        mechanism, number = self.mechanism, state.release
+        messages = state.held if len(arrived) == len(state.held) else state.held[arrived]
+        scale, clipped = shortening(messages, state.clip / math.sqrt(mechanism.blocks))
+        total = (weights[:, arrived] * (scale * worth[arrived])) @ messages / mechanism.share
+        vectors = total
+        if mechanism.noise > 0:
+            noise = self._source.normal("privacy noise", number, total.shape)
+            sd = deviations(mechanism, weights, state.clip)[:, None]
+            grain = GRAIN * 2.0 ** np.floor(np.log2(sd))
+            vectors = np.round((total + sd * noise) / grain) * grain
+        if mechanism.quantile is not None:
+            self._adapt(state, len(arrived) - clipped, len(arrived))
+        return vectors, float(np.linalg.norm(total)), clipped
+
+    def _adapt(self, state: DoorState, within: int, count: int) -> None:
+        """Let the clipping norm follow its quantile (Andrew et al. 2021, Algorithm 1)."""
+        mechanism = self.mechanism
+        noise = self._source.normal("privacy count", state.release, (1,))[0]
+        centred = within - count / 2 + mechanism.count_noise * noise
+        share = 0.5 + centred / (mechanism.share * self._problem.n_agents)
+        assert mechanism.quantile is not None
+        state.clip *= math.exp(-mechanism.rate * (share - mechanism.quantile))
+
+    def _cost(
+        self, state: DoorState, weights: Array, worth: Array, arrived: npt.NDArray[np.int64]
+    ) -> tuple[Charge, npt.NDArray[np.int64], Array]:
+        """Say what the open release will cost: the greatest charge, the agents to charge, and their norms."""
+        mechanism = self.mechanism
+        norms = contributions(mechanism, weights)
+        if self.whole:
+            charged, norms = arrived, norms[arrived] * worth[arrived]
+            return Charge(1.0, inverse(float(norms.max(initial=0.0)))), charged, norms
+        charged = np.union1d(np.array(self._problem.targets), np.array(state.eligible, dtype=np.int64)).astype(np.int64)
+        norms = norms[charged]
+        population = len(state.eligible) if mechanism.sampling == "fixed" else 0
+        if mechanism.sampling == "fixed" and not population:
+            return Charge(1.0, math.inf), charged[:0], norms[:0]
+        return Charge(mechanism.share, inverse(float(norms.max())), mechanism.sampling, population), charged, norms
+
+    def _refusal(self, state: DoorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> str:
+        """Say why this release may not be made; empty when it may."""
+        most = self.terms.epsilon_max
+        if state.closed:
+            return "the privacy budget is spent"
+        if most is None or not self.mechanism.noise:  # what is not private has no budget
+            return ""
+        delta = self.terms.deltas[0]
+        if self.whole:
+            mu = math.sqrt(float((state.spent[charged] + norms**2).max(initial=0.0)))
+            epsilon = float(gaussian_epsilon(np.array([mu]), delta)[0])
+        else:
+            epsilon = self._spent(state).after(charge)
+        if epsilon <= most:
+            return ""
+        return f"epsilon would be {epsilon:.4g} at delta = {delta:.4g}, epsilon_max is {most:g}"
+
+    def _spent(self, state: DoorState) -> Spending:
+        if self._spending is None:  # also after a snapshot was read
+            self._spending = Spending(
+                self.terms.deltas[0], "rdp" if self.mechanism.sampling == "fixed" else "pld", state.charges
+            )
+        return self._spending
+
+    def _spend(self, state: DoorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> None:
+        if self.whole:
+            state.spent[charged] += norms**2
+        elif len(charged):
+            state.charges.append(charge)
+            if self.terms.epsilon_max is not None:
+                self._spent(state).add(charge)
+
+    def _entry(self, state: DoorState, now: float, arrived: npt.NDArray[np.int64], weights: Array) -> Entry:
+        mechanism = self.mechanism
+        return Entry(
+            time=now,
+            release=state.release,
+            eligible=state.eligible if state.eligible else arrived.tolist(),
+            sampled=state.sampled if state.eligible else arrived.tolist(),
+            arrived=arrived.tolist(),
+            clipped=0,
+            clip=state.clip,
+            sensitivity=state.clip * float(weights.max()) / mechanism.share,
+            noise_multiplier=mechanism.noise,
+            noise=deviations(mechanism, weights, state.clip).tolist(),
+            numbers=mechanism.blocks * state.held.shape[1],
+            share=mechanism.share,
+            sampling=mechanism.sampling,
+            population=0,
+            charged=[],
+            norms=[],
+            whole=self.whole,
+            secure=isinstance(self._source, Secure),
+            signal=0.0,
+            refused="",
+        )
+
+
+def shortening(messages: Array, bound: float) -> tuple[Array, int]:
+    """Give the factors `(n,)` that shorten messages `(n, M)` to the norm `bound`, and how many are shortened."""
+    if math.isinf(bound):
+        return np.ones(len(messages)), 0
+    norms = np.sqrt(np.einsum("nm,nm->n", messages, messages))
+    return bound / np.maximum(norms, bound), int((norms > bound).sum())
+
+
+def deviations(mechanism: Mechanism, weights: Array, clip: float) -> Array:
+    """Give the standard deviations `(P,)` of the noise in the blocks of a release, at the clipping norm `clip`."""
+    if not mechanism.noise:
+        return np.zeros(len(weights))
+    largest = weights.max(axis=1) if mechanism.per_block else np.full(len(weights), weights.max())
+    return _vector_noise(mechanism) * largest * clip / mechanism.share
+
+
+def contributions(mechanism: Mechanism, weights: Array) -> Array:
+    """Give the most that each agent could add to a release `(N,)`, each block over the standard deviation of its noise.
+
+    At most 1 / z, and less where an agent's weights are small in some blocks: with the weights that were really used, a
+    release costs less than its bound S phi_max / q says.
+    """
+    if not mechanism.noise:
+        return np.where(weights.max(axis=0) > 0, math.inf, 0.0)
+    largest = weights.max(axis=1, keepdims=True) if mechanism.per_block else weights.max()
+    squares = ((weights / largest) ** 2).mean(axis=0) / _vector_noise(mechanism) ** 2
+    if mechanism.quantile is not None:
+        squares = squares + (0.5 / mechanism.count_noise) ** 2
+    return np.asarray(np.sqrt(squares))
+
+
+def _vector_noise(mechanism: Mechanism) -> float:
+    """Give the noise multiplier of the vectors alone: the noisy count takes its part of z (Andrew et al. 2021, Theorem 1)."""
+    if mechanism.quantile is None:
+        return mechanism.noise
+    return float((mechanism.noise**-2 - (2 * mechanism.count_noise) ** -2) ** -0.5)
+
+
+def charged_whole(mechanism: Mechanism, exchange: Exchange, world: World) -> str:
+    """Say why releases are charged without a gain from sampling; empty when it can be claimed.
+
+    The gain needs coins that nobody can guess from what else happens: who takes part, other than by their own coins, must
+    not depend on who was asked before.
+    """
+    if not mechanism.noise:
+        return "it adds no noise"
+    if mechanism.share == 1.0:
+        return "every agent is asked"
+    if not exchange.waits:
+        return f"under '{exchange.mode}' there are no rounds to sample"
+    if world.real:
+        return "in real time anything may depend on who was asked"
+    if exchange.mode == "first_k":
+        return "the first k messages keep others out"
+    if exchange.limit is not None and exchange.carries:
+        return "a late message is carried over into a round that was sampled anew"
+    if exchange.limit is not None and mechanism.sampling == "fixed":
+        return "with a fixed number of agents, who is late depends on who was asked"
+    return _clockwork(world)
+
+
+def _clockwork(world: World) -> str:
+    """Say what goes by the clock, which the asking moves."""
+    if world.link is not None:
+        return "messages wait for each other on the coordinator's link"
+    for models in (world.common, *world.exceptions.values()):
+        if not isinstance(models.availability, Always | Bernoulli):
+            return "agents come and go by the clock"
+    for fault in world.plan:
+        if not isinstance(fault, BEFALLS) or fault.start > 0 or fault.end is not None:
+            return "faults strike by the clock"
+    return ""

@@ -1,0 +1,40 @@
+"""Combinations that cannot be accounted for: what would make a promise of privacy that the ledger cannot keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fedbo.algorithms.base import Algorithm, Private, Problem
+from fedbo.faults import Fault
+
+if TYPE_CHECKING:
+    from fedbo.study import Study
+
+
+def privacy_asked(study: Study) -> Iterator[Fault]:
+    """Refuse terms of privacy that no algorithm of the study could keep."""
+    made = [table.make() for table in study.algorithm]
+    problem = Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
+    private = [algorithm.mechanism(problem) for algorithm in made if isinstance(algorithm, Private)]
+    asked = study.privacy.model_dump(exclude_defaults=True)
+    if asked and not private:
+        for key in asked:
+            yield Fault(("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism")
+    elif "epsilon_max" in asked and not any(mechanism.noise for mechanism in private):
+        yield Fault(("privacy", "epsilon_max"), "has no effect: no algorithm of this study adds noise, so that none is private")
+
+
+def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[Fault]:
+    """List what does not go together with an algorithm, number `number`, whose messages are private."""
+    if not isinstance(algorithm, Private):
+        return
+    name, exchange = study.algorithm[number].name, study.exchange.make()
+    problem = Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
+    mechanism = algorithm.mechanism(problem)
+    if exchange.selection.who != "all":
+        remedy = f"'{name}' draws by its own share whom to ask; leave the selection out, or set who = \"all\""
+        yield Fault(("exchange", "selection", "who"), remedy)
+    if not exchange.waits and mechanism.share < 1:
+        remedy = f"under '{exchange.mode}' there are no rounds to sample, and nothing is gained by it; set share = 1"
+        yield Fault(("algorithm", number, "share"), remedy)

@@ -120,10 +120,10 @@ class DPFTSDE(Federated):
     def weights(self, problem: Problem, release: int) -> Array:
         """Give the softmax weights `(P, N)` of section 3.2; every row sums to 1."""
         count = self.regions
-        own = np.array([region_of(agent, count) for agent in range(problem.n_agents)]) == np.arange(count)[:, None]
-        # The greatest exponent is taken off, since a low temperature would make its exponential overflow.
-        exponent = self.contrast * (own - own.max(axis=1, keepdims=True).astype(float))
-        weights = np.exp(exponent / temperature(self.temperature, release + 1))
+        own = region_of(np.arange(problem.n_agents), count) == np.arange(count)[:, None]
+        # Over the largest exponent, since a low temperature would make its exponential overflow; alike where nobody belongs.
+        other = np.exp(-self.contrast / temperature(self.temperature, release + 1))
+        weights = np.where(own | ~own.any(axis=1, keepdims=True), 1.0, other)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def upload(self, problem: Problem) -> Declaration | None:

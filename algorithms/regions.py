@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,6 @@ def _split(low: Array, high: Array, count: int) -> list[tuple[Array, Array]]:
     return _split(low, below, first) + _split(above, high, count - first)
 
 
-def region_of(agent: int, count: int) -> int:
-    """Give the region that an agent is assigned to; as many agents to each, give or take one."""
+def region_of(agent: Any, count: int) -> Any:
+    """Give the region that an agent is assigned to, or of each in an array; as many agents to each, give or take one."""
     return agent % count

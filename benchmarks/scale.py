@@ -4,6 +4,7 @@ Decisions, draws, messages, evaluations of a free objective and the writing of a
 not. `--profile` runs inline under the profiler instead and says where the time goes.
 
     python benchmarks/scale.py [--agents 1000] [--iterations 50] [--features 100] [--workers 2] [--mode barrier] [--profile]
+    python benchmarks/scale.py --private --agents 10000 --iterations 60
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import cProfile
 import os
 import pstats
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -26,9 +28,13 @@ from fedbo.jobs import runs
 from fedbo.study import load_study
 
 
-def study(agents: int, iterations: int, features: int, mode: str, hosting: dict[str, Any]) -> dict[str, Any]:
-    """Describe FTS in its most general setting: everybody sends and receives, t_n grows, no fits of hyperparameters."""
+def study(
+    agents: int, iterations: int, features: int, mode: str, hosting: dict[str, Any], private: bool = False
+) -> dict[str, Any]:
+    """Describe FTS in its most general setting, or DP-FTS-DE: everybody takes part, t_n grows, nothing is fitted."""
     algorithm = {"name": "fts", "every": 1, "relay": "one", "query": "draw", "kernel": "se", "features": features}
+    if private:
+        algorithm = {"name": "dp_fts_de", "regions": 4, "share": 0.25 if mode == "barrier" else 1.0, "features": features}
     own = {"surrogate": "features", "features": features, "length_scale": 0.2}
     return {
         "study": {"name": "scale", "seed": 1},
@@ -41,6 +47,11 @@ def study(agents: int, iterations: int, features: int, mode: str, hosting: dict[
     }
 
 
+def _memory() -> int:
+    """Give the most memory that this process and those that it has waited for have used, in MiB."""
+    return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) // 1024
+
+
 def main() -> None:
     """Run the study packed on Ray, or inline under the profiler."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -49,10 +60,11 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--mode", default="barrier", choices=("barrier", "immediate"))
+    parser.add_argument("--private", action="store_true", help="DP-FTS-DE, with its ledger, instead of FTS")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     hosting = {"kind": "inline"} if given.profile or not given.workers else {"kind": "packed", "workers": given.workers}
-    checked = load_study(study(given.agents, given.iterations, given.features, given.mode, hosting))
+    checked = load_study(study(given.agents, given.iterations, given.features, given.mode, hosting, given.private))
     with tempfile.TemporaryDirectory() as folder:
         (run,) = runs(checked, Path(folder))
         profiler = cProfile.Profile()
@@ -67,7 +79,7 @@ def main() -> None:
     done = given.agents * given.iterations
     print(f"{given.agents} agents, {given.iterations} iterations, M = {given.features}, {given.mode}, {hosting}")
     print(f"{done / seconds:,.0f} agent-iterations per second, {seconds:.1f} s ({here:.1f} s of it in the engine's process)")
-    print(f"{ended.outcome.events:,} events")
+    print(f"{ended.events:,} events, at most {_memory()} MiB here")
     if given.profile:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
     if hosting["kind"] == "packed":

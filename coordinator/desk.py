@@ -26,7 +26,9 @@ class Desk:
         self._up_bytes, self._down_bytes = weight(core.upload), weight(core.download)
         self._ones = np.ones(core.problem.n_agents)
         # Where messages are private, one that misses its barrier is not added to another round's sample.
-        self._drops = core.exchange.waits and (not core.exchange.carries or (bool(core.door) and core.exchange.limit is None))
+        self._drops = core.exchange.waits and (
+            not core.exchange.carries or (core.door is not None and core.exchange.mode == "barrier")
+        )
 
     def reached(self, event: Reached, now: float) -> list[Effect]:
         """Let a message wait for its turn on the coordinator's link."""
@@ -206,11 +208,11 @@ class Desk:
         state, rounds, waits = self._core.state, self._core.state.rounds, self._core.exchange.waits
         recipients = sorted((rounds.reported if waits else set(rounds.buffer)) & rounds.active)
         number, door = rounds.number, self._core.door
+        worth = self._worth()
         if door is not None:
-            state.server = door.release(state.door, state.server, self._worth(), now)
-        payloads, state.server = self._core.algorithm.broadcast(
-            state.server, recipients, self._worth(), self._core.streams.at(number)
-        )
+            state.server = door.release(state.door, state.server, worth, now)
+            worth = self._ones  # how old an agent's newest message is would say when it was asked
+        payloads, state.server = self._core.algorithm.broadcast(state.server, recipients, worth, self._core.streams.at(number))
         if door is not None:
             payloads = door.tell(state.door, payloads)
         if waits:

@@ -181,12 +181,14 @@ def _own(entries: Sequence[Entry], deltas: Sequence[float], n_agents: int, whole
     for history in {*map(tuple, histories)}:
         charges = Counter(replace(entries[place].charge, multiplier=inverse(norm)) for place, norm in history)
         by = "rdp" if any(charge.sampling == "fixed" for charge in charges) else "pld"
-        known[history] = [_epsilon(frozenset(charges.items()), delta, by) for delta in deltas]
+        # In an order of their own, since rounding depends on it, and that of a set on the process.
+        counted = tuple(sorted(charges.items(), key=lambda item: (item[0].multiplier, item[0].share, item[0].population)))
+        known[history] = [_epsilon(counted, delta, by) for delta in deltas]
     return np.array([known[tuple(history)] for history in histories])
 
 
 @lru_cache(maxsize=256)
-def _epsilon(charges: frozenset[tuple[Charge, int]], delta: float, by: str) -> float:
+def _epsilon(charges: tuple[tuple[Charge, int], ...], delta: float, by: str) -> float:
     return epsilon(dict(charges), delta, by)
 
 

@@ -156,24 +156,31 @@ class Door:
     ) -> tuple[Array, float, int]:
         """Make a release `(P, M)`; also the norm of the sum without noise, and how many messages were clipped."""
         mechanism, number = self.mechanism, state.release
-        messages = state.held if len(arrived) == len(state.held) else state.held[arrived]
+        sd = deviations(mechanism, weights, state.clip)[:, None]
+        messages = state.held
+        if len(arrived) < len(messages):
+            messages, weights, worth = messages[arrived], weights[:, arrived], worth[arrived]
         scale, clipped = shortening(messages, state.clip / math.sqrt(mechanism.blocks))
-        total = (weights[:, arrived] * (scale * worth[arrived])) @ messages / mechanism.share
+        total = (weights * (scale * worth)) @ messages / mechanism.share
         vectors = total
         if mechanism.noise > 0:
             noise = self._source.normal("privacy noise", number, total.shape)
-            sd = deviations(mechanism, weights, state.clip)[:, None]
             grain = GRAIN * 2.0 ** np.floor(np.log2(sd))
             vectors = np.round((total + sd * noise) / grain) * grain
         if mechanism.quantile is not None:
-            self._adapt(state, len(arrived) - clipped, len(arrived))
+            votes = np.where(scale < 1, -0.5, 0.5) * worth * messages.any(axis=1)
+            self._adapt(state, float(votes.sum()))
         return vectors, float(np.linalg.norm(total)), clipped
 
-    def _adapt(self, state: DoorState, within: int, count: int) -> None:
-        """Let the clipping norm follow its quantile (Andrew et al. 2021, Algorithm 1)."""
+    def _adapt(self, state: DoorState, votes: float) -> None:
+        """Let the clipping norm follow its quantile (Andrew et al. 2021, Algorithm 1).
+
+        An agent's vote is 1/2 where its message is not shortened, -1/2 where it is, less where the message is worth less, and
+        0 where it is zeros: so zeros are as good as no message, and nobody moves the sum by more than 1/2.
+        """
         mechanism = self.mechanism
         noise = self._source.normal("privacy count", state.release, (1,))[0]
-        centred = within - count / 2 + mechanism.count_noise * noise
+        centred = votes + mechanism.count_noise * noise
         share = 0.5 + centred / (mechanism.share * self._problem.n_agents)
         assert mechanism.quantile is not None
         state.clip *= math.exp(-mechanism.rate * (share - mechanism.quantile))
@@ -192,6 +199,8 @@ class Door:
         population = len(state.eligible) if mechanism.sampling == "fixed" else 0
         if mechanism.sampling == "fixed" and not population:
             return Charge(1.0, math.inf), charged[:0], norms[:0]
+        if mechanism.sampling == "fixed":  # whom an agent displaces may show by a larger part that it was asked
+            norms = np.where(norms > 0, norms.max(), 0.0)
         return Charge(mechanism.share, inverse(float(norms.max())), mechanism.sampling, population), charged, norms
 
     def _refusal(self, state: DoorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> str:
@@ -256,7 +265,7 @@ def shortening(messages: Array, bound: float) -> tuple[Array, int]:
     """Give the factors `(n,)` that shorten messages `(n, M)` to the norm `bound`, and how many are shortened."""
     if math.isinf(bound):
         return np.ones(len(messages)), 0
-    norms = np.sqrt(np.einsum("nm,nm->n", messages, messages))
+    norms = np.sqrt(np.vecdot(messages, messages))
     return bound / np.maximum(norms, bound), int((norms > bound).sum())
 
 

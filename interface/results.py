@@ -192,7 +192,7 @@ class Result:
         return rows
 
     def plot(self, path: str | Path | None = None, kind: str = "overview", cell: int = 0, **choices: Unpack[Choices]) -> Path:
-        """Draw a figure and give where it is: `overview`, `curves`, `timeline`, `trouble` or `privacy` of one cell, or the `sweep`.
+        """Draw a figure and say where it is: `overview`, `curves`, `timeline`, `trouble` or `privacy` of a cell, or `sweep`.
 
         Without a path it goes into the run directory, as PNG; other endings (pdf, svg) are understood. `choices` are
         `regret` (draw it instead of values), `algorithm` (whose figure it is, where it is that of one) and `level` (the one

@@ -237,12 +237,14 @@ class Door:
 
     def _entry(self, state: DoorState, now: float, arrived: npt.NDArray[np.int64], weights: Array) -> Entry:
         mechanism = self.mechanism
+        # Where there is no gain from sampling, agents may also be in a release that were asked before its round was opened.
+        heard = arrived.tolist()
         return Entry(
             time=now,
             release=state.release,
-            eligible=state.eligible if state.eligible else arrived.tolist(),
-            sampled=state.sampled if state.eligible else arrived.tolist(),
-            arrived=arrived.tolist(),
+            eligible=sorted({*state.eligible, *heard}),
+            sampled=sorted({*state.sampled, *heard}),
+            arrived=heard,
             clipped=0,
             clip=state.clip,
             sensitivity=state.clip * float(weights.max()) / mechanism.share,
@@ -265,7 +267,8 @@ def shortening(messages: Array, bound: float) -> tuple[Array, int]:
     """Give the factors `(n,)` that shorten messages `(n, M)` to the norm `bound`, and how many are shortened."""
     if math.isinf(bound):
         return np.ones(len(messages)), 0
-    norms = np.sqrt(np.vecdot(messages, messages))
+    with np.errstate(over="ignore"):  # beyond 1e154 a message is shortened to nothing
+        norms = np.sqrt(np.vecdot(messages, messages))
     return bound / np.maximum(norms, bound), int((norms > bound).sum())
 
 

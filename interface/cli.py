@@ -100,17 +100,18 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
     from dataclasses import asdict
 
     from fedbo.estimate import estimate
-    from fedbo.report import console, study_facts
+    from fedbo.forecast import forecasts
+    from fedbo.report import console, plain, study_facts
     from fedbo.study import load_study
 
     checked = load_study(study, sets or [])
-    cost = estimate(checked)
+    cost, private = estimate(checked), forecasts(checked)
     if printed is Format.json:
-        facts = {**asdict(cost), "assumptions": cost.assumptions}
+        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": [plain(asdict(each)) for each in private]}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     print(checked.to_toml())
-    console().print(study_facts(cost))
+    console().print(study_facts(cost, private))
 
 
 app.command()(show)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbo.algorithms.base import Algorithm, Declaration, Problem
-from fedbo.coordinator.selection import Selection
+from fedbo.algorithms.base import Algorithm, Declaration, Private, Problem
 from fedbo.study import Study
 
 MIB = 2**20
@@ -71,13 +70,18 @@ def _run(study: Study, algorithm: Algorithm) -> tuple[int, int, int, int]:
         return evaluations, 0, 0, 0
     steps = sum(algorithm.sends(step) for step in range(iterations + 1))
     others = (federation.n_agents - len(targets)) * algorithm.sends(0)
-    messages = _asked(len(targets) * steps + others, study.exchange.make().selection)
-    return evaluations, messages, messages * _size(declared), messages * _size(algorithm.download(problem))
+    messages = len(targets) * steps + others
+    sent = round(messages * _asked(study, algorithm, problem))
+    answered = messages if isinstance(algorithm, Private) else sent
+    return evaluations, sent, sent * _size(declared), answered * _size(algorithm.download(problem))
 
 
-def _asked(messages: int, selection: Selection) -> int:
-    """Say how many of the messages are asked for, on average."""
-    return messages if selection.who == "all" else round(messages * selection.share)
+def _asked(study: Study, algorithm: Algorithm, problem: Problem) -> float:
+    """Say which share of the messages is asked for, on average."""
+    selection = study.exchange.make().selection
+    if isinstance(algorithm, Private):
+        return algorithm.mechanism(problem).share
+    return 1.0 if selection.who == "all" else selection.share
 
 
 def _history(study: Study) -> int:

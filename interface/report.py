@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.estimate import Estimate
+from fedbo.forecast import Forecast
 from fedbo.listing import Item
 from fedbo.results import Result
 from fedbo.summary import Difference, Row
@@ -94,8 +95,8 @@ def _name(result: Result) -> str:
     return names.pop() if len(names) == 1 else "value"
 
 
-def study_facts(cost: Estimate) -> RenderableType:
-    """Write what a study will cost."""
+def study_facts(cost: Estimate, private: Sequence[Forecast] = ()) -> RenderableType:
+    """Write what a study will cost, also in privacy."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (
         ("runs", f"{cost.runs:,}"),
@@ -106,6 +107,13 @@ def study_facts(cost: Estimate) -> RenderableType:
         ("answers", amount(cost.bytes_down)),
     ):
         table.add_row(Text(name, style="bold"), value)
+    for each in private:
+        spent = ", ".join(f"{e:.3g} at delta {d:.3g}" for e, d in zip(each.epsilon, each.deltas, strict=True) if e == e)
+        where = f" ({each.cell})" if each.cell else ""
+        if each.epsilon and each.epsilon[0] == math.inf:
+            spent = "no privacy"
+        remark = f"; no gain from sampling, {each.whole}" if each.whole else ""
+        table.add_row(Text("epsilon", style="bold"), f"{each.algorithm}{where}: {spent}{remark}")
     return Group(table, Text(f"assuming: {'; '.join(cost.assumptions)}", style="dim"))
 
 
@@ -162,9 +170,9 @@ def console(stderr: bool = False) -> Console:
 
 
 def plain(value: Any) -> Any:
-    """Replace numbers that JSON does not have."""
+    """Replace numbers that JSON does not have, and tuples."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -181,3 +181,19 @@ def test_another_hosting_gives_the_same_ledger(ran: fedbo.Result, tmp_path: Path
     assert files(again.directory) == files(ran.directory)
     first = pq.read_table(again.directory / LEDGER[0])
     assert np.isfinite(first["epsilon"].combine_chunks().flatten().to_numpy()).all()
+
+
+def test_validate_says_what_will_be_spent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    barrier = {**STUDY, "exchange": {"mode": "barrier"}, "fault": [], "study": {"name": "forecast", "seed": 1}}
+    study = write_study(barrier, tmp_path / "study.toml")
+    assert main(["validate", str(study), "--format", "json"]) == OK
+    said = json.loads(capsys.readouterr().out)["estimate"]
+    result = fedbo.run(study, out=tmp_path / "run")
+    spent = {row.algorithm: row for row in result.spending()}
+    assert {row["algorithm"] for row in said["epsilon"]} == set(spent)
+    for row in said["epsilon"]:
+        assert row["epsilon"] == pytest.approx(spent[row["algorithm"]].epsilon, rel=0.01), "the forecast was wrong"
+    sent = sum(kind == "sent" for kind in result.events["kind"].to_pylist())
+    assert abs(sent - said["messages_up"]) < 5 * (162 * 0.35 * 0.65) ** 0.5, "a binomial number; false alarm below 1e-6"
+    assert main(["validate", str(study), "--set", "privacy.epsilon_max=0.5"]) == OK
+    assert "0.5 at delta" in capsys.readouterr().out

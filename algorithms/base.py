@@ -8,6 +8,7 @@ are named tuples or frozen dataclasses of arrays, numbers and strings. Everythin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -141,6 +142,16 @@ class Mechanism:
     quantile: float | None = None
     rate: float = 0.2
     count_noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.blocks < 1 or not self.clip > 0 or not 0 <= self.noise < math.inf or not 0 < self.share <= 1:
+            raise ValueError(f"mechanism: blocks >= 1, clip > 0, noise >= 0 and a share in (0, 1] are needed, not {self}")
+        if self.sampling not in ("poisson", "fixed"):
+            raise ValueError(f"mechanism: sampling must be poisson or fixed, not '{self.sampling}'")
+        if self.clip == math.inf and (self.noise or self.quantile is not None):
+            raise ValueError("mechanism: clip must be finite where there is noise or a quantile")
+        if self.quantile is not None and not (0 < self.quantile < 1 and 2 * self.count_noise > self.noise):
+            raise ValueError("mechanism: a quantile lies between 0 and 1 and needs a count_noise above noise / 2")
 
 
 @runtime_checkable

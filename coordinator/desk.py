@@ -49,6 +49,8 @@ class Desk:
         """Let a message take effect, or say why it does not."""
         source, sender, step, base, sent, payload, _ = message
         state = self._core.state
+        if self.covers and payload == {}:
+            return False
         wrong = self._refusal(message)
         if wrong:
             self._core.journal.append((now, "rejected", source, step, 0, wrong))
@@ -115,7 +117,8 @@ class Desk:
             state.awaited[key] = sent._replace(attempt=again)
             return self._core.network.up(state.awaited[key], state, now)
         del state.awaited[key]
-        self._core.journal.append((now, "rejected", *key, 0, f"given up after {again} transmissions"))
+        if message.payload != {}:
+            self._core.journal.append((now, "rejected", *key, 0, f"given up after {again} transmissions"))
         return self.report(message.source, False, now)
 
     def _weigh(self, answer: Delivered) -> int:
@@ -150,12 +153,13 @@ class Desk:
         return self._core.steps.next(agent, now)
 
     @property
-    def _by_schedule(self) -> bool:
-        """Say whether rounds keep to their length whoever has reported: so that nobody's being asked moves the others.
+    def covers(self) -> bool:
+        """Say whether who is not asked sends an empty message, which takes as long as any.
 
-        It would else show in who is late that somebody was asked, or not, who answered early.
+        Then nothing that happens, but for what is in the releases, depends on who was asked: neither when rounds close, nor who
+        is late. `Door` claims the gain from sampling on that ground.
         """
-        return self._core.door is not None and not self._core.door.whole and self._core.exchange.limit is not None
+        return self._core.door is not None and not self._core.door.whole
 
     def report(self, agent: int, counted: bool, now: float) -> list[Effect]:
         """Note that an agent has sent what it had to send, or has nothing to send."""
@@ -188,7 +192,7 @@ class Desk:
     def settle(self, now: float) -> list[Effect]:
         """Close the open round, or answer the buffer, if that is due."""
         rounds = self._core.state.rounds
-        if self._core.state.down or self._by_schedule:
+        if self._core.state.down:
             return []
         due = self._core.exchange.due(rounds) or (self._core.state.overdue and bool(rounds.reported))
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
@@ -199,8 +203,6 @@ class Desk:
         """Take in that the open round's time is up."""
         if event.number != self._core.state.rounds.number:
             return []
-        if self._by_schedule:
-            return self._answer(now)
         self._core.state.overdue = True  # if nobody has reported yet, the round closes with the first who does
         return self.settle(now)
 

@@ -21,7 +21,7 @@ from fedbo.coordinator.faults import (
     Reordering,
     Restart,
 )
-from fedbo.coordinator.messages import decode, encode, size
+from fedbo.coordinator.messages import decode, encode, size, weight
 from fedbo.coordinator.state import CoreState
 from fedbo.coordinator.timing import Timing, durations
 from fedbo.coordinator.world import World
@@ -32,6 +32,7 @@ class Network:
 
     def __init__(self, world: World, streams: Streams, upload: Declaration | None, tell: Callable[[Line], None]) -> None:
         self._world, self._streams, self._declared, self._tell = world, streams, upload, tell
+        self._up_bytes = weight(upload)
 
         def latency(agent: int) -> Timing:
             return world.of(agent).latency
@@ -46,13 +47,14 @@ class Network:
         self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._befalls)
 
     def up(self, message: Arrived, state: CoreState, now: float) -> list[Effect]:
-        """Send a message to the coordinator."""
+        """Send a message to the coordinator; one without contents takes as long as any other, and is not in the log."""
         agent, step, attempt = message.source, message.step, message.attempt
         bytes_ = size(message.payload)
-        self._tell((now, "sent", agent, step, bytes_, "again" if attempt else ""))
+        if bytes_:
+            self._tell((now, "sent", agent, step, bytes_, "again" if attempt else ""))
         if self._is_cut(agent, state):
             return self._lost(message, agent, step, bytes_, "up", now)
-        delay = self._delay("up", agent, step, attempt, bytes_)
+        delay = self._delay("up", agent, step, attempt, bytes_ or self._up_bytes)
         if not self._befalls:
             return [(delay, self._arrival(message))]
         return self._befall_up(message, delay, state, now)
@@ -75,9 +77,8 @@ class Network:
     def reached(self, message: Arrived, state: CoreState, now: float) -> list[Effect]:
         """Let a message wait for its turn on the coordinator's own link."""
         assert self._world.link is not None
-        payload: Any = message.payload
-        bytes_ = len(payload) if isinstance(payload, bytes) else size(payload)  # it may have been cut short
-        state.free = max(now, state.free) + bytes_ / self._world.link
+        # One that was cut short on its way, or is without contents, takes as long as any other.
+        state.free = max(now, state.free) + self._up_bytes / self._world.link
         return [(state.free - now, message)]
 
     def lost_at_the_door(self, message: Arrived | Delivered, bytes_: int, state: CoreState, now: float) -> list[Effect]:
@@ -105,7 +106,8 @@ class Network:
         return Reached(message) if self._world.link else message
 
     def _lost(self, message: Arrived | Delivered, agent: int, number: int, bytes_: int, way: str, now: float) -> list[Effect]:
-        self._tell((now, "lost", agent, number, bytes_, way))
+        if bytes_ or way == "down":
+            self._tell((now, "lost", agent, number, bytes_, way))
         return [(self._world.retry, Unheard(message))]
 
     def _befall_up(self, message: Arrived, delay: float, state: CoreState, now: float) -> list[Effect]:

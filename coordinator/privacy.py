@@ -4,9 +4,9 @@ A message that comes in is held back until the exchange mode answers; then all t
 hidden in noise, as the algorithm's `Mechanism` says, and only this release reaches the coordinator half of the algorithm.
 Every release is entered in a ledger. What an agent's part in it costs follows from what really happened:
 
-- *sampled*: rounds were sampled by coins that nobody else sees, and who else takes part does not depend on them: a round
-  waits for all who begin it, asked or not, or keeps to its length. Then every release is charged, at the sampling's q, to
-  every agent that optimises and to all others that could have been asked.
+- *sampled*: rounds were sampled by coins that nobody else sees, and who else takes part, and when, does not depend on them:
+  a round waits for all who begin it, and who is not asked sends an empty message that takes as long. Then every release is
+  charged, at the sampling's q, to every agent that optimises and to all others that could have been asked.
 - *whole*: anything else. Given when messages came, a release is a sum with Gaussian noise: it is charged, without any gain
   from sampling, to those whose messages are in it, and to nobody else.
 
@@ -25,12 +25,11 @@ import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Mechanism, Private, Problem
 from fedbo.coordinator.accounting import Charge, Spending, gaussian_epsilon
-from fedbo.coordinator.availability import Always, Bernoulli
 from fedbo.coordinator.events import Arrived
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.faults import BEFALLS
 from fedbo.coordinator.ledger import Entry, inverse
 from fedbo.coordinator.noise import Secure, Source
+from fedbo.coordinator.state import ProtocolError
 from fedbo.coordinator.world import World
 
 GRAIN = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
@@ -111,6 +110,8 @@ class Door:
             return "the privacy budget is spent"
         if not asked:
             return "not sampled: this agent was not asked"
+        if message.base < state.bases[message.sender]:
+            return "a newer message of this agent is held"
         (state.held[message.sender],) = message.payload.values()
         state.bases[message.sender] = message.base
         return None
@@ -118,7 +119,7 @@ class Door:
     def release(self, state: DoorState, server: Any, worth: Array, now: float) -> Any:
         """Release what is held, if the budget allows it, and hand it to the coordinator half; give that half's next state."""
         arrived = np.flatnonzero(state.bases >= 0)
-        weights = self._algorithm.weights(self._problem, state.release)
+        weights = self._weights(state.release)
         charge, charged, norms = self._cost(state, weights, worth, arrived)
         refused = self._refusal(state, charge, charged, norms)
         entry = self._entry(state, now, arrived, weights)._replace(
@@ -142,6 +143,15 @@ class Door:
         state.release += 1
         state.eligible, state.sampled = [], []
         return server
+
+    def _weights(self, release: int) -> Array:
+        weights = self._algorithm.weights(self._problem, release)
+        shape = (self.mechanism.blocks, self._problem.n_agents)
+        if weights.shape != shape or not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any(axis=1).all()):
+            raise ProtocolError(
+                f"the weights of release {release} are not {shape} numbers of at least 0, some above in each row"
+            )
+        return weights
 
     def tell(self, state: DoorState, payloads: Mapping[int, Any]) -> dict[int, Any]:
         """Let an answer go to those who have not yet heard that there will be no more."""
@@ -180,7 +190,9 @@ class Door:
         """
         mechanism = self.mechanism
         noise = self._source.normal("privacy count", state.release, (1,))[0]
+        grain = GRAIN * mechanism.count_noise
         centred = votes + mechanism.count_noise * noise
+        centred = round(centred / grain) * grain if grain else centred
         share = 0.5 + centred / (mechanism.share * self._problem.n_agents)
         assert mechanism.quantile is not None
         state.clip *= math.exp(-mechanism.rate * (share - mechanism.quantile))
@@ -306,7 +318,7 @@ def charged_whole(mechanism: Mechanism, exchange: Exchange, world: World) -> str
     """Say why releases are charged without a gain from sampling; empty when it can be claimed.
 
     The gain needs coins that nobody can guess from what else happens: who takes part, other than by their own coins, must
-    not depend on who was asked before.
+    not depend on who was asked.
     """
     if not mechanism.noise:
         return "it adds no noise"
@@ -318,21 +330,8 @@ def charged_whole(mechanism: Mechanism, exchange: Exchange, world: World) -> str
         return "in real time anything may depend on who was asked"
     if exchange.mode == "first_k":
         return "the first k messages keep others out"
+    if exchange.limit is not None and mechanism.sampling == "fixed":
+        return "an agent whose answer came late was drawn for another round, and among others"
     if exchange.limit is not None and exchange.carries:
         return "a late message is carried over into a round that was sampled anew"
-    if exchange.limit is not None and mechanism.sampling == "fixed":
-        return "with a fixed number of agents, who is late depends on who was asked"
-    return _clockwork(world)
-
-
-def _clockwork(world: World) -> str:
-    """Say what goes by the clock, which the asking moves."""
-    if world.link is not None:
-        return "messages wait for each other on the coordinator's link"
-    for models in (world.common, *world.exceptions.values()):
-        if not isinstance(models.availability, Always | Bernoulli):
-            return "agents come and go by the clock"
-    for fault in world.plan:
-        if not isinstance(fault, BEFALLS) or fault.start > 0 or fault.end is not None:
-            return "faults strike by the clock"
     return ""

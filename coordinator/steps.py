@@ -164,6 +164,8 @@ class Steps:
     def _speak(self, agent: int, report: Report, asked: bool, now: float) -> list[Effect]:
         """Send what a finished step has to say, and go on or wait."""
         state, effects, number = self._core.state, [], self._core.state.step[agent]
+        if report.payload is None and self._core.desk.covers and self._core.algorithm.sends(number):
+            report = report._replace(payload={})
         if report.payload is not None:
             message = Arrived(agent, agent, number, state.base[agent], now, report.payload)
             state.awaited[agent, number] = message

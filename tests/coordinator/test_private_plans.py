@@ -1,4 +1,4 @@
-"""Private messages under random fault plans: whatever goes wrong, the ledger says what really happened, and no more is spent."""
+"""Private messages under random fault plans: whatever goes wrong, the ledger says what really happened."""
 
 from __future__ import annotations
 

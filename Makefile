@@ -12,8 +12,9 @@ export OMP_NUM_THREADS := 1
 run: setup  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
-test: setup  ## pass the tests
-	$(BIN)/python -m pytest
+test: setup  ## pass the tests: two at a time, but those that start Ray one after the other
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
+	$(BIN)/python -m pytest -m "ray and not long"
 
 check: style types test  ## everything that a commit must pass
 

@@ -39,10 +39,11 @@ class DPServer(NamedTuple):
 class DPFTSDE(Federated):
     """DP-FTS-DE; `Federated` has the settings that are not named here, and `Mechanism` says how messages are released.
 
-    The unit cube is split into `regions` P boxes. Agent n finds its initial points in box n mod P, and vector i of a release
-    stands for the objectives in box i. It is a mean of the messages in which agent n has the weight exp((a 1 + 1) / T) before
-    normalisation, where 1 is for the agents of box i only, a is `contrast`, and T the `temperature` of the release, the first
-    being number 1 (see `schedules`). A federated query maximises phi(x)'omega_i, x in box i, over the whole cube.
+    The unit cube is split into `regions` P boxes. Agent n finds its initial points in box n mod P, or without `own_regions` in
+    the whole cube, which leaves half of distributed exploration. Vector i of a release stands for the objectives in box i. It
+    is a mean of the messages in which agent n has the weight exp((a 1 + 1) / T) before normalisation, where 1 is for the agents
+    of box i only, a is `contrast`, and T the `temperature` of the release, the first being number 1 (see `schedules`). A
+    federated query maximises phi(x)'omega_i, x in box i, over the whole cube.
 
     A message is one draw from the linear model with `message` "draw", as in the paper, or with "mean" the posterior mean,
     which is the same function without the noise of a draw, and much shorter: less is clipped, and less noise hides it. With
@@ -57,11 +58,12 @@ class DPFTSDE(Federated):
 
     p: Schedule = "1-1/t from 0"
     regions: int = 4
+    own_regions: bool = True
     temperature: Schedule = "paper"
     contrast: float = 15.0
     message: str = "mean"
     memory: float = 0.0
-    clip: float = 10.0
+    clip: float = 2.5
     noise_multiplier: float = 1.0
     share: float = 0.35
     sampling: str = "poisson"
@@ -141,6 +143,8 @@ class DPFTSDE(Federated):
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Move uniform points `(q, d)` into the agent's own region (Alg. 2 line 2)."""
+        if not self.own_regions:
+            return uniform
         low, high = split_cube(self.regions, problem.dim)
         own = region_of(problem.agent, self.regions)
         return np.asarray(low[own] + (high[own] - low[own]) * uniform)
@@ -217,6 +221,7 @@ FAITHFUL: dict[str, Any] = {
     "own": TS(**ts.FAITHFUL),  # type: ignore[arg-type]
     "p": "1-1/t from 0",
     "regions": 4,
+    "own_regions": True,
     "temperature": "paper",
     "contrast": 15.0,
     "message": "draw",

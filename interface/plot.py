@@ -76,7 +76,7 @@ def _check(result: Result, view: View) -> None:
     cells = sorted({trace.cell for trace in result.traces})
     if view.cell not in cells:
         raise PlotError(f"no observations in cell {view.cell}; there are some in: {', '.join(map(str, cells)) or 'none'}")
-    if view.kind == "privacy" and not any(row.cell == view.cell for row in result.spending()):
+    if view.kind == "privacy" and not any(row.cell == view.cell and row.noise for row in result.spending()):
         raise PlotError(f"no figure 'privacy' of cell {view.cell}: no algorithm in it is private; draw the curves")
     if view.kind == "sweep" and len(cells) < 2:
         raise PlotError("no figure 'sweep' of this run: it has one cell; sweep something, or draw the curves")

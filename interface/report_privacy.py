@@ -59,8 +59,8 @@ def _remarks(rows: list[Spending]) -> list[str]:
     ]
     reasons = {row.whole: [other.algorithm for other in rows if other.whole == row.whole] for row in rows if row.whole}
     for reason, names in reasons.items():
-        said.append(f"No gain from sampling for {', '.join(dict.fromkeys(names))}: {reason}.")
-    seeded = any(not row.secure for row in rows)
+        said.append(f"No gain from sampling, {reason.replace('it adds', 'there is')}: {', '.join(dict.fromkeys(names))}.")
+    seeded = any(not row.secure for row in rows if row.noise)
     said.append("Noise: from the study's seed; whoever knows that can take it off." if seeded else "Noise: from a secret key.")
     return said
 

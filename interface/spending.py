@@ -24,7 +24,7 @@ class Spending:
     was largest; `accounts` has what each accountant says. `least` is the least that any agent spent. Of the `releases` in a
     run, `refused` were not made. `sampled` and `arrived` are the mean numbers of agents in one release, `clipped` is the share
     of the messages that were shortened, and `signal` the mean norm of a sum over that of the noise to be expected. `whole`
-    says why there is no gain from sampling, where there is none; `secure` where the noise came from.
+    says why there is no gain from sampling, where there is none; `noise` is z, `secure` whether a secret key gave the noise.
     """
 
     cell: int
@@ -40,6 +40,7 @@ class Spending:
     clipped: float
     signal: float
     whole: str
+    noise: float
     secure: bool
 
 
@@ -83,6 +84,7 @@ def _spending(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]],
         clipped=sum(row["clipped"] for row in every) / max(1, sum(len(row["arrived"]) for row in every)),
         signal=_mean([signal_to_noise(row) for row in every if row["noise_multiplier"]]),
         whole=first["whole"],
+        noise=first["noise_multiplier"],
         secure=first["secure"],
     )
 

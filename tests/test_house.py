@@ -91,7 +91,7 @@ def test_every_example_is_a_valid_study() -> None:
     from fedbo.objectives.data import DataMissing
     from fedbo.study import load_study
 
-    studies = sorted((ROOT / "examples").glob("*.toml"))
+    studies = sorted((ROOT / "examples").rglob("*.toml"))
     assert len(studies) >= 3
     for path in studies:
         try:

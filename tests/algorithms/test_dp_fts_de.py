@@ -376,3 +376,10 @@ def test_what_does_not_suit_the_problem_is_refused_before_the_start() -> None:
         DPFTSDE(temperature=lambda t: 51.0 - t).upload(few)
     with pytest.raises(ValueError, match=r"p must give probabilities; p_5 = 1\.25"):
         DPFTSDE(p=lambda t: t / 4).upload(few)
+
+
+def test_without_own_regions_initial_points_are_those_of_everybody_else() -> None:
+    uniform = np.random.default_rng(0).random((5, 2))
+    problem = Problem(2, 8, tuple(range(8)), 5, 3, agent=3)
+    assert (entry("dp_fts_de").make(own_regions=False).initial_points(problem, uniform) == uniform).all()
+    assert not (entry("dp_fts_de").make().initial_points(problem, uniform) == uniform).any()

@@ -26,7 +26,7 @@ class _Remote:
     place: int
     handle: Any
     numbers: list[int]
-    buffer: list[Order] = field(default_factory=list)
+    buffer: dict[int, Order] = field(default_factory=dict)
     commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
     calls: list[tuple[Any, list[int]]] = field(default_factory=list)
     process: int = 0
@@ -73,8 +73,8 @@ class RayHosts:
     def submit(self, order: Order) -> None:
         """Put the order in its host's buffer."""
         host = self._host_of[order.agent]
-        host.buffer = [waiting for waiting in host.buffer if waiting.agent != order.agent]
-        host.buffer.append(order)
+        host.buffer.pop(order.agent, None)  # an order that is replaced loses its place
+        host.buffer[order.agent] = order
 
     def decide(self, order: Order) -> tuple[int, Costs]:
         """Wait for the agent's decision."""
@@ -100,7 +100,7 @@ class RayHosts:
         """Wait for the agent's report."""
         host = self._host_of[agent]
         while (agent, lease) not in self._reports:
-            if any(order.agent == agent for order in host.buffer):
+            if agent in host.buffer:
                 self._send(host)
             self._collect(host)
         return sound(self._reports.pop((agent, lease)))
@@ -249,7 +249,7 @@ class RayHosts:
     def _send(self, host: _Remote) -> None:
         if host.process == 0:
             self._replace(host)
-        orders, host.buffer = host.buffer, []
+        orders, host.buffer = list(host.buffer.values()), {}
         for batch in [[order] for order in orders] if self._real else [orders]:
             call = host.handle.work.remote(host.take_commits(), batch)
             host.calls.append((call, [order.agent for order in batch]))

@@ -128,8 +128,9 @@ def _recorded(directory: Path, kind: str, run: Run) -> Iterator[tuple[Any, ...]]
 def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
     """Compare the tables of two runs, events first, to the bit."""
     tables = {}
-    for name in ("events", "observations"):
-        tables[name] = [pq.read_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
+    for name in ("events", "observations", "privacy"):
+        if (recorded / f"{name}.parquet").exists():  # nothing need be private
+            tables[name] = [pq.read_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
     hashes = [_hash(table) for table in tables["events"]]
     difference = None
     for name, (first, second) in tables.items():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from killing import Forks, begin_or_go_on, write_study
@@ -15,6 +17,7 @@ from killing import Forks, begin_or_go_on, write_study
 import fedbo
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.document import StudyError
+from fedbo.replay import compare
 from fedbo.schemas import PRIVACY, SPENT
 
 OWN = {"surrogate": "features", "features": 20}
@@ -197,3 +200,13 @@ def test_validate_says_what_will_be_spent(tmp_path: Path, capsys: pytest.Capture
     assert abs(sent - said["messages_up"]) < 5 * (162 * 0.35 * 0.65) ** 0.5, "a binomial number; false alarm below 1e-6"
     assert main(["validate", str(study), "--set", "privacy.epsilon_max=0.5"]) == OK
     assert "0.5 at delta" in capsys.readouterr().out
+
+
+def test_a_replay_is_compared_to_the_ledger_too(ran: fedbo.Result, tmp_path: Path) -> None:
+    assert main(["replay", str(ran.directory), "--verify"]) == OK
+    other = tmp_path / "other"
+    shutil.copytree(ran.directory, other)
+    entries = ran.privacy.to_pylist()
+    entries[3]["clipped"] += 1
+    pq.write_table(pa.Table.from_pylist(entries, schema=PRIVACY), other / LEDGER[0])
+    assert "privacy differ first in row 3" in str(compare(other, ran.directory).difference)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedbo.actors.host import Costs, Host, Live, Site, sound
 from fedbo.actors.task import Order, Report, Task
@@ -224,7 +222,7 @@ class RayHosts:
 
     def _stand_by(self) -> Any:
         """Start a process that has imported all that the task needs."""
-        (spare,) = start_hosts(1, skip=len(self._hosts) + sum(host.life for host in self._hosts))
+        (spare,) = start_hosts(1)
         spare.load.remote(self._task, [])
         return spare
 
@@ -273,24 +271,11 @@ def _beside(method: Any) -> Any:
     return method.options(concurrency_group="control")
 
 
-def start_hosts(count: int, skip: int = 0) -> list[Any]:
-    """Start `count` host actors, spread over the cluster as after `skip` others; each can be told to hold or to slow down."""
+def start_hosts(count: int) -> list[Any]:
+    """Start `count` host actors, spread over the cluster; each can be told to hold or to slow down while it works."""
     declared: Any = ray.remote(concurrency_groups={"control": 1})(Host)  # type: ignore[call-overload]
-    nodes = itertools.islice(itertools.cycle(_slots()), skip, None)
-    return [declared.options(num_cpus=0, scheduling_strategy=_on(next(nodes))).remote() for _ in range(count)]
-
-
-def _slots() -> list[str]:
-    """List the nodes of the cluster, each as often as it has CPUs, in turns; Ray would draw one for each actor without CPUs."""
-    listed: Callable[[], list[dict[str, Any]]] = ray.nodes
-    nodes = {node["NodeID"]: int(node["Resources"].get("CPU", 0)) for node in listed() if node["Alive"]}
-    most = max(nodes.values(), default=0)
-    return [node for turn in range(max(1, most)) for node, cpus in nodes.items() if cpus > turn or not most]
-
-
-def _on(node: str) -> NodeAffinitySchedulingStrategy:
-    """Ask for a node, or for another where it is gone meanwhile."""
-    return NodeAffinitySchedulingStrategy(node, soft=True)
+    remote: Callable[..., Any] = declared.options(num_cpus=0, scheduling_strategy="SPREAD").remote
+    return [remote() for _ in range(count)]
 
 
 def _got(calls: Sequence[Any]) -> list[Any]:

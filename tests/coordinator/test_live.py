@@ -194,14 +194,23 @@ def on(node: Any, word: str) -> list[int]:
     return descendants(node.all_processes["raylet"][0].process.pid, word)
 
 
-def test_the_death_of_a_node_takes_agents_with_it_that_go_on_elsewhere(tmp_path: Path, nodes: tuple[Any, Any]) -> None:
-    cluster, others = nodes
-    directory = tmp_path / "run"
-    driver = start(directory, "--set", f'hosting.address="{cluster.address}"')
-    wait_for(directory, 10)
+def apart(directory: Path, others: list[Any]) -> list[Any]:
+    """List the nodes on which there are agents of a run and no coordinator."""
     agents = {*hosts(directory)}
-    inhabited = [node for node in others if agents & {*on(node, "ray::Host")} and not on(node, "ray::Coordinator")]
-    assert inhabited, "every agent is with the head or with the coordinator"
+    return [node for node in others if agents & {*on(node, "ray::Host")} and not on(node, "ray::Coordinator")]
+
+
+def test_the_death_of_a_node_takes_agents_with_it_that_go_on_elsewhere(tmp_path: Path, nodes: tuple[Any, list[Any]]) -> None:
+    """Ray draws a node for each actor that needs no CPU, so that it may take some runs until one of them can lose a node."""
+    cluster, others = nodes
+    for number in range(8):  # false alarm once in 10^5 times: a run has an agent apart with a probability of 0.79
+        directory = tmp_path / f"run-{number}"
+        driver = start(directory, "--set", f'hosting.address="{cluster.address}"')
+        wait_for(directory, 10)
+        if inhabited := apart(directory, others):
+            break
+        os.kill(driver.pid, signal.SIGKILL)
+        driver.communicate()
     cluster.remove_node(inhabited[0], allow_graceful=False)
     said, _ = driver.communicate(timeout=180)
     assert driver.returncode == 0, said

@@ -13,7 +13,8 @@ from threading import Thread
 import pytest
 
 from fedbo.objectives import data
-from fedbo.objectives.data import DataDamaged, DataFile, DataMissing, DataSet, inventory, locate
+from fedbo.objectives.data import DataDamaged, DataMissing, inventory, locate
+from fedbo.objectives.data_sets import DataFile, DataSet
 
 CONTENT = b"two fields, one mine\n" * 50
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

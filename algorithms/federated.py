@@ -18,7 +18,8 @@ from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.schedules import Schedule, check, probability
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.ts import TS, TSState, scaled
+from fedbo.algorithms.surrogate import OwnState, scaled
+from fedbo.algorithms.ts import TS
 from fedbo.surrogates.features import Features, draw_features, phi
 
 
@@ -30,7 +31,7 @@ class FederatedState(NamedTuple):
     does not hold; `t` counts its decisions.
     """
 
-    own: TSState
+    own: OwnState
     features: Features
     history_phi: Array
     history_y: Array

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Payload, Problem
+from fedbo.algorithms.alone import Alone
+from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.streams import Streams
 
@@ -18,7 +19,7 @@ class RandomState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Random:
+class Random(Alone):
     """Uniform random search, `queries` points for each decision."""
 
     queries: int = 1
@@ -26,18 +27,6 @@ class Random:
     def __post_init__(self) -> None:
         if self.queries < 1:
             raise ValueError(f"queries must be at least 1, not {self.queries}")
-
-    def sends(self, step: int) -> bool:
-        """Never."""
-        return False
-
-    def upload(self, problem: Problem) -> Declaration | None:
-        """Nothing is sent."""
-        return None
-
-    def download(self, problem: Problem) -> Declaration | None:
-        """Nothing comes back."""
-        return None
 
     def agent_init(self, problem: Problem, streams: Streams) -> RandomState:
         """Keep the dimension."""
@@ -50,24 +39,6 @@ class Random:
     def tell(self, state: RandomState, x: Array, y: Array) -> RandomState:
         """Learn nothing."""
         return state
-
-    def outbox(self, state: RandomState, streams: Streams) -> tuple[Payload | None, RandomState]:
-        """Say nothing."""
-        return None, state
-
-    def server_init(self, problem: Problem) -> Any:
-        """There is no coordinator half."""
-        return None
-
-    def receive(self, state: Any, message: Inbound, now: float) -> Any:
-        """Nothing can arrive."""
-        return state
-
-    def broadcast(
-        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
-    ) -> tuple[dict[int, Payload], Any]:
-        """Nothing goes out."""
-        return {}, state
 
 
 ALGORITHMS = {"random": Entry(Random, summary="uniform random search, every agent alone")}

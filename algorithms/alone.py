@@ -1,0 +1,50 @@
+"""What a method has for the coordinator when every agent optimises alone: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fedbo.algorithms.base import Array, Declaration, Inbound, Payload, Problem
+from fedbo.algorithms.streams import Streams
+
+
+class Alone:
+    """One point for each decision, no message, and no coordinator half."""
+
+    __slots__ = ()
+
+    @property
+    def queries(self) -> int:
+        """One point for each decision."""
+        return 1
+
+    def sends(self, step: int) -> bool:
+        """Never."""
+        return False
+
+    def upload(self, problem: Problem) -> Declaration | None:
+        """Nothing is sent."""
+        return None
+
+    def download(self, problem: Problem) -> Declaration | None:
+        """Nothing comes back."""
+        return None
+
+    def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
+        """Say nothing."""
+        return None, state
+
+    def server_init(self, problem: Problem) -> Any:
+        """There is no coordinator half."""
+        return None
+
+    def receive(self, state: Any, message: Inbound, now: float) -> Any:
+        """Nothing can arrive."""
+        return state
+
+    def broadcast(
+        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], Any]:
+        """Nothing goes out."""
+        return {}, state

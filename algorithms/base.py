@@ -39,9 +39,10 @@ class Problem:
     """What an algorithm may know before the first evaluation.
 
     `dim` is d, `n_agents` is N, `targets` are the agents that optimise (the others only send), `initial` is the number of
-    points that each target is given before its first decision and `iterations` its budget T of decisions after them.
-    `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned in an earlier task of its own; they are None
-    where there was none, and at the coordinator, which never sees an observation.
+    points that each target is given before its first decision and `iterations` its budget T of decisions after them;
+    `history` is the number t_n of observations that each agent has made in an earlier task of its own.
+    `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned there, with fewer rows where evaluations failed;
+    they are None where there was no such task, and at the coordinator.
     """
 
     dim: int
@@ -49,6 +50,7 @@ class Problem:
     targets: tuple[int, ...]
     initial: int
     iterations: int
+    history: int = 0
     agent: int = -1
     history_x: Array | None = None
     history_y: Array | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fedbo.algorithms.base import Private, Problem
+from fedbo.algorithms.base import Private
 from fedbo.check_privacy import privacy_asked, private_combinations
 from fedbo.check_world import agents_remedy, exchange_combinations, world_combinations
 from fedbo.faults import Fault
@@ -20,6 +20,7 @@ def combinations(study: Study) -> Iterator[Fault]:
     yield from _hosting(study)
     yield from _one_message(study)
     yield from world_combinations(study)
+    yield from _absent(study)
     targets = list(_targets(study))
     yield from targets
     history = study.agents.history
@@ -58,6 +59,15 @@ def _targets(study: Study) -> Iterator[Fault]:
         yield Fault(("agents", "targets"), remedy)
 
 
+def _absent(study: Study) -> Iterator[Fault]:
+    """Refuse a table without some of its federation's agents, because a run builds every agent's objective."""
+    absent = getattr(study.federation(), "absent", ())
+    if absent:
+        these = ",".join(map(str, absent[:10])) + ("" if len(absent) <= 10 else ",…")
+        remedy = f"has no evaluations of {len(absent)} agents; add them with: fedbo tabulate, --agents {these}, and its --out"
+        yield Fault(("objective", "table"), remedy)
+
+
 def _hosting(study: Study) -> Iterator[Fault]:
     hosting = study.hosting
     if study.timing.clock == "wall" and hosting.kind == "inline":
@@ -72,13 +82,7 @@ def _hosting(study: Study) -> Iterator[Fault]:
 
 def _declarations(study: Study) -> Iterator[Fault]:
     """Let every algorithm declare its messages for this problem, which is where settings that do not suit it show."""
-    problem = Problem(
-        len(study.federation().parameters),
-        study.federation().n_agents,
-        study.targets,
-        study.agents.initial,
-        study.budget.iterations,
-    )
+    problem = study.problem()
     for number, table in enumerate(study.algorithm):
         try:
             made = table.make()

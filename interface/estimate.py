@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbo.algorithms.base import Algorithm, Declaration, Private, Problem
+from fedbo.objectives.base import described
 from fedbo.study import Study
 
 MIB = 2**20
@@ -19,7 +20,10 @@ ROW = 200  # bytes in memory of one observation and its events
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The cost of a study: points evaluated, Ray actors at a time, bytes of memory, messages and bytes each way."""
+    """The cost of a study: points evaluated, Ray actors at a time, bytes of memory, messages and bytes each way.
+
+    `twins` describes objectives that stand in for others.
+    """
 
     runs: int
     evaluations: int
@@ -28,6 +32,7 @@ class Estimate:
     messages_up: int
     bytes_up: int
     bytes_down: int
+    twins: tuple[str, ...] = ()
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -37,6 +42,7 @@ class Estimate:
             "every message is as large as declared, and every one is answered",
             "nothing fails, is late or is lost, and an agent that is not asked sends nothing",
             f"a process takes {PROCESS // MIB} MiB and an actor {ACTOR // MIB} MiB, data and surrogates not counted",
+            *(f"{twin} is true enough to stand in for the objective itself" for twin in self.twins),
         )
 
 
@@ -49,6 +55,7 @@ def estimate(study: Study) -> Estimate:
     actors = _actors(study)
     processes = 1 if study.hosting.kind == "inline" and not actors else 2 + actors
     return Estimate(
+        twins=tuple(dict.fromkeys(filter(None, (described(cell.study.federation()) for cell in study.cells())))),
         runs=repeats * len(parts),
         evaluations=evaluations,
         actors=actors,
@@ -63,7 +70,7 @@ def _run(study: Study, algorithm: Algorithm) -> tuple[int, int, int, int]:
     """Count evaluations, messages up, bytes up and bytes down of one replicate."""
     federation, iterations = study.federation(), study.budget.iterations
     targets = study.targets
-    problem = Problem(len(federation.parameters), federation.n_agents, targets, study.agents.initial, iterations)
+    problem = study.problem()
     evaluations = len(targets) * (study.agents.initial + iterations * (algorithm.queries or 1))
     declared = algorithm.upload(problem)
     if declared is None:

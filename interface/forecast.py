@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from fedbo.algorithms.base import Algorithm, Private, Problem
+from fedbo.algorithms.base import Algorithm, Private
 from fedbo.coordinator.accounting import Charge, epsilon
 from fedbo.coordinator.ledger import inverse
 from fedbo.coordinator.privacy import charged_whole, contributions
@@ -39,7 +39,7 @@ def forecasts(study: Study) -> list[Forecast]:
 
 def _forecast(study: Study, cell: str, label: str, algorithm: Private) -> Forecast:
     federation, iterations = study.federation(), study.budget.iterations
-    problem = Problem(len(federation.parameters), federation.n_agents, study.targets, study.agents.initial, iterations)
+    problem = study.problem()
     mechanism, terms = algorithm.mechanism(problem), study.privacy
     whole = charged_whole(mechanism, study.exchange.make(), world_of(study))
     assert isinstance(algorithm, Algorithm)

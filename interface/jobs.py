@@ -70,17 +70,10 @@ def learnings(study: Study, parts: Path) -> list[Learning]:
 def _task(study: Study, algorithm: Algorithm, replicate: int, parts: Path) -> Task:
     federation = study.federation()
     given = study.initial_points()
-    problem = Problem(
-        dim=len(federation.parameters),
-        n_agents=federation.n_agents,
-        targets=study.targets,
-        initial=study.agents.initial,
-        iterations=study.budget.iterations,
-    )
     return Task(
         federation=federation,
         algorithm=algorithm,
-        problem=problem,
+        problem=study.problem(),
         streams=Streams(study.study.seed, replicate),
         noise=study.objective.noise,
         initial={agent: points for (agent, number), points in (given or {}).items() if number == replicate},

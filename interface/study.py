@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from fedbo.algorithms.base import Problem
 from fedbo.check import combinations
 from fedbo.document import (
     LISTS,
@@ -93,6 +94,18 @@ class Study(Table):
         """Build the federation, without noise."""
         federation: Federation = self.objective.make()
         return federation
+
+    def problem(self) -> Problem:
+        """Say what every algorithm may know before the first evaluation."""
+        federation, history = self.federation(), self.agents.history
+        return Problem(
+            dim=len(federation.parameters),
+            n_agents=federation.n_agents,
+            targets=self.targets,
+            initial=self.agents.initial,
+            iterations=self.budget.iterations,
+            history=history.observations if history else 0,
+        )
 
     def initial_points(self) -> Points | None:
         """Read the initial file: points `(n, d)` of the unit cube for each (agent, replicate); None without a file."""

@@ -6,7 +6,7 @@ likelihood with ten restarts); `ROBUST` is what we recommend for new studies.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,7 @@ __all__ = [
     "covariance",
     "extend",
     "fit_gp",
+    "fit_shared_gp",
     "log_marginal_likelihood",
     "predict",
     "predict_with_gradients",
@@ -116,18 +117,44 @@ def fit_gp(
     """
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("points and values must be finite")
-    parameters = settings.parameters(x.shape[1])
-    normals = rng.standard_normal((settings.restarts, len(parameters)))
     offset, scale = _standardisation(y, settings)
-    first = np.log([p.start for p in parameters]) if start is None else _pack(start, settings, x.shape[1])
+    evidence = evidence_function(settings.kernel, x, (y - offset) / scale, ard=settings.ard) if len(x) else None
+    return _unpack(_fitted(evidence, settings, x.shape[1], rng, start), settings, offset, scale)
+
+
+def fit_shared_gp(
+    tables: Sequence[tuple[Array, Array]],
+    settings: GPSettings,
+    rng: np.random.Generator,
+    start: Hyperparameters | None = None,
+) -> Hyperparameters:
+    """Hyperparameters that several Gaussian processes share, fitted to `x (n, d)`, `y (n,)` of each as `fit_gp` does.
+
+    They maximise the sum of the log marginal likelihoods; the values come standardised as they shall be.
+    """
+    dim = tables[0][0].shape[1]
+    evidences = [evidence_function(settings.kernel, x, y, ard=settings.ard) for x, y in tables]
+
+    def together(theta: Array) -> tuple[float, Array]:
+        parts = [evidence(theta) for evidence in evidences]
+        return sum(value for value, _ in parts), np.sum([gradient for _, gradient in parts], axis=0)
+
+    return _unpack(_fitted(together, settings, dim, rng, start), settings, 0.0, 1.0)
+
+
+def _fitted(
+    evidence: Evidence | None, settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyperparameters | None
+) -> Array:
+    """The log hyperparameters that maximise the evidence, or those to begin with where there is none."""
+    parameters = settings.parameters(dim)
+    normals = rng.standard_normal((settings.restarts, len(parameters)))
+    first = np.log([p.start for p in parameters]) if start is None else _pack(start, settings, dim)
     bounds = np.log([(p.start, p.start) if p.fixed else p.bounds for p in parameters])
     first = np.clip(first, bounds[:, 0], bounds[:, 1])
-    best = first
-    if len(x) and not all(p.fixed for p in parameters):
-        objective = _with_priors(evidence_function(settings.kernel, x, (y - offset) / scale, ard=settings.ard), parameters)
-        starts = np.clip(_restart_points(normals, parameters, settings.spread), bounds[:, 0], bounds[:, 1])
-        best = _best_climb(objective, np.vstack([first, starts]), bounds, settings.iterations)
-    return _unpack(best, settings, offset, scale)
+    if evidence is None or all(p.fixed for p in parameters):
+        return first
+    starts = np.clip(_restart_points(normals, parameters, settings.spread), bounds[:, 0], bounds[:, 1])
+    return _best_climb(_with_priors(evidence, parameters), np.vstack([first, starts]), bounds, settings.iterations)
 
 
 def _standardisation(y: Array, settings: GPSettings) -> tuple[float, float]:

@@ -61,8 +61,13 @@ def mean(model: LinearModel) -> Array:
 
 def covariance(model: LinearModel) -> Array:
     """Posterior covariance sigma^2 Sigma^-1 of the weights, `(m, m)`."""
+    return model.noise_variance * inverse_precision(model)
+
+
+def inverse_precision(model: LinearModel) -> Array:
+    """Sigma^-1, `(m, m)`, what RGPE and TAF send."""
     inverse = _solve(model, np.eye(model.factor.shape[0] - 1))
-    return model.noise_variance * (inverse @ inverse.T)
+    return np.asarray(inverse @ inverse.T)
 
 
 def precision(model: LinearModel) -> Array:

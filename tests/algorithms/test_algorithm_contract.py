@@ -32,7 +32,7 @@ class Loop:
 
     def __init__(self, algorithm: Algorithm, history: bool = True, seed: int = 5) -> None:
         self.algorithm, self.streams = algorithm, Streams(seed)
-        self.problem = Problem(DIM, N, tuple(range(N)), INITIAL, STEPS)
+        self.problem = Problem(DIM, N, tuple(range(N)), INITIAL, STEPS, history=6 if history else 0)
         rng = np.random.default_rng(1)
         known = [rng.random((6, DIM)) for _ in range(N)]
         self.states: list[Any] = []

@@ -1,0 +1,89 @@
+"""Bayesian optimisation with a Gaussian process, every agent alone: expected improvement and upper confidence bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedbo.algorithms import surrogate
+from fedbo.algorithms.alone import Alone
+from fedbo.algorithms.base import Array, Decision, Inbound, Problem
+from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.surrogate import OwnState, Surrogate
+from fedbo.algorithms.ts import scatter
+from fedbo.surrogates.acquisition import belief, expected_improvement, upper_confidence_bound
+from fedbo.surrogates.gp import Posterior, predict
+from fedbo.surrogates.maximise import MaximiserSettings, maximise_function
+
+INCUMBENTS = ("mean", "observed")
+# An acquisition costs far more than a draw: fewer candidates, fewer climbs.
+SEARCH = MaximiserSettings(spacing=1.6, starts=8, iterations=20)
+
+
+@dataclass(frozen=True, slots=True)
+class GP(Surrogate, Alone):
+    """Bayesian optimisation; `Surrogate` has the settings of the Gaussian process.
+
+    `acquisition` is "ei", expected improvement (Mockus 1978; Jones et al. 1998) over the `incumbent`, which is the largest
+    posterior "mean" at an evaluated point, as suits noisy values, or the largest "observed" value; or "ucb", mean plus `beta`
+    standard deviations (Srinivas et al. 2010).
+    """
+
+    acquisition: str = "ei"
+    incumbent: str = "mean"
+    beta: float = 2.0
+
+    def __post_init__(self) -> None:
+        Surrogate.__post_init__(self)
+        for name, known in {"acquisition": ("ei", "ucb"), "incumbent": INCUMBENTS}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(unknown(name, getattr(self, name), known))
+        if not self.beta >= 0:
+            raise ValueError(f"beta must be at least 0, not {self.beta}")
+
+    def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
+        """Begin without observations."""
+        return self.begin(problem.dim)
+
+    def ask(self, state: OwnState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, OwnState]:
+        """Maximise the acquisition; a point that has been evaluated already gives way to a uniform one."""
+        dim = state.u.shape[1]
+        if not len(state.u):
+            return Decision(streams.rng("first point").random((1, dim)), "own"), state
+        state = self.fit(state, streams)
+        posterior = self.posterior(state)
+        best = incumbent(posterior, self.incumbent)
+
+        def acquisition(u: Array) -> tuple[Array, Array]:
+            at = belief(posterior, u)
+            return expected_improvement(at, best) if self.acquisition == "ei" else upper_confidence_bound(at, self.beta)
+
+        u, _ = maximise_function(acquisition, scatter(dim, streams), dim, SEARCH, extra=state.u)
+        return self.fresh(u, state, streams, "own"), state
+
+    def tell(self, state: OwnState, x: Array, y: Array) -> OwnState:
+        """Append the observations."""
+        return self.observed(state, x, y)
+
+
+def incumbent(posterior: Posterior, kind: str) -> float:
+    """Give the value to improve on, the largest of the posterior's "mean" at the observed points or of the "observed"."""
+    values = posterior.y if kind == "observed" else predict(posterior, posterior.x)[0]
+    return float(values.max())
+
+
+ALGORITHMS = {
+    "gp_ei": Entry(
+        GP,
+        {"acquisition": "ei", "beta": 2.0},
+        {"faithful": {**surrogate.FAITHFUL, "incumbent": "observed"}},
+        "Bayesian optimisation with expected improvement, every agent alone",
+    ),
+    "gp_ucb": Entry(
+        GP,
+        {"acquisition": "ucb", "incumbent": "mean"},
+        {"faithful": surrogate.FAITHFUL},
+        "Bayesian optimisation with an upper confidence bound, every agent alone",
+    ),
+}

@@ -1,0 +1,185 @@
+"""One optimiser that sees everybody's observations: the bound that a federation, which may not send them, is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.coordinates import to_coordinates
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.surrogate import OwnState, Surrogate, standardised
+from fedbo.algorithms.ts import scatter
+from fedbo.surrogates.gp import ROBUST, fit_shared_gp
+from fedbo.surrogates.maximise import maximise
+from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
+
+LIKENESS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99)
+TABLES = 8  # the hyperparameters are fitted to so many agents' observations, …
+POINTS = 300  # … and the likeness to so many observations of the others
+
+
+class PooledState(NamedTuple):
+    """An agent's state: what it observed, in its surrogate's coordinates, now and before, and what all others observed.
+
+    `number` is the agent's own, and `capacity` is C, the largest number of observations that one may make. `others (N, C, d)`
+    and `values (N, C)` are filled up with NaN, also where nothing is known of an agent; `rho` is how alike the agents are;
+    hyperparameters and likeness were fitted to the first `fitted` own observations.
+    """
+
+    own: OwnState
+    number: int
+    capacity: int
+    history: tuple[Array, Array]
+    others: Array
+    values: Array
+    rho: float = 0.0
+    fitted: int = 0
+
+
+class PooledServer(NamedTuple):
+    """The coordinator's state: the observations of every agent, `x (N, C, d)` and `y (N, C)`."""
+
+    x: Array
+    y: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """Thompson sampling on one Gaussian process of all agents' observations, which every agent sends to everybody.
+
+    **This is what federated optimisation forbids**: the messages are raw observations. It is here as a bound for comparisons.
+
+    The kernel is Matern-5/2 with one length scale for each input; every agent's values are standardised by themselves, and
+    those below the quantile `clip` are taken as that quantile. Two agents are alike to a degree rho, the same for all, which
+    is fitted with the hyperparameters after every `refit` observations (see `fedbo.surrogates.multitask`). `coordinates` are
+    those of the surrogate and `features` the number of random features of a draw.
+    """
+
+    coordinates: str = "arcsine"
+    clip: float = 0.5
+    refit: int = 5
+    features: int = 200
+
+    def __post_init__(self) -> None:
+        self._model  # noqa: B018  (checks what it is given)
+        if self.features < 1:
+            raise ValueError(f"features must be at least 1, not {self.features}")
+
+    @property
+    def _model(self) -> Surrogate:
+        return Surrogate(coordinates=self.coordinates, clip=self.clip, refit=self.refit)
+
+    @property
+    def queries(self) -> int:
+        """One point for each decision."""
+        return 1
+
+    def sends(self, step: int) -> bool:
+        """After every step."""
+        return True
+
+    def upload(self, problem: Problem) -> Declaration:
+        """All observations of an agent, `x (C, d)` and `y (C,)`, filled up with NaN."""
+        c = _capacity(problem)
+        return {"x": Field((c, problem.dim), finite=False), "y": Field((c,), finite=False)}
+
+    def download(self, problem: Problem) -> Declaration:
+        """All observations of all agents."""
+        n, c = problem.n_agents, _capacity(problem)
+        return {"x": Field((n, c, problem.dim), finite=False), "y": Field((n, c), finite=False)}
+
+    def agent_init(self, problem: Problem, streams: Streams) -> PooledState:
+        """Take in what was learned before."""
+        n, d = problem.n_agents, problem.dim
+        x = problem.history_x if problem.history_x is not None else np.empty((0, d))
+        y = problem.history_y if problem.history_y is not None else np.empty(0)
+        history = (to_coordinates(x, self.coordinates), y)
+        return PooledState(
+            self._model.begin(d), problem.agent, _capacity(problem), history, np.empty((n, 0, d)), np.empty((n, 0))
+        )
+
+    def ask(self, state: PooledState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, PooledState]:
+        """Maximise a draw from the posterior given everything that is known of anybody."""
+        for message in inbox:
+            state = state._replace(others=message.payload["x"], values=message.payload["y"])
+        dim = state.own.u.shape[1]
+        if not len(state.own.u):
+            return Decision(streams.rng("first point").random((1, dim)), "own"), state
+        tables = self._tables(state)
+        state = self._fit(state, tables, streams)
+        assert state.own.hyper is not None
+        draw = multitask_draw(state.own.hyper, state.rho, _joined(tables), state.number, streams.rng("own draw"), self.features)
+        u, _ = maximise(draw, scatter(dim, streams), dim, extra=state.own.u)
+        return self._model.fresh(u, state.own, streams, "federated" if len(tables) > 1 else "own"), state
+
+    def _tables(self, state: PooledState) -> dict[int, tuple[Array, Array]]:
+        """List the observations by agent, the own ones first, the values of each clipped and standardised."""
+        tables = {state.number: (state.own.u, state.own.y)}
+        for agent in range(len(state.others)):
+            known = np.isfinite(state.values[agent])
+            if agent != state.number and known.any():
+                tables[agent] = (state.others[agent][known], state.values[agent][known])
+        return {agent: (u, standardised(self._model.clipped(y))) for agent, (u, y) in tables.items()}
+
+    def _fit(self, state: PooledState, tables: dict[int, tuple[Array, Array]], streams: Streams) -> PooledState:
+        """Fit hyperparameters and likeness anew when enough observations have come in."""
+        if state.own.hyper is not None and len(state.own.u) - state.fitted < self.refit:
+            return state
+        mine, *others = tables
+        chosen = [mine, *others[:: max(-(-len(others) // TABLES), 1)]]
+        hyper = fit_shared_gp([tables[agent] for agent in chosen], ROBUST, streams.rng("restarts"), state.own.hyper)
+        seen = _joined(tables)
+        foreign = np.flatnonzero(seen.task != mine)
+        kept = np.append(np.flatnonzero(seen.task == mine), foreign[:: max(-(-len(foreign) // POINTS), 1)])
+        part = Observed(seen.x[kept], seen.y[kept], seen.task[kept])
+        rho = max(LIKENESS, key=lambda rho: evidence(hyper, rho, part)) if len(foreign) else 0.0
+        return state._replace(own=state.own._replace(hyper=hyper), rho=rho, fitted=len(state.own.u))
+
+    def tell(self, state: PooledState, x: Array, y: Array) -> PooledState:
+        """Append the observations."""
+        return state._replace(own=self._model.observed(state.own, x, y))
+
+    def outbox(self, state: PooledState, streams: Streams) -> tuple[Payload, PooledState]:
+        """Send everything that was ever observed."""
+        x, y = np.concatenate([state.history[0], state.own.u]), np.concatenate([state.history[1], state.own.y])
+        full, values = np.full((state.capacity, x.shape[1]), np.nan), np.full(state.capacity, np.nan)
+        full[: len(y)], values[: len(y)] = x, y
+        return {"x": full, "y": values}, state
+
+    def server_init(self, problem: Problem) -> PooledServer:
+        """Begin with nothing known."""
+        n, c = problem.n_agents, _capacity(problem)
+        return PooledServer(np.full((n, c, problem.dim), np.nan), np.full((n, c), np.nan))
+
+    def receive(self, state: PooledServer, message: Inbound, now: float) -> PooledServer:
+        """Keep an agent's newest message."""
+        state.x[message.sender] = message.payload["x"]
+        state.y[message.sender] = message.payload["y"]
+        return state
+
+    def broadcast(
+        self, state: PooledServer, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], PooledServer]:
+        """Tell everybody everything, however old it is: an observation does not grow stale."""
+        common = {"x": state.x.copy(), "y": state.y.copy()}
+        for array in common.values():  # one copy for all recipients, since none may write to it
+            array.flags.writeable = False
+        return dict.fromkeys(recipients, common) if np.isfinite(state.y).any() else {}, state
+
+
+def _capacity(problem: Problem) -> int:
+    """Give the largest number of observations that an agent may make."""
+    return problem.history + problem.initial + problem.iterations
+
+
+def _joined(tables: dict[int, tuple[Array, Array]]) -> Observed:
+    x, y = (np.concatenate([table[part] for table in tables.values()]) for part in range(2))
+    return Observed(x, y, np.repeat(np.array([*tables], dtype=np.int64), [len(table[1]) for table in tables.values()]))
+
+
+ALGORITHMS = {"pooled": Entry(Pooled, summary="bound, not federated: one optimiser that sees everybody's observations")}

@@ -1,0 +1,105 @@
+"""Ranking-weighted Gaussian process ensemble (Feurer, Letham, Bakshy 2018), with the surrogates of others as messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbo.algorithms import surrogate
+from fedbo.algorithms.base import Array
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.surrogate import Surrogate
+from fedbo.algorithms.transfer import Acquisition, Transfer, TransferState
+from fedbo.surrogates.acquisition import Belief, belief, expected_improvement
+from fedbo.surrogates.ensemble import (
+    Ensemble,
+    beliefs,
+    joint_draws,
+    leave_one_out_draws,
+    leave_one_out_loss,
+    ranking_loss,
+    select,
+)
+from fedbo.surrogates.gp import Posterior
+
+FEWEST = 3  # below so many points the left-out ranking says nothing of the own surrogate
+DILUTION = 95.0  # percentile of the own surrogate's losses
+
+
+@dataclass(frozen=True, slots=True)
+class RGPE(Transfer):
+    """Ranking-weighted Gaussian process ensemble; `Transfer` has the settings that are not named here.
+
+    Every surrogate, the own one too, weighs what share of `samples` joint draws it ranks the agent's own points best in: one
+    of others by a draw of it at all points, the own one by draws that leave out the point compared. A surrogate of others
+    whose median loss exceeds the 95th percentile of the own one's weighs nothing. The ensemble has mean sum w_n mu_n and
+    variance sum w_n^2 sigma_n^2 and is searched with expected improvement over the largest value observed.
+    """
+
+    samples: int = 100
+
+    def __post_init__(self) -> None:
+        Transfer.__post_init__(self)
+        if self.samples < 1:
+            raise ValueError(f"samples must be at least 1, not {self.samples}")
+
+    def _acquisition(
+        self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
+    ) -> Acquisition | None:
+        weight = self.ensemble_weights(posterior, state, models, streams)
+        counts = weight[:-1] > 0
+        if not counts.any():
+            return None
+        kept, others, own = select(models, counts), weight[:-1][counts], float(weight[-1])
+        best = float(posterior.y.max())
+
+        def acquisition(u: Array) -> tuple[Array, Array]:
+            return expected_improvement(_mixed(belief(posterior, u), own, beliefs(kept, u), others), best)
+
+        return acquisition
+
+    def ensemble_weights(self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams) -> Array:
+        """Give the weights `(k + 1,)` of k surrogates of others and, last, the own one; their sum is 1.
+
+        Draws in which the own surrogate is among the best count for it alone, other ties are shared.
+        """
+        y, rng = state.own.y, streams.rng("ranking")
+        if len(y) < FEWEST:
+            equal = np.append(state.weight, 1.0)
+            return np.asarray(equal / equal.sum())
+        others = ranking_loss(joint_draws(models, posterior.x, self.samples, rng), y)
+        own = leave_one_out_loss(leave_one_out_draws(posterior, self.samples, rng), y)
+        dropped = np.median(others, axis=1) > np.percentile(own, DILUTION)
+        losses = np.vstack([np.where(dropped[:, None], np.inf, others), own])
+        best = losses == losses.min(axis=0)
+        best[:-1] &= ~best[-1]
+        weight = (best / best.sum(axis=0)).mean(axis=1) * np.append(state.weight, 1.0)
+        return np.asarray(weight / weight.sum())
+
+
+def _mixed(own: Belief, share: float, others: Belief, weight: Array) -> Belief:
+    """Join beliefs: of the own surrogate `(n,)` with its share, of the others `(n, k)` with their weights `(k,)`."""
+    squares = weight * weight
+    return Belief(
+        share * own.mean + others.mean @ weight,
+        share**2 * own.variance + others.variance @ squares,
+        share * own.mean_gradient + np.einsum("nkd,k->nd", others.mean_gradient, weight),
+        share**2 * own.variance_gradient + np.einsum("nkd,k->nd", others.variance_gradient, squares),
+    )
+
+
+FAITHFUL = {
+    "own": Surrogate(**surrogate.FAITHFUL),  # type: ignore[arg-type]
+    "features": 100,
+    "kernel": "se",
+    "length_scale": 0.01,
+    "noise": 1e-6,
+    "centre": False,
+    "every": 0,
+}
+
+ALGORITHMS = {
+    "rgpe": Entry(RGPE, presets={"faithful": FAITHFUL}, summary="ranking-weighted ensemble of all agents' surrogates")
+}

@@ -1,0 +1,65 @@
+"""Transfer acquisition function with ranking weights (Wistuba, Schilling, Schmidt-Thieme 2018), surrogates as messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbo.algorithms import rgpe
+from fedbo.algorithms.base import Array
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.transfer import Acquisition, Transfer, TransferState, alone
+from fedbo.surrogates.ensemble import Ensemble, discordance, means, rises, select
+from fedbo.surrogates.gp import Posterior
+
+
+@dataclass(frozen=True, slots=True)
+class TAF(Transfer):
+    """Transfer acquisition function; `Transfer` has the settings that are not named here.
+
+    What is maximised is the mean of the own surrogate's expected improvement over the largest value observed and of every other
+    agent's predicted improvement max(0, mu_n(x) - best_n) over the largest value that it has seen. The weight of an agent is
+    3/4 (1 - (d / `bandwidth`)^2), or 0 from there on, where d is the share of pairs of the agent's own points that mu_n puts
+    in another order; that of the own surrogate, for which d = 0, is 3/4 (Epanechnikov's kernel).
+    """
+
+    bandwidth: float = 0.5
+
+    def __post_init__(self) -> None:
+        Transfer.__post_init__(self)
+        if not self.bandwidth > 0:
+            raise ValueError(f"bandwidth must be above 0, not {self.bandwidth}")
+
+    @property
+    def _incumbents(self) -> bool:
+        return True
+
+    def _acquisition(
+        self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
+    ) -> Acquisition | None:
+        apart = discordance(means(models, posterior.x).T, state.own.y) / self.bandwidth
+        weight = state.weight * np.maximum(1.0 - apart**2, 0.0)  # in units of the own surrogate's weight
+        counts = weight > 0
+        if not counts.any():
+            return None
+        own, kept, best, total = alone(posterior), select(models, counts), state.best[counts], 1.0 + float(weight.sum())
+        weight = weight[counts]
+
+        def acquisition(u: Array) -> tuple[Array, Array]:
+            value, gradient = own(u)
+            predicted, slope = rises(kept, u)
+            gain = predicted - best
+            value = value + np.maximum(gain, 0.0) @ weight
+            gradient = gradient + np.einsum("nkd,nk->nd", slope, weight * (gain > 0))
+            return value / total, gradient / total
+
+        return acquisition
+
+
+ALGORITHMS = {
+    "taf": Entry(
+        TAF, presets={"faithful": rgpe.FAITHFUL}, summary="expected improvement joined with what others' surrogates predict"
+    )
+}

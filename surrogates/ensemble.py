@@ -1,0 +1,118 @@
+"""Many agents' linear models at once, and how well each ranks the points of another agent (RGPE and TAF).
+
+The models share one set of features; model n is N(nu_n, sigma^2 Sigma_n^-1). What they believe at a set of points is two
+matrix products for all of them together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.surrogates.acquisition import Belief
+from fedbo.surrogates.features import Features, phi, phi_and_jacobian
+from fedbo.surrogates.posterior import Posterior, factorise
+from fedbo.surrogates.posterior import covariance as posterior_covariance
+from fedbo.surrogates.posterior import predict as posterior_predict
+
+Array = npt.NDArray[np.float64]
+
+
+class Ensemble(NamedTuple):
+    """The models of k agents: features, nu `(k, m)`, and sigma^2 Sigma^-1, side by side, `(m, k m)`."""
+
+    features: Features
+    nu: Array
+    spread: Array
+
+
+def ensemble(features: Features, nu: Array, inverse: Array, noise_variance: float) -> Ensemble:
+    """Models from what agents send: nu `(k, m)` and Sigma^-1 `(k, m, m)`."""
+    return Ensemble(features, nu, noise_variance * inverse.transpose(1, 0, 2).reshape(nu.shape[1], -1))
+
+
+def select(models: Ensemble, which: npt.NDArray[np.bool_]) -> Ensemble:
+    """Some of the models, `which (k,)`."""
+    k, m = models.nu.shape
+    return models._replace(nu=models.nu[which], spread=models.spread.reshape(m, k, m)[:, which].reshape(m, -1))
+
+
+def means(models: Ensemble, x: Array) -> Array:
+    """Posterior means at `x (n, d)`, one column for each model, `(n, k)`."""
+    return phi(models.features, x) @ models.nu.T
+
+
+def rises(models: Ensemble, x: Array) -> tuple[Array, Array]:
+    """Posterior means at `x (n, d)`, `(n, k)`, and their gradients `(n, k, d)`."""
+    rows, jacobian = phi_and_jacobian(models.features, x)
+    return rows @ models.nu.T, np.matmul(models.nu, jacobian)
+
+
+def beliefs(models: Ensemble, x: Array) -> Belief:
+    """Posterior means and variances at `x (n, d)`, each `(n, k)`, and their gradients, each `(n, k, d)`."""
+    rows, jacobian = phi_and_jacobian(models.features, x)
+    solved = (rows @ models.spread).reshape(len(rows), -1, rows.shape[1])
+    variance = np.maximum(np.matmul(solved, rows[:, :, None])[:, :, 0], 0.0)
+    return Belief(rows @ models.nu.T, variance, np.matmul(models.nu, jacobian), 2.0 * np.matmul(solved, jacobian))
+
+
+def joint_draws(models: Ensemble, x: Array, count: int, rng: np.random.Generator) -> Array:
+    """Draws from every model at `x (n, d)` jointly, `(k, count, n)`.
+
+    Raises NotPositiveDefinite when a Sigma_n^-1 is no covariance matrix.
+    """
+    rows, (k, m) = phi(models.features, x), models.nu.shape
+    spread = models.spread.reshape(m, k, m).transpose(1, 0, 2)
+    draws = np.empty((k, count, len(x)))
+    for n in range(k):
+        factor = factorise(np.ascontiguousarray(spread[n]))[0]
+        weights = models.nu[n] + rng.standard_normal((count, m)) @ np.tril(factor).T
+        draws[n] = weights @ rows.T
+    return draws
+
+
+def leave_one_out_draws(posterior: Posterior, count: int, rng: np.random.Generator) -> Array:
+    """Draws of f at all n points of a Gaussian process, given all observations but one: `(n, count, n)`.
+
+    Entry [j, s] is a joint draw at all points that knows nothing of observation j. Taking it away again raises the
+    covariance by a rank-one term: with A = (K + sigma^2 I)^-1 and alpha = A y it is v v', v = (e_j - sigma^2 A e_j) /
+    sqrt(A_jj), and the mean falls by v alpha_j / sqrt(A_jj). The draws of different j share their other randomness.
+    """
+    x, n = posterior.x, len(posterior.x)
+    noise = posterior.hyper.noise_variance + posterior.jitter
+    half = np.linalg.solve(np.tril(posterior.factor), np.eye(n))
+    inverse = half.T @ half
+    root = np.sqrt(inverse.diagonal())
+    away = (np.eye(n) - noise * inverse) / root
+    mean = (posterior_predict(posterior, x)[0] - posterior.hyper.offset) / posterior.hyper.scale
+    spread = posterior_covariance(posterior, x) / posterior.hyper.scale**2
+    factor = np.tril(factorise(spread + 1e-12 * posterior.hyper.variance * np.eye(n))[0])
+    common = rng.standard_normal((count, n)) @ factor.T
+    shift = (rng.standard_normal((count, n)) - posterior.alpha / root)[:, :, None] * away.T
+    draws = mean + common[:, None, :] + shift
+    return posterior.hyper.offset + posterior.hyper.scale * draws.transpose(1, 0, 2)
+
+
+def ranking_loss(draws: Array, y: Array) -> Array:
+    """Number of ordered pairs of `y (n,)` that each of the draws `(..., n)` puts in another order, `(...)`.
+
+    Feurer et al. 2018, equation (3): sum over j, k of [f_j < f_k] xor [y_j < y_k].
+    """
+    wrong = (draws[..., :, None] < draws[..., None, :]) != (y[:, None] < y)
+    return np.asarray(wrong.sum(axis=(-1, -2)))
+
+
+def leave_one_out_loss(draws: Array, y: Array) -> Array:
+    """The ranking loss of `leave_one_out_draws (n, s, n)`, where row j is compared in draw j: `(s,)`."""
+    n = len(y)
+    own = draws[np.arange(n), :, np.arange(n)]
+    wrong = (own[:, :, None] < draws) != (y[:, None] < y)[:, None, :]
+    return np.asarray(wrong.sum(axis=(0, 2)))
+
+
+def discordance(predicted: Array, y: Array) -> Array:
+    """Share of the pairs of `y (n,)` that the predictions `(k, n)` put in another order, `(k,)`; 0 for one point."""
+    n = len(y)
+    return ranking_loss(predicted, y) / max(n * (n - 1), 1)

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedbo.compare import goal_of
+from fedbo.plot_optima import draw_optima
 from fedbo.plot_privacy import draw_privacy
 from fedbo.plot_regret import draw_curves
 from fedbo.plot_style import FAINT, STYLE
@@ -21,7 +22,7 @@ from fedbo.plot_trouble import draw_trouble
 if TYPE_CHECKING:
     from fedbo.results import Result
 
-KINDS = ("overview", "curves", "timeline", "trouble", "privacy", "sweep")
+KINDS = ("overview", "curves", "timeline", "trouble", "privacy", "optima", "sweep")
 
 
 class Choices(TypedDict, total=False):
@@ -97,11 +98,13 @@ def _figure(result: Result, view: View) -> Figure:
             where = "" if view.kind == "sweep" else f" in cell {view.cell}"
             raise PlotError(f"no runs of '{goal.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
         goal = replace(goal, algorithm=max(there, key=result.study.labels.index))
-    if view.kind in ("trouble", "privacy", "sweep"):
+    if view.kind in ("trouble", "privacy", "optima", "sweep"):
         figure = Figure(figsize=(16, 11))
         _head(figure, result, view)
         if view.kind == "privacy":
             draw_privacy(figure, result, view.cell)
+        elif view.kind == "optima":
+            draw_optima(figure, result, view.cell)
         elif view.kind == "trouble":
             draw_trouble(figure, result, view.cell, goal.algorithm)
         else:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from fedbo.by_run import by_run
 from fedbo.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
 from fedbo.objectives.base import Metric
-from fedbo.schemas import PRIVACY, SPENT
+from fedbo.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.spending import Spending, spending
 from fedbo.study import Study, recall_study
 from fedbo.summary import Row, difference, regrets, summary_row
@@ -63,6 +63,11 @@ class Result:
         """Give every evaluation as an Arrow table, in the columns of `fedbo.schemas.OBSERVATIONS`."""
         return pq.read_table(self.directory / "observations.parquet")
 
+    @cached_property
+    def histories(self) -> Any:
+        """Give what agents evaluated in an earlier task, in the columns of `observations`; empty if there was none."""
+        return self._table("histories", OBSERVATIONS)
+
     def failures(self) -> tuple[int, str]:
         """Count the evaluations that failed, and give the first one's error in one line; empty when there is none."""
         errors = [e for e in self.observations["error"].to_pylist() if e is not None and not e.startswith("forgotten")]
@@ -76,14 +81,14 @@ class Result:
     @cached_property
     def privacy(self) -> Any:
         """Give the privacy ledger as an Arrow table, in the columns of `fedbo.schemas.PRIVACY`; empty if nothing is private."""
-        return self._ledger("privacy", PRIVACY)
+        return self._table("privacy", PRIVACY)
 
     @cached_property
     def spent(self) -> Any:
         """Give what each agent has spent, in the columns of `fedbo.schemas.SPENT`; empty if nothing is private."""
-        return self._ledger("privacy_agents", SPENT)
+        return self._table("privacy_agents", SPENT)
 
-    def _ledger(self, name: str, schema: Any) -> Any:
+    def _table(self, name: str, schema: Any) -> Any:
         path = self.directory / f"{name}.parquet"
         return pq.read_table(path) if path.is_file() else schema.empty_table()
 
@@ -192,7 +197,7 @@ class Result:
         return rows
 
     def plot(self, path: str | Path | None = None, kind: str = "overview", cell: int = 0, **choices: Unpack[Choices]) -> Path:
-        """Draw a figure and say where it is: `overview`, `curves`, `timeline`, `trouble` or `privacy` of a cell, or `sweep`.
+        """Draw a figure and say where it is: of a cell, or the `sweep`; see `fedbo.plot.KINDS`.
 
         Without a path it goes into the run directory, as PNG; other endings (pdf, svg) are understood. `choices` are
         `regret` (draw it instead of values), `algorithm` (whose figure it is, where it is that of one) and `level` (the one

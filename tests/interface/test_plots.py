@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from synthetic_run import document, write_run
 
+import fedbo
 from fedbo.plot import PlotError, View, figure_of
 from fedbo.plot_cells import looks
 from fedbo.plot_timeline import within, without
@@ -197,3 +198,36 @@ def test_figures_that_make_no_sense_are_refused(make: Make) -> None:
         plain.plot(kind="trouble", level=0.1)
     with pytest.raises(ResultError, match="no algorithm 'Both'; there are: Alone, Together"):
         plain.plot(kind="timeline", algorithm="Both")
+
+
+def test_optima_show_every_agents_best_point_and_rank_the_agents(make: Make) -> None:
+    result = make(agents=6, iterations=8)
+    left, right = figure_of(result, View("optima")).axes
+    best = {}
+    for row in result.observations.to_pylist():
+        if (
+            row["replicate"] == 0
+            and row["error"] is None
+            and row["score"] > best.get(row["agent"], {"score": -np.inf})["score"]
+        ):
+            best[row["agent"]] = row
+    offsets = np.asarray(left.collections[0].get_offsets())
+    np.testing.assert_allclose(offsets, [best[agent]["x"] for agent in range(6)])
+    assert (left.get_xlabel(), left.get_ylabel(), left.get_xscale(), left.get_yscale()) == ("C", "gamma", "log", "log")
+    order = sorted(best, key=lambda agent: -best[agent]["score"])
+    assert [label.get_text() for label in right.get_yticklabels()] == [str(agent) for agent in order]
+    assert right.get_xlabel() == "error, to minimise" and "replicate 0" in words(left.figure)
+
+
+@pytest.mark.parametrize(("dimensions", "panels"), [(1, 1), (3, 3), (5, 6)])
+def test_optima_of_another_number_of_parameters_are_drawn_in_pairs(dimensions: int, panels: int, tmp_path: Path) -> None:
+    study = {
+        "study": {"name": "bowl"},
+        "objective": {"name": "quadratic", "agents": 3, "dimensions": dimensions},
+        "budget": {"iterations": 2},
+        "algorithm": [{"name": "random"}],
+    }
+    result = fedbo.run(study, out=tmp_path / "run")
+    figure = figure_of(result, View("optima"))
+    assert len(figure.axes) == panels + 1
+    assert figure.axes[0].get_xlabel() == "x1"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from itertools import pairwise
 from statistics import median
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -39,28 +40,31 @@ def main() -> None:
     door = Door(algorithm, problem, Terms(), Seeded(Streams(1).of(COORDINATOR)), "" if given.q < 1 else "every agent is asked")
     state, server = door.fresh(given.features), algorithm.server_init(problem)  # type: ignore[attr-defined]
     messages = np.random.default_rng(0).standard_normal((given.agents, given.features))
+    norms = np.sqrt(np.vecdot(messages, messages))  # the door takes them when a message arrives
     large = np.ones(2**25)
-    worth, times = np.ones(given.agents), list[tuple[float, float, float]]()
+    worth, times = np.ones(given.agents), list[list[float]]()
     for _ in range(given.repeats):
         asked = sorted(door.ask(state, range(given.agents)))
-        state.held[asked], state.bases[asked] = messages[asked], 0
+        state.held[asked], state.norms[asked], state.bases[asked] = messages[asked], norms[asked], 0
         instants = [time.perf_counter()]
         large.sum()
         instants.append(time.perf_counter())
         weights = algorithm.weights(problem, state.release)
+        instants.append(time.perf_counter())
         door._vectors(state, weights, worth, np.flatnonzero(state.bases >= 0))
         instants.append(time.perf_counter())
         server = door.release(state, server, worth, 0.0)
         instants.append(time.perf_counter())
-        times.append((instants[1] - instants[0], instants[2] - instants[1], instants[3] - instants[2]))
-    whole, vectors, release = (1e3 * median(column) for column in zip(*times, strict=True))
+        times.append([end - begun for begun, end in pairwise(instants)])
+    whole, weighing, vectors, release = (1e3 * median(column) for column in zip(*times, strict=True))
     size = given.agents * given.features * 8
     read = whole * size / large.nbytes
     print(
         f"{given.agents} agents, M = {given.features}, P = {given.regions}, q = {given.q}: {size / 2**20:.1f} MiB of messages"
     )
     print(f"reading them once   {read:8.2f} ms   {size / read / 1e6:6.1f} GB/s")
-    print(f"weights, clip, sum  {vectors:8.2f} ms   {vectors / read:6.2f} times that")
+    print(f"weights             {weighing:8.2f} ms   {weighing / read:6.2f} times that")
+    print(f"clip, sum, noise    {vectors:8.2f} ms   {vectors / read:6.2f} times that")
     print(f"the whole release   {release:8.2f} ms   {release / read:6.2f} times that")
 
 

@@ -54,13 +54,14 @@ DEFAULT_TERMS = Terms()
 class DoorState:
     """All of the door that changes in a run.
 
-    `held (N, M)` are the messages of the open release and `bases (N,)` the rounds in which their steps began, -1 where there is
-    none. `eligible` and `sampled` are those of the open release, `release` is its number, `clip` its S. `spent (N,)` sums the
-    squares of the norms of all whole charges, and `charges` are the sampled ones, each for the agent to which it costs most.
-    After the budget is spent the door is `closed`, and `told` have heard of it.
+    `held (N, M)` are the messages of the open release, `norms (N,)` their norms, and `bases (N,)` the rounds in which their
+    steps began, -1 where there is none. `eligible` and `sampled` are those of the open release, `release` is its number, `clip`
+    its S. `spent (N,)` sums the squares of the norms of all whole charges, and `charges` are the sampled ones, each for the
+    agent to which it costs most. After the budget is spent the door is `closed`, and `told` have heard of it.
     """
 
     held: Array
+    norms: Array
     bases: npt.NDArray[np.int64]
     clip: float
     spent: Array
@@ -83,8 +84,8 @@ class Door:
 
     def fresh(self, length: int) -> DoorState:
         """Give the state before the first message of this `length`."""
-        n_agents = self._problem.n_agents
-        return DoorState(np.zeros((n_agents, length)), np.full(n_agents, -1), self.mechanism.clip, np.zeros(n_agents))
+        n = self._problem.n_agents
+        return DoorState(np.zeros((n, length)), np.zeros(n), np.full(n, -1), self.mechanism.clip, np.zeros(n))
 
     def ask(self, state: DoorState, agents: Sequence[int]) -> set[int]:
         """Choose whom to ask among the agents that begin a round."""
@@ -113,6 +114,9 @@ class Door:
         if message.base < state.bases[message.sender]:
             return "a newer message of this agent is held"
         (state.held[message.sender],) = message.payload.values()
+        # Measured here, where the message is in the cache: a release then reads all of them once.
+        with np.errstate(over="ignore"):  # beyond 1e154 a message is shortened to nothing
+            state.norms[message.sender] = math.sqrt(np.vdot(state.held[message.sender], state.held[message.sender]))
         state.bases[message.sender] = message.base
         return None
 
@@ -139,7 +143,7 @@ class Door:
             self.entries.append(entry._replace(clipped=clipped, signal=signal))
             self._spend(state, charge, charged, norms)
             server = self._algorithm.released(server, vectors, state.release)
-        state.held[arrived], state.bases[:] = 0.0, -1
+        state.held[arrived], state.norms[arrived], state.bases[:] = 0.0, 0.0, -1
         state.release += 1
         state.eligible, state.sampled = [], []
         return server
@@ -167,10 +171,10 @@ class Door:
         """Make a release `(P, M)`; also the norm of the sum without noise, and how many messages were clipped."""
         mechanism, number = self.mechanism, state.release
         sd = deviations(mechanism, weights, state.clip)[:, None]
-        messages = state.held
+        messages, norms = state.held, state.norms
         if len(arrived) < len(messages):
-            messages, weights, worth = messages[arrived], weights[:, arrived], worth[arrived]
-        scale, clipped = shortening(messages, state.clip / math.sqrt(mechanism.blocks))
+            messages, norms, weights, worth = messages[arrived], norms[arrived], weights[:, arrived], worth[arrived]
+        scale, clipped = shortening(norms, state.clip / math.sqrt(mechanism.blocks))
         total = (weights * (scale * worth)) @ messages / mechanism.share
         vectors = total
         if mechanism.noise > 0:
@@ -178,7 +182,7 @@ class Door:
             grain = GRAIN * 2.0 ** np.floor(np.log2(sd))
             vectors = np.round((total + sd * noise) / grain) * grain
         if mechanism.quantile is not None:
-            votes = np.where(scale < 1, -0.5, 0.5) * worth * messages.any(axis=1)
+            votes = np.where(scale < 1, -0.5, 0.5) * worth * (norms > 0)
             self._adapt(state, float(votes.sum()))
         return vectors, float(np.linalg.norm(total)), clipped
 
@@ -275,12 +279,10 @@ class Door:
         )
 
 
-def shortening(messages: Array, bound: float) -> tuple[Array, int]:
-    """Give the factors `(n,)` that shorten messages `(n, M)` to the norm `bound`, and how many are shortened."""
+def shortening(norms: Array, bound: float) -> tuple[Array, int]:
+    """Give the factors `(n,)` that shorten messages of these norms `(n,)` to the norm `bound`, and how many are shortened."""
     if math.isinf(bound):
-        return np.ones(len(messages)), 0
-    with np.errstate(over="ignore"):  # beyond 1e154 a message is shortened to nothing
-        norms = np.sqrt(np.vecdot(messages, messages))
+        return np.ones(len(norms)), 0
     return bound / np.maximum(norms, bound), int((norms > bound).sum())
 
 

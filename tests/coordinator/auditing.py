@@ -124,15 +124,15 @@ def noise_of_another_convention(patch: pytest.MonkeyPatch) -> None:
 
 def clipping_skipped(patch: pytest.MonkeyPatch) -> None:
     """Shorten nothing."""
-    patch.setattr(privacy, "shortening", lambda messages, bound: (np.ones(len(messages)), 0))
+    patch.setattr(privacy, "shortening", lambda norms, bound: (np.ones(len(norms)), 0))
 
 
 def sender_counted_twice(patch: pytest.MonkeyPatch) -> None:
     """Add the clipped message of whoever comes first a second time."""
     rightly = privacy.shortening
 
-    def twice(messages: Array, bound: float) -> tuple[Array, int]:
-        scale, clipped = rightly(messages, bound)
+    def twice(norms: Array, bound: float) -> tuple[Array, int]:
+        scale, clipped = rightly(norms, bound)
         return scale * (1 + (np.arange(len(scale)) == 0)), clipped
 
     patch.setattr(privacy, "shortening", twice)

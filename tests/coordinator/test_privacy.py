@@ -249,7 +249,7 @@ def test_without_clipping_a_huge_message_moves_a_release_by_more_than_is_charged
     stand, messages = Stand(LAW, 3, whole="by hand"), {0: said(0, 1, 30.0), 1: said(1, 1, 1.0)}
     distance, most = moved(stand, messages, np.ones(3), 0)
     assert distance == pytest.approx(most, rel=1e-5)  # the bound is reached
-    monkeypatch.setattr(privacy, "shortening", lambda vectors, bound: (np.ones(len(vectors)), 0))
+    monkeypatch.setattr(privacy, "shortening", lambda norms, bound: (np.ones(len(norms)), 0))
     distance, most = moved(stand, messages, np.ones(3), 0)
     assert distance > 5 * most
 

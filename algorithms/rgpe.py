@@ -16,11 +16,11 @@ from fedbo.surrogates.acquisition import Belief, belief, expected_improvement
 from fedbo.surrogates.ensemble import (
     Ensemble,
     beliefs,
+    combined,
     joint_draws,
     leave_one_out_draws,
     leave_one_out_loss,
     ranking_loss,
-    select,
 )
 from fedbo.surrogates.gp import Posterior
 
@@ -49,14 +49,12 @@ class RGPE(Transfer):
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
     ) -> Acquisition | None:
         weight = self.ensemble_weights(posterior, state, models, streams)
-        counts = weight[:-1] > 0
-        if not counts.any():
+        if not weight[:-1].any():
             return None
-        kept, others, own = select(models, counts), weight[:-1][counts], float(weight[-1])
-        best = float(posterior.y.max())
+        others, own, best = combined(models, weight[:-1]), float(weight[-1]), float(posterior.y.max())
 
         def acquisition(u: Array) -> tuple[Array, Array]:
-            return expected_improvement(_mixed(belief(posterior, u), own, beliefs(kept, u), others), best)
+            return expected_improvement(_mixed(belief(posterior, u), own, beliefs(others, u)), best)
 
         return acquisition
 
@@ -79,14 +77,13 @@ class RGPE(Transfer):
         return np.asarray(weight / weight.sum())
 
 
-def _mixed(own: Belief, share: float, others: Belief, weight: Array) -> Belief:
-    """Join beliefs: of the own surrogate `(n,)` with its share, of the others `(n, k)` with their weights `(k,)`."""
-    squares = weight * weight
+def _mixed(own: Belief, share: float, others: Belief) -> Belief:
+    """Join what the own surrogate believes `(n,)`, with its share, and what all others together do, `(n, 1)`."""
     return Belief(
-        share * own.mean + others.mean @ weight,
-        share**2 * own.variance + others.variance @ squares,
-        share * own.mean_gradient + np.einsum("nkd,k->nd", others.mean_gradient, weight),
-        share**2 * own.variance_gradient + np.einsum("nkd,k->nd", others.variance_gradient, squares),
+        share * own.mean + others.mean[:, 0],
+        share**2 * own.variance + others.variance[:, 0],
+        share * own.mean_gradient + others.mean_gradient[:, 0],
+        share**2 * own.variance_gradient + others.variance_gradient[:, 0],
     )
 
 

@@ -11,7 +11,7 @@ from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.transfer import Acquisition, Transfer, TransferState, alone
-from fedbo.surrogates.ensemble import Ensemble, discordance, means, rises, select
+from fedbo.surrogates.ensemble import Ensemble, discordance, means, rises
 from fedbo.surrogates.gp import Posterior
 
 
@@ -41,16 +41,14 @@ class TAF(Transfer):
     ) -> Acquisition | None:
         apart = discordance(means(models, posterior.x).T, state.own.y) / self.bandwidth
         weight = state.weight * np.maximum(1.0 - apart**2, 0.0)  # in units of the own surrogate's weight
-        counts = weight > 0
-        if not counts.any():
+        if not weight.any():
             return None
-        own, kept, best, total = alone(posterior), select(models, counts), state.best[counts], 1.0 + float(weight.sum())
-        weight = weight[counts]
+        own, total = alone(posterior), 1.0 + float(weight.sum())
 
         def acquisition(u: Array) -> tuple[Array, Array]:
             value, gradient = own(u)
-            predicted, slope = rises(kept, u)
-            gain = predicted - best
+            predicted, slope = rises(models, u)
+            gain = predicted - state.best
             value = value + np.maximum(gain, 0.0) @ weight
             gradient = gradient + np.einsum("nkd,nk->nd", slope, weight * (gain > 0))
             return value / total, gradient / total

@@ -33,10 +33,14 @@ def ensemble(features: Features, nu: Array, inverse: Array, noise_variance: floa
     return Ensemble(features, nu, noise_variance * inverse.transpose(1, 0, 2).reshape(nu.shape[1], -1))
 
 
-def select(models: Ensemble, which: npt.NDArray[np.bool_]) -> Ensemble:
-    """Some of the models, `which (k,)`."""
+def combined(models: Ensemble, weight: Array) -> Ensemble:
+    """One model for the sum of independent functions, one from each model, times `weight (k,)`.
+
+    Its mean is sum w_n mu_n and its variance sum w_n^2 sigma_n^2 everywhere: a weighted ensemble costs no more than one model.
+    """
     k, m = models.nu.shape
-    return models._replace(nu=models.nu[which], spread=models.spread.reshape(m, k, m)[:, which].reshape(m, -1))
+    spread = np.einsum("mkj,k->mj", models.spread.reshape(m, k, m), weight * weight)
+    return models._replace(nu=(weight @ models.nu)[None], spread=spread)
 
 
 def means(models: Ensemble, x: Array) -> Array:
@@ -63,14 +67,12 @@ def joint_draws(models: Ensemble, x: Array, count: int, rng: np.random.Generator
 
     Raises NotPositiveDefinite when a Sigma_n^-1 is no covariance matrix.
     """
-    rows, (k, m) = phi(models.features, x), models.nu.shape
-    spread = models.spread.reshape(m, k, m).transpose(1, 0, 2)
-    draws = np.empty((k, count, len(x)))
-    for n in range(k):
-        factor = factorise(np.ascontiguousarray(spread[n]))[0]
-        weights = models.nu[n] + rng.standard_normal((count, m)) @ np.tril(factor).T
-        draws[n] = weights @ rows.T
-    return draws
+    rows = phi(models.features, x)
+    (n, m), k = rows.shape, len(models.nu)
+    covariance = rows @ (rows @ models.spread).reshape(n, k, m).transpose(1, 2, 0)
+    normals = rng.standard_normal((k, count, n))
+    draws = [normal @ np.tril(factorise(each)[0]).T for normal, each in zip(normals, covariance, strict=True)]
+    return np.array(draws) + (models.nu @ rows.T)[:, None, :]
 
 
 def leave_one_out_draws(posterior: Posterior, count: int, rng: np.random.Generator) -> Array:

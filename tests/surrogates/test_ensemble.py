@@ -11,6 +11,7 @@ from scipy.stats import chi2, kendalltau
 from fedbo.surrogates.ensemble import (
     Ensemble,
     beliefs,
+    combined,
     discordance,
     ensemble,
     joint_draws,
@@ -19,7 +20,6 @@ from fedbo.surrogates.ensemble import (
     means,
     ranking_loss,
     rises,
-    select,
 )
 from fedbo.surrogates.features import Features, draw_features, phi
 from fedbo.surrogates.linear import LinearModel, inverse_precision, linear_model, mean, predict, update
@@ -72,12 +72,14 @@ def test_gradients_are_those_of_finite_differences() -> None:
         np.testing.assert_allclose(at.variance_gradient[:, :, j], (above.variance - below.variance) / (2 * h), atol=1e-7)
 
 
-def test_some_of_the_models_believe_what_they_believed_among_all() -> None:
+def test_a_weighted_sum_of_models_is_one_model() -> None:
     _, _, together = models()
-    x = np.random.default_rng(4).random((4, 2))
-    which = np.array([True, False, True])
+    x, weight = np.random.default_rng(4).random((4, 2)), np.array([0.5, 0.0, 0.3])
+    one, each = beliefs(combined(together, weight), x), beliefs(together, x)
+    np.testing.assert_allclose(one.mean[:, 0], each.mean @ weight, atol=1e-12)
+    np.testing.assert_allclose(one.variance[:, 0], each.variance @ weight**2, rtol=1e-10)
     np.testing.assert_allclose(
-        beliefs(select(together, which), x).variance, beliefs(together, x).variance[:, which], rtol=1e-12
+        one.variance_gradient[:, 0], np.einsum("nkd,k->nd", each.variance_gradient, weight**2), atol=1e-12
     )
 
 

@@ -50,10 +50,10 @@ class Problem:
     targets: tuple[int, ...]
     initial: int
     iterations: int
-    history: int = 0
     agent: int = -1
     history_x: Array | None = None
     history_y: Array | None = None
+    history: int = 0
 
 
 class Decision(NamedTuple):

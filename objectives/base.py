@@ -49,6 +49,10 @@ class Metric:
         return self.offset + self.sign * np.asarray(value, dtype=np.float64)
 
 
+class LibraryMissing(ImportError):
+    """A library that only some objectives need is not installed."""
+
+
 def require(holds: bool, field: str, value: object, remedy: str) -> None:
     """Refuse a setting: ValueError naming the field, what came and what would do, unless it holds."""
     if not holds:
@@ -120,6 +124,11 @@ class Federation(Protocol):
 def reports_costs(federation: Federation) -> bool:
     """Say whether a federation's objectives know what an evaluation costs: by its attribute `costly`, else they do not."""
     return bool(getattr(federation, "costly", False))
+
+
+def described(federation: Federation) -> str:
+    """Give what a federation says of itself by its attribute `described`, such as of what it is the twin; else nothing."""
+    return str(getattr(federation, "described", ""))
 
 
 def cost_of(objective: Objective, x: Array) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from functools import partial
@@ -14,7 +16,7 @@ import pytest
 
 from fedbo.objectives import data
 from fedbo.objectives.data import DataDamaged, DataMissing, inventory, locate
-from fedbo.objectives.data_sets import DataFile, DataSet
+from fedbo.objectives.data_sets import DataFile, DataSet, MadeFrom
 
 CONTENT = b"two fields, one mine\n" * 50
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -37,6 +39,9 @@ def published(tmp_path: Path) -> Iterator[str]:
         archive.writestr("inner/tiny.txt", CONTENT)
     with zipfile.ZipFile(folder / "empty.zip", "w") as archive:
         archive.writestr("readme.txt", b"moved")
+    with tarfile.open(folder / "tiny.tar.gz", "w:gz") as packed:
+        packed.add(folder / "tiny.txt", "inner/tiny.txt")
+        packed.add(folder, "folder", recursive=False)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
@@ -54,6 +59,11 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def register(monkeypatch: pytest.MonkeyPatch, address: str, member: str | None = None) -> None:
     tiny = DataFile("tiny.txt", len(CONTENT), SHA256, address, member)
+    monkeypatch.setitem(data.DATA_SETS, "tiny", DataSet("tiny", (tiny,), "none", "Nobody 2020"))
+
+
+def register_gzipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = DataFile("tiny.txt", len(CONTENT), SHA256, CLOSED, gzipped=True)
     monkeypatch.setitem(data.DATA_SETS, "tiny", DataSet("tiny", (tiny,), "none", "Nobody 2020"))
 
 
@@ -87,6 +97,42 @@ def test_the_member_of_a_zip_is_unpacked_and_checked(published: str, monkeypatch
     folder = locate("tiny")
     assert [path.name for path in folder.iterdir()] == ["tiny.txt"]
     assert (folder / "tiny.txt").read_bytes() == CONTENT
+
+
+def test_the_member_of_a_tar_is_unpacked_and_checked(published: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, f"{published}/tiny.tar.gz", "inner/tiny.txt")
+    assert (locate("tiny") / "tiny.txt").read_bytes() == CONTENT
+    for absent in ("inner/other.txt", "folder"):
+        register(monkeypatch, f"{published}/tiny.tar.gz", absent)
+        (data.cache() / "tiny" / "tiny.txt").unlink(missing_ok=True)
+        with pytest.raises(DataDamaged, match=f"has no {absent} to unpack"):
+            locate("tiny")
+
+
+def test_a_file_that_nobody_publishes_is_made_from_what_is_fetched(published: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shout(archive: Path, target: Path) -> None:
+        content = archive.read_bytes()
+        if content != CONTENT:
+            raise ValueError("it says something else")
+        target.write_bytes(content.upper())
+
+    def loud(path: Path) -> str:
+        return "loud" if path.read_bytes().isupper() else "quiet"
+
+    def register_made(address: str, digest: str) -> None:
+        made = DataFile("tiny.txt", len(CONTENT), digest, address, made_from=MadeFrom("given.txt", shout, loud))
+        monkeypatch.setitem(data.DATA_SETS, "tiny", DataSet("tiny", (made,), "none", "Nobody 2020"))
+
+    register_made(f"{published}/other.txt", "loud")
+    with pytest.raises(DataDamaged, match="tiny.txt cannot be made from .*other.txt: it says something else"):
+        locate("tiny")
+    register_made(f"{published}/tiny.txt", "quiet")
+    with pytest.raises(DataDamaged, match="not the published tiny.txt: expected sha256 quiet, found loud"):
+        locate("tiny")
+    register_made(f"{published}/tiny.txt", "loud")
+    folder = locate("tiny")
+    assert [path.name for path in folder.iterdir()] == ["tiny.txt"]
+    assert (folder / "tiny.txt").read_bytes() == CONTENT.upper()
 
 
 @pytest.mark.parametrize(("file", "complaint"), [("empty.zip", "no item named"), ("tiny.txt", "not a zip file")])
@@ -138,6 +184,33 @@ def test_without_a_network_one_error_says_what_to_put_where(tmp_path: Path, monk
         "FEDBO_DATA",
     ):
         assert fact in said
+
+
+@pytest.mark.parametrize("level", [1, 9])
+def test_a_gzipped_file_is_known_by_what_it_unpacks_to(level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register_gzipped(monkeypatch)
+    folder = put(tmp_path / "own", gzip.compress(CONTENT, level, mtime=level))
+    assert locate("tiny") == folder
+
+
+@pytest.mark.parametrize(
+    "content",
+    [gzip.compress(CONTENT, mtime=0)[:-9], gzip.compress(CONTENT[1:], mtime=0), CONTENT, b""],
+    ids=["cut short", "something else", "not packed", "empty"],
+)
+def test_a_gzipped_file_that_is_cut_short_or_unpacks_to_something_else_is_refused(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register_gzipped(monkeypatch)
+    put(tmp_path / "own", content)
+    with pytest.raises(DataDamaged, match=f"not the published tiny.txt: expected sha256 {SHA256}, found "):
+        locate("tiny")
+
+
+def test_without_a_network_a_gzipped_file_is_asked_for_by_what_it_unpacks_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    register_gzipped(monkeypatch)
+    with pytest.raises(DataMissing, match=f"sha256 of what it unpacks to {SHA256}"):
+        locate("tiny")
 
 
 def test_an_address_that_answers_no_such_page_is_a_missing_data_set(published: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """fedbo: asynchronous simulation of federated black-box optimisation.
 
-`run` carries out a study, `load_study` checks one, `Result.open` reads what an earlier run left.
+`run` carries out a study, `load_study` checks one, `Result.open` reads what an earlier run left, `tabulate` evaluates an
+objective beforehand.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from fedbo.study import StudyError as StudyError
     from fedbo.study import load_study as load_study
 
-__all__ = ["Result", "RunError", "Study", "StudyError", "load_study", "resume", "run"]
+__all__ = ["Result", "RunError", "Study", "StudyError", "load_study", "resume", "run", "tabulate"]
 
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
 _PLACES = {
@@ -64,6 +65,40 @@ def resume(directory: str | Path, *, overrides: Sequence[str] = (), progress: bo
     from fedbo.runner import resume_study
 
     return resume_study(Path(directory), overrides, progress_for(Console(stderr=True)) if progress else None)
+
+
+def tabulate(
+    objective: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    points: int = 4096,
+    refine: int = 0,
+    agents: Sequence[int] | None = None,
+    seed: int | None = None,
+    replicate: int = 0,
+    out: str | Path | None = None,
+    workers: int | None = None,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Evaluate a federation at a design by every agent, for the objective `tabulated`; give what the `table.json` says.
+
+    `objective` is a federation's name, with `setting=value` as `overrides`, or a study file, with those of a study. The folder
+    `out` (by default NAME.table) is new, or holds the same table, which is then gone on with or extended. ValueError when
+    anything is wrong with these, RunError when evaluating failed, KeyboardInterrupt after Ctrl-C: what was evaluated is kept.
+    """
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from fedbo.progress import progress_for
+    from fedbo.sources import source
+    from fedbo.tabulation import Wanted, tabulate
+
+    origin, hands = source(str(objective), overrides, seed, replicate)
+    hands = hands if workers is None else replace(hands, workers=workers)
+    wanted = Wanted(points, refine, None if agents is None else tuple(agents))
+    shown = progress_for(Console(stderr=True)) if progress else None
+    return tabulate(origin, Path(f"{origin.name}.table") if out is None else Path(out), wanted, hands, shown)
 
 
 def __getattr__(name: str) -> Any:

@@ -25,6 +25,7 @@ from fedbo.actors.rows import OBSERVATIONS, Key, write_table
 from fedbo.coordinator.actor import Ended
 from fedbo.coordinator.journal import EVENTS, MOMENTS
 from fedbo.coordinator.ledger import RELEASES, accounted
+from fedbo.objectives.base import described
 from fedbo.schemas import canonical
 from fedbo.study import Study
 
@@ -101,16 +102,17 @@ def alone(directory: Path) -> Iterator[None]:
 
 def new_manifest(study: Study) -> dict[str, Any]:
     """Describe a run that begins."""
-    federations = [cell.study.federation() for cell in study.cells()]
+    cells = [(cell, cell.study.federation()) for cell in study.cells()]
     return {
         "name": study.study.name,
         "status": "running",
         "study_sha256": study.digest(),
         "seed": study.study.seed,
         "labels": list(study.labels),
-        "cells": [dict(cell.values) for cell in study.cells()],
-        "metric": [asdict(federation.metric) for federation in federations],
-        "parameters": [[asdict(parameter) for parameter in federation.parameters] for federation in federations],
+        "cells": [dict(cell.values) for cell, _ in cells],
+        "objective": [described(federation) or cell.study.objective.name for cell, federation in cells],
+        "metric": [asdict(federation.metric) for _, federation in cells],
+        "parameters": [[asdict(parameter) for parameter in federation.parameters] for _, federation in cells],
         "versions": versions(),
         "platform": platform.platform(),
         "started": now(),

@@ -6,7 +6,9 @@ from fedbo.actors.checkpoint import CheckpointError
 from fedbo.coordinator.core import ProtocolError
 from fedbo.coordinator.engine import ReplayError
 from fedbo.directory import DirectoryError
+from fedbo.objectives.base import LibraryMissing
 from fedbo.objectives.data import DataDamaged, DataMissing
+from fedbo.objectives.table import TableError
 from fedbo.plot import PlotError
 from fedbo.results import ResultError
 from fedbo.runner import RunError
@@ -15,11 +17,10 @@ from fedbo.workforce import ClusterError
 
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
-    return isinstance(error, ResultError | PlotError | DirectoryError | FileExistsError | PermissionError)
+    return isinstance(error, ResultError | PlotError | DirectoryError | TableError | FileExistsError | PermissionError)
 
 
 def is_failure(error: Exception) -> bool:
     """Say whether a run went wrong for a reason that its message explains."""
-    return isinstance(
-        error, RunError | ReplayError | CheckpointError | ClusterError | ProtocolError | DataMissing | DataDamaged
-    )
+    ours = RunError | ReplayError | CheckpointError | ClusterError | ProtocolError
+    return isinstance(error, ours | DataMissing | DataDamaged | LibraryMissing)

@@ -42,7 +42,7 @@ class Estimate:
             "every message is as large as declared, and every one is answered",
             "nothing fails, is late or is lost, and an agent that is not asked sends nothing",
             f"a process takes {PROCESS // MIB} MiB and an actor {ACTOR // MIB} MiB, data and surrogates not counted",
-            *(f"{twin} is true enough to stand in for the objective itself" for twin in self.twins),
+            *(f"{twin} may stand in for the objective itself" for twin in self.twins),
         )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedbo.document import Document, Loc, at, placed
+from fedbo.objectives.catalog import federations
+from fedbo.objectives.table import fingerprint
 
 
 def anchored(document: Document, folder: Path) -> Document:
@@ -17,19 +19,28 @@ def anchored(document: Document, folder: Path) -> Document:
 
 
 def fingerprinted(document: Document) -> Document:
-    """Put the SHA-256 of each file in the place of its path."""
+    """Put the SHA-256 of each file, or of what is in a table, in the place of its path."""
     for loc, path in _named(document):
-        document = placed(document, loc, hashlib.sha256(Path(path).read_bytes()).hexdigest())
+        document = placed(document, loc, _sha256(Path(path)))
     return document
+
+
+def _sha256(path: Path) -> str:
+    """Hash a file, or the table of evaluations that a folder holds."""
+    return fingerprint(path) if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _named(document: Document) -> Iterator[tuple[Loc, str]]:
     """List where a document names files, those of a sweep included, with their paths."""
     groups, sweep = document.get("group"), document.get("sweep")
-    places: list[Loc] = [("agents", "initial_file"), ("availability", "file")]
+    objective = document.get("objective")
+    name = objective.get("name") if isinstance(objective, dict) else None
+    own = getattr(federations().get(str(name)), "paths", ())
+    places: list[Loc] = [("agents", "initial_file"), ("availability", "file"), *(("objective", setting) for setting in own)]
     places += [("group", number, "availability", "file") for number in range(len(groups) if isinstance(groups, list) else 0)]
+    swept = ("agents.initial_file", "availability.file", *(f"objective.{setting}" for setting in own))
     for key, values in sweep.items() if isinstance(sweep, dict) else ():
-        if isinstance(values, list) and key.endswith(("agents.initial_file", "availability.file")):
+        if isinstance(values, list) and key.endswith(swept):
             places += [("sweep", key, number) for number in range(len(values))]
     for loc in places:
         try:

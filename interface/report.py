@@ -77,7 +77,9 @@ def _legend(result: Result) -> str:
         if replicates > 1
         else "one replicate: no standard errors"
     )
-    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is to {result.metric().direction}."
+    twins = [words for words in dict.fromkeys(result.manifest.get("objective", ())) if words.startswith("tabulated ")]
+    on = f" On {' and '.join(twins)}, a twin." if twins else ""
+    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is to {result.metric().direction}.{on}"
 
 
 def _cut_short(result: Result) -> str:

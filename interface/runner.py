@@ -91,7 +91,7 @@ def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress
     ended: list[Ended] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
-        with workforce(study) as force, _interrupts() as interrupted:
+        with workforce(study) as force, interrupts() as interrupted:
             show = Display(progress, study, learning, work)
             try:
                 force.carry_out(learning, interrupted, show.learned, [])
@@ -143,7 +143,7 @@ def _words(failure: Exception, directory: Path) -> str:
 
 
 @contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
+def interrupts() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C into a wish to stop, which the runs heed after the evaluation at hand; the second one kills."""
     asked = threading.Event()
 

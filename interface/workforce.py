@@ -1,4 +1,4 @@
-"""Who carries out the jobs of a study: this process alone, or coordinators that are Ray actors."""
+"""Who carries out the jobs of a study or of a table: this process alone, or Ray actors, coordinators where it is a study."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fedbo.coordinator.actor import Coordinator, Ended, Learning, Run, Standing,
 from fedbo.study import Study
 
 _LIVES = 20  # how often the coordinator of one job may be lost
+_CHANCES = 3  # how often a helper's process may die at one job
 Job = Learning | Run
 Look = Callable[[int, Sequence[Standing], Sequence[Ended]], None]
 
@@ -65,6 +66,73 @@ class Alone:
             if result is not None:
                 ended.append(result)
             look(number + 1, [], ended)
+
+
+Helping = Callable[[Sequence[Any], Callable[[], bool]], Iterator[Any]]
+
+
+@contextmanager
+def helpers(kind: type[Any], plan: Any, count: int, address: str | None = None) -> Iterator[Helping]:
+    """Give what lets objects `kind(plan)` carry jobs out: one in this process, or `count` Ray actors.
+
+    It takes the jobs and what says whether to stop, and gives what each job's `work` returned, in any order; raises what a job
+    raised, once the others have ended theirs.
+    """
+    if not count and address is None:
+        yield partial(_help, kind(plan))
+        return
+    started, idle = _start_ray(address, max(1, count)), list[Any]()
+    try:
+        # A second thread, because `stop` is told while `work` goes on.
+        actor = ray.remote(kind).options(num_cpus=1, max_concurrency=2, scheduling_strategy="SPREAD")
+        idle += [actor.remote(plan) for _ in range(max(1, count))]
+        yield partial(_help_on_ray, partial(actor.remote, plan), idle)
+    finally:
+        for helper in idle:
+            ray.kill(helper)
+        if started:
+            ray.shutdown()
+
+
+def _help(helper: Any, jobs: Sequence[Any], interrupted: Callable[[], bool]) -> Iterator[Any]:
+    for job in jobs:
+        if interrupted():
+            return
+        yield helper.work(job, interrupted)
+
+
+def _help_on_ray(
+    start: Callable[[], Any], idle: list[Any], jobs: Sequence[Any], interrupted: Callable[[], bool]
+) -> Iterator[Any]:
+    waiting, lives = list(jobs), dict.fromkeys(jobs, _CHANCES)
+    busy: dict[Any, tuple[Any, Any]] = {}
+    told = interrupted()
+    failure: Exception | None = None
+    while (waiting and not told) or busy:
+        while waiting and idle and not told:
+            helper, job = idle.pop(), waiting.pop(0)
+            busy[helper.work.remote(job)] = helper, job
+        done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
+        for call in done:
+            helper, job = busy.pop(call)
+            try:
+                yield _got(call)
+            except ray.exceptions.RayActorError:
+                helper = start()  # its parts are on disk; the job is done again
+                lives[job] -= 1
+                if lives[job]:
+                    waiting.insert(0, job)
+                else:
+                    failure = failure or ClusterError(f"{job}: its process died {_CHANCES} times; leave that agent out")
+            except Exception as error:
+                failure = failure or error
+            idle.append(helper)
+        if (interrupted() or failure) and not told:
+            told = True
+            for helper, _ in busy.values():
+                helper.stop.remote()
+    if failure is not None:
+        raise failure
 
 
 def _tell(look: Look, number: int, ended: Sequence[Ended], standing: Standing) -> None:

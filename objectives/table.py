@@ -1,0 +1,96 @@
+"""A table of evaluations on disk, as `fedbo tabulate` leaves it: what its files hold, read and checked.
+
+The folder holds `table.json`, which says of what it is a table, and `points.parquet` with every evaluation. Only a table
+that is complete is read here, and only if its points are those that were written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FACTS, POINTS_FILE = "table.json", "points.parquet"
+DESIGN, REFINE = "design", "refine"
+_OF_CONTENT = ("federation", "settings", "seed", "replicate", "parameters", "metric", "n_agents", "agents", "points_sha256")
+
+
+def _column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable)
+
+
+_VECTOR = pa.list_(pa.field("item", pa.float64(), nullable=False))
+
+# One evaluation: number `index` of its origin; `value` is to be maximised, and NaN where there is an `error`.
+POINTS = pa.schema(
+    [
+        _column("agent", pa.int32()),
+        _column("origin", pa.string()),
+        _column("index", pa.int32()),
+        _column("x", _VECTOR),
+        _column("u", _VECTOR),
+        _column("value", pa.float64()),
+        _column("error", pa.string(), nullable=True),
+    ]
+)
+
+
+class TableError(ValueError):
+    """A folder that holds no table, or one that cannot be used as asked."""
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Give what `table.json` says; TableError when there is none, or when it cannot be read."""
+    path = folder / FACTS
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise TableError(f"'{folder}': holds no table, it has no {FACTS}; make one with: fedbo tabulate NAME") from None
+    except ValueError as error:
+        raise TableError(f"'{path}': is damaged ({error}); make the table again in another folder") from None
+    if not isinstance(found, dict) or not {*_OF_CONTENT, "status"} <= set(found):
+        raise TableError(f"'{path}': is no description of a table; give the folder that fedbo tabulate made")
+    return found
+
+
+def complete_facts(folder: Path) -> dict[str, Any]:
+    """Give what `table.json` says of a table that is complete; else TableError."""
+    facts = read_facts(folder)
+    if facts["status"] != "complete":
+        remedy = f"go on with: fedbo tabulate {facts['federation']} --out {folder}, and what else was given"
+        raise TableError(f"'{folder}': is not complete ({facts['status']}); {remedy}")
+    return facts
+
+
+def read_points(folder: Path, sha256: str) -> pa.Table:
+    """Read the evaluations, in the order of agents, origins and numbers; TableError when they are not those written."""
+    path = folder / POINTS_FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise TableError(f"'{folder}': has lost its {POINTS_FILE}; make the table again in another folder") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise TableError(f"'{path}': is damaged, it is not what was written; make the table again in another folder")
+    return pq.read_table(io.BytesIO(data), schema=POINTS)
+
+
+@lru_cache(maxsize=8)
+def points_of(folder: Path, sha256: str) -> dict[int, pa.Table]:
+    """Give the evaluations that did not fail, agent by agent; read once for each process and content."""
+    table = read_points(folder, sha256)
+    table = table.filter(table["error"].is_null())
+    agents = table["agent"].to_numpy()
+    return {int(agent): table.filter(pa.array(agents == agent)) for agent in sorted(set(agents.tolist()))}
+
+
+def fingerprint(folder: Path) -> str:
+    """Give a SHA-256 of what a complete table holds, wherever it lies and however long it took; TableError."""
+    facts = complete_facts(folder)
+    content = {key: facts[key] for key in _OF_CONTENT}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

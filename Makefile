@@ -7,14 +7,19 @@ STYLED := actors algorithms benchmarks coordinator examples interface objectives
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 
-.PHONY: run test check format style types setup clean
+.PHONY: run test with-ray without-ray check format style types setup clean
 
 run: setup  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
-test: setup  ## pass the tests: two at a time, but those that start Ray one after the other
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
+test: setup  ## pass the tests: those that start Ray, one after the other, beside those that do not
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=line with-ray without-ray
+
+with-ray: setup
 	$(BIN)/python -m pytest -m "ray and not long"
+
+without-ray: setup
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
 
 check: style types test  ## everything that a commit must pass
 

@@ -26,6 +26,8 @@ from fedbo.arguments import (
 )
 from fedbo.calibrate import privacy
 from fedbo.looking import plot, replay, show
+from fedbo.reproduce import reproduce
+from fedbo.tabulating import tabulate
 
 if TYPE_CHECKING:
     from fedbo.progress import Progress
@@ -117,7 +119,9 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
 app.command()(show)
 app.command()(plot)
 app.command(epilog=CODES)(replay)
+app.command(epilog=CODES)(reproduce)
 app.command()(privacy)
+app.command(epilog=CODES)(tabulate)
 
 
 @app.command("list")

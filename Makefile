@@ -13,7 +13,7 @@ run: setup  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
 test: setup  ## pass the tests: those that start Ray, one after the other, beside those that do not
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=line with-ray without-ray
+	$(MAKE) --no-print-directory --jobs 2 with-ray without-ray
 
 with-ray: setup
 	$(BIN)/python -m pytest -m "ray and not long"

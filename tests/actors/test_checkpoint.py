@@ -432,7 +432,7 @@ class Run(NamedTuple):
 
 
 def _begin(algorithm: Algorithm, history: bool) -> Run:
-    problem = Problem(DIM, N, tuple(range(N)), INITIAL, STEPS)
+    problem = Problem(DIM, N, tuple(range(N)), INITIAL, STEPS, history=6 if history else 0)
     states = []
     for agent in range(N):
         x = np.random.default_rng(agent).random((6, DIM)) if history else None

@@ -1,6 +1,7 @@
 """Schedules, functions of t = 1, 2, ...
 
-Of p_t, the probability with which an agent follows its own surrogate in iteration t, and of the temperature of release t.
+Of p_t, the probability with which an agent follows its own surrogate in iteration t, of the temperature of release t,
+and of how much an acquisition explores.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ def _paper(t: int) -> float:
 TEMPERATURES: dict[str, Callable[[int], float]] = {"paper": _paper}
 
 
+AMOUNTS: dict[str, Callable[[int], float]] = {
+    "2*0.9^t": lambda t: 2 * 0.9**t,
+    "2*0.8^t": lambda t: 2 * 0.8**t,
+    "2/sqrt(t)": lambda t: 2 / math.sqrt(t),
+    "1/t": lambda t: 1 / t,
+    "sqrt(2 log(t^2 pi^2 / 0.6))": lambda t: math.sqrt(2 * math.log(t * t * math.pi**2 / 0.6)),
+}
+
+
 def probability(schedule: Schedule, t: int) -> float:
     """Give p_t; ValueError when it is no probability.
 
@@ -53,6 +63,22 @@ def temperature(schedule: Schedule, t: int) -> float:
     if not value > 0:
         raise ValueError(f"temperature must give numbers above 0; that of release {t} is {value}")
     return value
+
+
+def amount(schedule: Schedule, t: int, name: str) -> float:
+    """Give a finite number from 0 on, such as kappa_t or epsilon_t of iteration t; ValueError names the setting.
+
+    A schedule is a constant, one of `AMOUNTS`, a function of t, or the place of such a function.
+    """
+    value = _value(schedule, t, AMOUNTS)
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must give numbers from 0 on; that of iteration {t} is {value}")
+    return value
+
+
+def check_amount(schedule: Schedule, name: str) -> None:
+    """Refuse a schedule that gives no amount at t = 1 and 2; ValueError names the setting and the remedy."""
+    _check(schedule, name, AMOUNTS, lambda given, t: amount(given, t, name))
 
 
 def check(schedule: Schedule, name: str) -> None:

@@ -13,9 +13,16 @@ from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.coordinates import COORDINATES, from_coordinates, to_coordinates
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Posterior, condition, fit_gp
+from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, Posterior, condition, fit_gp
 
-FITTED = {"robust": ROBUST, "faithful": GPSettings()}
+# For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
+SMOOTH = replace(
+    ROBUST,
+    kernel="se",
+    variance=Parameter(1.0, (0.05, 1e3), prior=(1.0, 2.0)),
+    noise_variance=Parameter(1e-3, (1e-8, 1.0), prior=(1e-3, 4.0)),
+)
+FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
@@ -38,8 +45,8 @@ class OwnState(NamedTuple):
 class Surrogate:
     """An agent's own model.
 
-    `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "faithful" (as the
-    authors of FTS fitted theirs), which are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a
+    `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
+    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), which are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a
     squared-exponential kernel of `length_scale` with noise variance `noise`, which takes the values as they are, or with
     `standardise` shifted and scaled to mean 0 and variance 1. `coordinates` are those of the surrogate (see the module of
     this name). Values below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves

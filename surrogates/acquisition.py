@@ -46,6 +46,15 @@ def expected_improvement(at: Belief, best: float) -> tuple[Array, Array]:
     return value, gradient
 
 
+def probability_of_improvement(at: Belief, best: float) -> tuple[Array, Array]:
+    """Probability of a value above `best`, `(n,)`, and its gradient `(n, d)` (Kushner 1964)."""
+    sd = np.sqrt(np.maximum(at.variance, TINY))
+    z = np.clip((at.mean - best) / sd, -1e8, 1e8)
+    density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
+    slope = at.mean_gradient / sd[:, None] - (0.5 * z / np.maximum(at.variance, TINY))[:, None] * at.variance_gradient
+    return np.asarray(ndtr(z)), np.where(density[:, None] > 0.0, density[:, None] * slope, 0.0)
+
+
 def upper_confidence_bound(at: Belief, beta: float) -> tuple[Array, Array]:
     """Mean plus `beta` standard deviations, `(n,)`, and its gradient `(n, d)`."""
     sd = np.sqrt(np.maximum(at.variance, TINY))

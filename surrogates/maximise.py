@@ -18,6 +18,7 @@ Array = npt.NDArray[np.float64]
 STEP = 1e-5
 EXTRA = 2
 FEW = 10
+ROUGH = 20.0  # the frequency of any function: that of length scale 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ def maximise_function(
     `function` gives values `(n,)` and gradients `(n, d)` at `x (n, d)`; curvature is taken from differences of
     gradients, up to 1e-5 outside the cube. The candidates are those of a function of length scale 0.05.
     """
-    rough = np.full(dim, 20.0)
+    rough = np.full(dim, ROUGH)
     sizes = candidates.grid_sizes(rough, settings.spacing)
     grid = candidates.product(dim, sizes)
     at_candidates = function(grid.points(np.arange(len(grid.u) * len(grid.v))))[0].reshape(len(grid.u), len(grid.v))
@@ -109,6 +110,28 @@ def maximise_function(
     if dim > 3:
         starts = _scattered(surface, starts, rng, 1.0 / rough, settings)
     return climb(surface, starts, 1.0 / rough, settings.tolerance, settings.iterations)
+
+
+def maximise_from(
+    function: Callable[[Array], tuple[Array, Array]],
+    points: Array,
+    settings: MaximiserSettings = MaximiserSettings(),  # noqa: B008
+) -> tuple[Array, float]:
+    """The largest of what a function has where climbs from the best of `points (c, d)` end: the point `(d,)`, and its value.
+
+    `function` is as for `maximise_function`; this costs less where a caller knows where to look. Climbs begin at points that
+    are not within each other's reach. Raises ValueError when a value is not finite.
+    """
+    left = function(points)[0]
+    if not np.isfinite(left).all():
+        raise ValueError("the function has values that are not finite")
+    starts: list[int] = []
+    while len(starts) < settings.starts and np.isfinite(left).any():
+        starts.append(int(left.argmax()))
+        near = np.abs(points - points[starts[-1]]).max(axis=1) < 1.0 / ROUGH
+        left = np.where(near, -np.inf, left)
+    reach = np.full(points.shape[1], 1.0 / ROUGH)
+    return climb(_with_curvature(function), points[starts], reach, settings.tolerance, settings.iterations)
 
 
 def _count(dim: int, settings: MaximiserSettings) -> int:

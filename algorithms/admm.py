@@ -1,0 +1,275 @@
+"""ADMM for federated Bayesian optimisation (Krishnamoorthy; Krishnamoorthy and Paulson 2023): consensus and allocation.
+
+What is minimised is the sum of all agents' objectives; here values are maximised, so the acquisition is turned round and the
+text's delta subtracted (see `federated_acquisition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.coupled import Coupled, Member, answer_fields
+from fedbo.algorithms.native import Row, Rows
+from fedbo.algorithms.penalty import Course, Penalty, told
+from fedbo.algorithms.streams import Streams
+
+SENSES = ("equal", "at_most")
+
+
+class Desk(NamedTuple):
+    """The coordinator's state: two rows of every agent's newest message, and what they have come to.
+
+    `first (N, m)` and `second (N, m)` are x and the dual for consensus, C z and its relaxed form for allocation; `before (N, m)`
+    is C z as it was in the last answer. `step (N,)` is the message's, -1 for none, and `fresh (N,)` says that it came after the
+    last answer. `centre (m,)` is the mean point, or the mean excess over the total; `price (m,)` is for allocation alone.
+    """
+
+    penalty: Penalty
+    first: Array
+    second: Array
+    before: Array
+    step: npt.NDArray[np.int64]
+    fresh: npt.NDArray[np.bool_]
+    centre: Array
+    price: Array
+    course: Course = Course()
+
+    @property
+    def held(self) -> npt.NDArray[np.bool_]:
+        """Say from whom there is a message, `(N,)`."""
+        return np.asarray(self.step >= 0)
+
+
+def _desk(penalty: Penalty, n: int, m: int) -> Desk:
+    first, second, before = np.zeros((3, n, m))
+    nobody = np.zeros(n, dtype=bool)
+    return Desk(penalty, first, second, before, np.full(n, -1), nobody, np.full(m, np.nan), np.zeros(m))
+
+
+def _keep(state: Desk, message: Inbound, first: str, second: str) -> Desk:
+    """Keep an agent's newest message; one that comes after a newer one says nothing."""
+    if message.step <= state.step[message.sender]:
+        return state
+    state.first[message.sender] = message.payload[first]
+    state.second[message.sender] = message.payload[second]
+    state.step[message.sender] = message.step
+    state.fresh[message.sender] = True
+    return state
+
+
+def _share(state: Desk) -> float:
+    """Say what part of a round the messages since the last answer are."""
+    return float(state.fresh.sum()) / max(int(state.held.sum()), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Consensus(Coupled):
+    """All agents shall agree on one point: sum of w_i f_i(x_i) is optimised subject to x_i = xbar; `Coupled` has the settings.
+
+    An agent sends x_i and its dual, 2 d numbers, and updates the dual itself: lambda_i += rho (x_i - xbar) ((5) of the text).
+    The coordinator answers with xbar = sum of w_i (x_i + lambda_i / rho) over sum of w_i: the mean of x_i in lock-step, where the
+    duals add up to zero, and right also where some messages are older than others (Chang et al. 2016). `weights` w are empty
+    for ones, else one number above 0 for each agent.
+    """
+
+    weights: Row = ()
+
+    def upload(self, problem: Problem) -> Declaration:
+        """The iterate x_i `(d,)` in native units, and its dual `(d,)`; ValueError when the settings do not suit the problem."""
+        self.check(problem)
+        if self.weights and (len(self.weights) != problem.n_agents or not min(self.weights) > 0):
+            words = f"one number above 0 for each of the {problem.n_agents} agents"
+            raise ValueError(f"weights must be {words}, not {self.weights}")
+        return {"x": Field((problem.dim,)), "dual": Field((problem.dim,))}
+
+    def download(self, problem: Problem) -> Declaration:
+        """The point to agree on, and what `penalty.told` says."""
+        return {"centre": Field((problem.dim,)), **answer_fields()}
+
+    def _matrix(self, problem: Problem) -> Array:
+        return np.eye(problem.dim)
+
+    def _answered(self, state: Member, payload: Payload) -> Member:
+        centre = payload["centre"]
+        if not state.fresh:  # one step of the dual for each iterate
+            return state._replace(target=centre)
+        return state._replace(target=centre, multiplier=state.multiplier + payload["rho"][0] * (state.relaxed - centre))
+
+    def _message(self, state: Member, use: Array) -> Payload:
+        # With over-relaxation the dual makes up for the way from x to the relaxed point.
+        return {"x": use, "dual": state.multiplier + state.rho * (state.relaxed - use)}
+
+    def server_init(self, problem: Problem) -> Desk:
+        """Begin without messages."""
+        return _desk(self.penalty(problem), problem.n_agents, problem.dim)
+
+    def receive(self, state: Desk, message: Inbound, now: float) -> Desk:
+        """Keep an agent's newest message."""
+        return _keep(state, message, "x", "dual")
+
+    def broadcast(
+        self, state: Desk, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], Desk]:
+        """Tell everybody the point to agree on."""
+        weight = state.held * worth * np.asarray(self.weights or 1.0)
+        if not weight.sum() > 0:
+            return {}, state
+        rho, was = state.penalty.at(state.course), state.centre
+        if state.fresh.any() or np.isnan(was).any():
+            centre = weight @ (state.first + state.second / rho) / weight.sum()
+            # Boyd et al. 2011, (7.7): r is the distance from agreement, s what the mean has moved, times rho.
+            there = state.held
+            primal = float(np.linalg.norm(state.first[there] - centre))
+            moved = np.inf if np.isnan(was).any() else float(np.linalg.norm(centre - was))
+            residuals = (primal, rho * np.sqrt(there.sum()) * moved)
+            course = state.penalty.next(state.course, residuals, int(there.sum()) * len(centre), _share(state))
+            state.fresh[:] = False
+            state = state._replace(centre=centre, course=course)
+        answer: dict[str, Any] = {"centre": state.centre.copy(), **told(state.penalty, state.course, rho)}
+        return dict.fromkeys(recipients, _frozen(answer)), state
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation(Coupled):
+    """Agents share what there is: the sum of f_i(z_i) is optimised subject to sum of C_i z_i = b; `Coupled` has the settings.
+
+    `total` is b, empty for zeros; with `sense` "at_most" the sum may be less, and the price is never negative. `matrices` are the
+    C_i, one of m rows with d numbers for all agents or one for each; empty, they are the unit matrix. `changes` are rows of a
+    round k and the b that holds from it on.
+
+    An agent sends C_i z_i, plainly and over-relaxed, 2 m numbers; the coordinator answers with the price lambda += rho e and the
+    excess e = mean of C_i z_i less b / N, and the agent's next penalty is about C_i z_i - e (Boyd et al. 2011, section 7.3). The
+    text has the mean of all z_i in its place, which its author did not run. A row of the constraint is shared by the agents
+    whose C_i is not zero there, and N is their number.
+    """
+
+    total: Row = ()
+    sense: str = "equal"
+    matrices: tuple[Rows, ...] = ()
+    changes: Rows = ()
+
+    def __post_init__(self) -> None:
+        Coupled.__post_init__(self)
+        if self.sense not in SENSES:
+            raise ValueError(unknown("sense", self.sense, SENSES))
+        if list(self.changes) != sorted(self.changes, key=lambda row: row[:1]):
+            raise ValueError(f"changes must be in the order of their rounds, not {self.changes}")
+
+    def upload(self, problem: Problem) -> Declaration:
+        """What an agent uses, C_i z_i `(m,)`, and its relaxed form; ValueError when the settings do not suit the problem."""
+        self.check(problem)
+        if len(self.matrices) not in (0, 1, problem.n_agents):
+            raise ValueError(f"matrices must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}")
+        m = self._rows(problem)
+        for matrix in self.matrices:
+            if len(matrix) != m or any(len(row) != problem.dim for row in matrix):
+                raise ValueError(f"matrices must all have {m} rows of {problem.dim} numbers, not {matrix}")
+        if len(self.total) not in (0, m):
+            raise ValueError(f"total must have {m} numbers, one for each row of the constraint, not {self.total}")
+        if any(len(row) != m + 1 for row in self.changes):
+            raise ValueError(f"changes must have a round and {m} numbers in each row, not {self.changes}")
+        return {"use": Field((m,)), "relaxed": Field((m,))}
+
+    def download(self, problem: Problem) -> Declaration:
+        """The price and the excess, each `(m,)`, and what `penalty.told` says."""
+        m = self._rows(problem)
+        return {"price": Field((m,)), "excess": Field((m,)), **answer_fields()}
+
+    def _rows(self, problem: Problem) -> int:
+        return len(self.matrices[0]) if self.matrices else problem.dim
+
+    def _matrix(self, problem: Problem) -> Array:
+        if not self.matrices:
+            return np.eye(problem.dim)
+        return np.array(self.matrices[problem.agent if len(self.matrices) > 1 else 0])
+
+    def _answered(self, state: Member, payload: Payload) -> Member:
+        return state._replace(multiplier=payload["price"], target=state.relaxed - payload["excess"])
+
+    def _message(self, state: Member, use: Array) -> Payload:
+        return {"use": use, "relaxed": state.relaxed}
+
+    def server_init(self, problem: Problem) -> Desk:
+        """Begin without messages and with the price 0."""
+        return _desk(self.penalty(problem), problem.n_agents, self._rows(problem))
+
+    def receive(self, state: Desk, message: Inbound, now: float) -> Desk:
+        """Keep an agent's newest message."""
+        return _keep(state, message, "use", "relaxed")
+
+    def broadcast(
+        self, state: Desk, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], Desk]:
+        """Tell everybody the price and the excess; where only some have spoken, the price moves by so much less."""
+        if not state.held.any():
+            return {}, state
+        rho = state.penalty.at(state.course)
+        if state.fresh.any():
+            state = self._priced(state, rho)
+        answer: dict[str, Any] = {"price": state.price.copy(), "excess": state.centre.copy()}
+        return dict.fromkeys(recipients, _frozen({**answer, **told(state.penalty, state.course, rho)})), state
+
+    def _priced(self, state: Desk, rho: float) -> Desk:
+        there, share, sharers = state.held, _share(state), self._sharers(state)
+        aim = self._total(state) / sharers
+        mean = state.second[there].sum(axis=0) / sharers
+        excess = mean - aim
+        if self.sense == "at_most":  # what is left over, up to the price's worth, is nobody's excess
+            excess = np.maximum(excess, -state.price / rho)
+        price = state.price + share * rho * excess
+        plain = np.sqrt(sharers) * (state.first[there].sum(axis=0) / sharers - mean + excess)
+        was = np.zeros_like(excess) if np.isnan(state.centre).any() else state.centre
+        moved = state.second[there] - state.before[there] - (excess - was)
+        residuals = (float(np.linalg.norm(plain)), rho * float(np.linalg.norm(moved)))
+        course = state.penalty.next(state.course, residuals, int(sharers.sum()), share)
+        state.fresh[:] = False
+        state.before[:] = state.second
+        return state._replace(centre=excess, price=price, course=course)
+
+    def _sharers(self, state: Desk) -> Array:
+        """Count the agents that share each row of the constraint, `(m,)`."""
+        if len(self.matrices) <= 1:
+            return np.full(len(state.price), float(state.held.sum()))
+        takes = np.abs(np.array(self.matrices)).sum(axis=2) > 0
+        return np.maximum(takes[state.held].sum(axis=0), 1).astype(float)
+
+    def _total(self, state: Desk) -> Array:
+        total = np.array(self.total) if self.total else np.zeros(len(state.price))
+        for row in self.changes:
+            if state.course.rounds >= row[0]:
+                total = np.array(row[1:])
+        return total
+
+
+def _frozen(answer: dict[str, Any]) -> Payload:
+    """Let nobody write to what all recipients are sent alike."""
+    for array in answer.values():
+        array.flags.writeable = False
+    return answer
+
+
+FAITHFUL = {
+    "surrogate": "faithful",
+    "acquisition": "lcb",
+    "term": "added",
+    "kappa": 2.0,
+    "iterate": "query",
+    "rho_start": 1.0,
+    "rho_growth": 1.0,
+}
+
+ALGORITHMS = {
+    "admm_consensus": Entry(
+        Consensus, presets={"faithful": FAITHFUL}, summary="ADMM: all agents agree on one point, each with its own surrogate"
+    ),
+    "admm_allocation": Entry(
+        Allocation, presets={"faithful": FAITHFUL}, summary="ADMM: agents share what there is, led by a price"
+    ),
+}

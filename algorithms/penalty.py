@@ -1,0 +1,83 @@
+"""The penalty rho of ADMM from round to round, its residuals, and when they are small enough to stop.
+
+A round is as many messages as there are agents: where an answer follows on fewer, as in asynchronous exchange, it counts for
+that share of one. Boyd et al. 2011 (Foundations and Trends in Machine Learning 3(1)) is the source of what is not in the text.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.base import Array
+
+
+class Course(NamedTuple):
+    """How far the coordinator has come: rounds closed, by what factor rho is balanced, residuals, and whether it is over.
+
+    `primal` and `dual` are the norms r and s of the last round, in native units; `calm` counts the rounds since they were
+    last above the tolerance.
+    """
+
+    rounds: float = 0.0
+    factor: float = 1.0
+    primal: float = math.inf
+    dual: float = math.inf
+    calm: float = 0.0
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Penalty:
+    """What decides on rho, and on the end.
+
+    rho_k = min(1, `start` `growth`^k) `rho`: it grows from a small value, since agents that are pulled together before they
+    know their objectives agree in the wrong basin. With `balance` m > 0 it is then doubled when r > m s, and halved when
+    s > m r (Boyd et al. 2011, (3.13)), for the first `balanced` rounds only, so that it ends up constant.
+
+    It is over when r <= `tolerance` sqrt(p) and s <= rho `tolerance` sqrt(p), where p is the number of coupled quantities of all
+    agents, in `patience` rounds one after another; with tolerance 0 it never is.
+    """
+
+    rho: float
+    start: float
+    growth: float
+    balance: float
+    balanced: float
+    tolerance: float
+    patience: int
+
+    def at(self, course: Course) -> float:
+        """Give rho for the coming round."""
+        return self._grown(course) * self.rho * course.factor
+
+    def _grown(self, course: Course) -> float:
+        exponent = min(course.rounds * math.log(self.growth), 700.0)  # beyond, the power would overflow
+        return min(1.0, self.start * math.exp(exponent))
+
+    def next(self, course: Course, residuals: tuple[float, float], count: int, share: float) -> Course:
+        """Take in what a round, or a `share` of one, has come to: r and s of `count` coupled quantities."""
+        primal, dual = residuals
+        factor = course.factor
+        if self.balance and self._grown(course) >= 1.0 and course.rounds < self.balanced:
+            if primal > self.balance * dual:
+                factor *= 2.0**share
+            elif dual > self.balance * primal:
+                factor /= 2.0**share
+        limit = self.tolerance * math.sqrt(count)
+        calm = course.calm + share if primal <= limit and dual <= self.at(course) * limit else 0.0
+        done = course.done or (self.tolerance > 0 and calm >= self.patience - 1e-9)
+        return Course(course.rounds + share, factor, primal, dual, calm, done)
+
+
+def told(penalty: Penalty, course: Course, used: float) -> dict[str, Array]:
+    """Write what every answer says beside the values themselves: rho used and next, r and s, and whether it is over."""
+    residuals = np.array([min(course.primal, 1e300), min(course.dual, 1e300)])
+    return {
+        "rho": np.array([used, penalty.at(course)]),
+        "residuals": residuals,
+        "done": np.array([float(course.done)]),
+    }

@@ -1,0 +1,220 @@
+"""Acceptance of ADMM federated Bayesian optimisation: how often it finds the known joint optima, over many seeds.
+
+Run `python benchmarks/admm.py --seeds 20`. Agents and coordinator are those of `fedbo.algorithms.admm`, in a loop that asks every
+agent once in each round; for asynchronous rounds only some of their messages arrive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from time import process_time
+from typing import Any, NamedTuple
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import numpy.typing as npt  # noqa: E402
+
+from fedbo.algorithms.base import Inbound, Problem  # noqa: E402
+from fedbo.algorithms.catalog import entry  # noqa: E402
+from fedbo.algorithms.streams import COORDINATOR, Streams  # noqa: E402
+from fedbo.objectives.admm_toys import ADMMToy  # noqa: E402
+from fedbo.objectives.base import Federation  # noqa: E402
+from fedbo.objectives.space import from_unit  # noqa: E402
+
+Array = npt.NDArray[np.float64]
+Arrives = Callable[[int, int, np.random.Generator], int]
+
+
+class Trace(NamedTuple):
+    """What a run left, round by round: iterates `(T, N, d)`, what the answers said, and every agent's duals `(T, N, m)`."""
+
+    iterates: Array
+    answers: list[dict[str, Any]]
+    duals: Array
+    decided: Array
+    evaluations: int
+    agreed: Array
+    seconds: float
+
+
+def at_once(agent: int, round_number: int, rng: np.random.Generator) -> int:
+    """Let every message arrive in its own round."""
+    return 0
+
+
+def run(
+    federation: Federation,
+    name: str,
+    seed: int,
+    iterations: int,
+    initial: int = 1,
+    arrives: Arrives = at_once,
+    **settings: Any,
+) -> Trace:
+    """Carry one run out; `arrives` says how many rounds late a message is. An agent that is not answered stands still."""
+    parameters = federation.parameters
+    corners = {"low": tuple(p.low for p in parameters), "high": tuple(p.high for p in parameters)}
+    algorithm = entry(name).make(settings.pop("preset", None), **{**corners, **settings})
+    n, streams = federation.n_agents, Streams(seed)
+    problem = Problem(len(parameters), n, tuple(range(n)), initial, iterations)
+    algorithm.upload(problem)
+    objectives = [federation.objective(i, streams.shared("objective"), streams.of(i).rng("objective")) for i in range(n)]
+    states = [algorithm.agent_init(dataclasses.replace(problem, agent=i), streams.of(i)) for i in range(n)]
+    server, luck = algorithm.server_init(problem), np.random.default_rng((seed, 77))
+    inbox: list[list[Inbound]] = [[] for _ in range(n)]
+    step, due = [0] * n, [0] * n  # due: the round in which an agent's message arrives; it stands still until then
+    waiting: dict[int, Any] = {}
+    iterates, duals, decided, answers, evaluations, seconds = [], [], [], [], 0, 0.0
+    agreed = np.full((n, len(parameters)), np.nan)
+    for number in range(iterations + 1):
+        for i in range(n):
+            if i in waiting:
+                continue
+            own = streams.of(i).at(step[i])
+            if number == 0:
+                x = own.rng("initial points").random((initial, problem.dim))
+            else:
+                begun = process_time()
+                decision, states[i] = algorithm.ask(states[i], tuple(inbox[i]), own)
+                seconds += process_time() - begun
+                inbox[i], x = [], decision.x
+                if decision.origin == "agreed":
+                    agreed[i] = from_unit(parameters, x)[0]
+            if len(x):
+                z = from_unit(parameters, x)
+                y = np.array([objectives[i].evaluate(point, own.rng(f"noise {k}")) for k, point in enumerate(z)])
+                states[i] = algorithm.tell(states[i], x, y)
+                evaluations += len(x) * (number > 0)
+            payload, states[i] = algorithm.outbox(states[i], own)
+            waiting[i] = payload
+            due[i] = number + (arrives(i, number, luck) if number else 0)
+            step[i] += 1
+        heard = [i for i in waiting if due[i] <= number]
+        for i in heard:
+            if waiting[i] is not None:
+                server = algorithm.receive(server, Inbound(i, step[i], 0.0, waiting[i]), float(number))
+            del waiting[i]
+        told, server = algorithm.broadcast(server, heard, np.ones(n), streams.of(COORDINATOR).at(number))
+        for i, payload in told.items():
+            inbox[i].append(Inbound(COORDINATOR, number, 0.0, payload))
+            answers.append({"round": number, **payload})
+        iterates.append([state.z for state in states])
+        duals.append([state.multiplier for state in states])
+    return Trace(np.array(iterates), answers, np.array(duals), np.array(decided), evaluations, agreed, seconds)
+
+
+def tries(federation: Federation, seeds: int, measure: Callable[[Trace], Sequence[float]], **settings: Any) -> Array:
+    """Measure a run for each seed, `(seeds, k)`."""
+    return np.array([measure(run(federation, seed=seed, **settings)) for seed in range(seeds)])
+
+
+class Case(NamedTuple):
+    """One acceptance test: the problem, how it is run, how near to the optimum counts, and how often that is needed."""
+
+    name: str
+    problem: str
+    iterations: int
+    rho: float
+    within: float
+    needed: float
+    agree: float = 1e-2
+    noise: float = 0.0
+    arrives: Arrives = at_once
+    settings: dict[str, Any] = {}  # noqa: RUF012  (a named tuple's defaults are shared, and nobody writes to this one)
+
+
+def by_coin(agent: int, number: int, rng: np.random.Generator) -> int:
+    """Let an agent answer in each round with probability 1/2."""
+    return int(rng.geometric(0.5)) - 1
+
+
+def up_to_three(agent: int, number: int, rng: np.random.Generator) -> int:
+    """Let a message come 0 to 3 rounds late."""
+    return int(rng.integers(0, 4))
+
+
+CASES = (
+    Case("A1 consensus of the text", "consensus", 30, 2.0, 1e-2, 0.95),
+    Case("A2 consensus as it was run", "shifted", 40, 1.0, 1e-2, 0.95),
+    Case("A2 stretch, rho 2", "shifted", 40, 2.0, 1e-2, 0.95),
+    Case("A2 stretch, rho 5", "shifted", 40, 5.0, 1e-2, 0.95),
+    Case("A3 allocation", "allocation", 40, 2.0, 2e-2, 0.95),
+    Case("A3 stretch, 1e-2", "allocation", 40, 2.0, 1e-2, 0.95),
+    Case("A4 consensus, noise sd .05", "consensus", 60, 2.0, 5e-2, 0.95, noise=0.0025),
+    Case("A4 allocation, noise sd .05", "allocation", 60, 2.0, 5e-2, 0.95, agree=5e-2, noise=0.0025),
+    Case("A5 half of the answers", "consensus", 60, 2.0, 1e-2, 0.9, arrives=by_coin),
+    Case("A5 up to 3 rounds late", "consensus", 60, 2.0, 1e-2, 0.9, arrives=up_to_three),
+)
+
+
+class Verdict(NamedTuple):
+    """What one run of a case came to: whether iterates, and the agreed point, are near enough, and A6."""
+
+    iterate: bool
+    agreed: bool
+    error: float
+    price: bool
+    balance: float
+    evaluations: int
+
+
+def judge(case: Case, seed: int, **settings: Any) -> Verdict:
+    """Run a case with one seed."""
+    federation = ADMMToy(case.problem, noise=case.noise)  # type: ignore[arg-type]
+    share = case.problem == "allocation"
+    name = "admm_allocation" if share else "admm_consensus"
+    given = {"rho": case.rho, **case.settings, **settings}
+    trace = run(federation, name, seed, case.iterations, arrives=case.arrives, **given)
+    best = federation.joint_optimum[:, 0]
+    last = trace.iterates[-2, :, 0]
+    apart = abs(last.sum()) if share else abs(last[0] - last[1])
+    off = last - best if share else last.mean() - best[0]
+    dual = trace.duals[-1, :, 0]
+    wanted = best[0] - (0.5 if case.problem == "shifted" else 0.0)  # the slope of the second agent's function
+    return Verdict(
+        iterate=bool(np.abs(off).max() <= case.within and apart <= case.agree),
+        agreed=bool(np.abs(trace.agreed[:, 0] - best).max() <= case.within),
+        error=float(np.abs(trace.agreed[:, 0] - best).max()),
+        price=bool(abs(dual[0] - wanted) <= 0.05),
+        balance=0.0 if share else float(np.abs(trace.duals[1:].sum(axis=1)).max()),
+        evaluations=trace.evaluations // federation.n_agents,
+    )
+
+
+def main() -> None:
+    """Print one row per acceptance test."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--only", default="", help="tests whose name begins so")
+    parser.add_argument("--set", action="append", default=[], metavar="SETTING=VALUE", help="a setting of the algorithms")
+    given = parser.parse_args()
+    settings = {key: _value(text) for key, _, text in (word.partition("=") for word in given.set)}
+    print(f"{'test':<30} {'iterates':>9} {'agreed':>8} {'needed':>7} {'worst':>8} {'price':>6} {'sum of duals':>13} {'evaluations':>12}")
+    for case in CASES:
+        if case.name.startswith(given.only):
+            verdicts = [judge(case, seed, **settings) for seed in range(given.seeds)]
+            print(_row(case, verdicts), flush=True)
+
+
+def _row(case: Case, verdicts: list[Verdict]) -> str:
+    n, count = len(verdicts), {word: sum(getattr(v, word) for v in verdicts) for word in ("iterate", "agreed", "price")}
+    return (
+        f"{case.name:<30} {count['iterate']:>6}/{n} {count['agreed']:>5}/{n} {int(np.ceil(case.needed * n)):>7} "
+        f"{max(v.error for v in verdicts):>8.4f} {count['price']:>3}/{n} {max(v.balance for v in verdicts):>13.1e} "
+        f"{np.mean([v.evaluations for v in verdicts]):>12.1f}"
+    )
+
+
+def _value(text: str) -> Any:
+    try:
+        return float(text) if "." in text or "e" in text else int(text)
+    except ValueError:
+        return text
+
+
+if __name__ == "__main__":
+    main()

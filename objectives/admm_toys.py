@@ -1,0 +1,208 @@
+"""Small problems whose agents are coupled, with known joint optima: the two of Krishnamoorthy's text, and convex plants.
+
+What counts is the sum of all agents' objectives at points that fulfil the constraint. At points that do not, the sum may look
+better than the optimum; `best_value` is that of an agent alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import LinearConstraint, minimize
+
+from fedbo.objectives.base import Array, Metric, Objective, Parameter, require, require_agent
+from fedbo.objectives.space import inside
+
+# The quartic's global minimum, and where the sum of both functions is least: (1 + sqrt(33)) / 8, a root of 4 x^2 - x - 2.
+QUARTIC_MINIMUM = -2.0377479671
+TEXT_OPTIMUM = (1.0 + np.sqrt(33.0)) / 8.0
+SHIFTED_OPTIMUM = 0.7351699643
+BOXES = {"consensus": (-2.0, 2.0), "shifted": (0.0, 4.0), "allocation": (-4.0, 4.0)}
+CENTRES = {"consensus": (0.0, 0.0), "shifted": (2.0, 0.5), "allocation": (0.0, 0.0)}
+OPTIMA = {
+    "consensus": (TEXT_OPTIMUM, TEXT_OPTIMUM),
+    "shifted": (SHIFTED_OPTIMUM, SHIFTED_OPTIMUM),
+    "allocation": (TEXT_OPTIMUM, -TEXT_OPTIMUM),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Toy:
+    """Minus x^4 + x^3 - 2 x^2 - 2 x (agent 0) or minus x^2 / 2 (agent 1), about a centre, plus noise of variance `noise`."""
+
+    agent: int
+    centre: float
+    noise: float
+    parameters: tuple[Parameter, ...] = field(repr=False)
+
+    @property
+    def best_value(self) -> float:
+        """Give the largest value of this agent alone."""
+        return -QUARTIC_MINIMUM if self.agent == 0 else 0.0
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give one noisy value at x `(1,)`."""
+        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
+
+    def score(self, x: Array) -> float:
+        """Give the value without noise."""
+        t = float(inside(self.parameters, x)[0]) - self.centre
+        return -(t**4 + t**3 - 2.0 * t**2 - 2.0 * t) if self.agent == 0 else -0.5 * t**2
+
+
+@dataclass(frozen=True)
+class ADMMToy:
+    """Two agents with one parameter each, as in Krishnamoorthy's text: x^4 + x^3 - 2 x^2 - 2 x and x^2 / 2 are minimised.
+
+    `problem` is "consensus" on [-2, 2] as in the text's (8) and (9), "shifted" on [0, 4] with the functions moved by 2 and 0.5 as
+    its author ran it, or "allocation" on [-4, 4], where x_1 + x_2 = 0. `noise` is the variance of an observation.
+    """
+
+    problem: Literal["consensus", "shifted", "allocation"] = "consensus"
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.problem in BOXES, "problem", self.problem, f"take one of {', '.join(BOXES)}")
+        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+
+    @property
+    def drawn(self) -> bool:
+        """Say that the objectives are the same in every replicate."""
+        return False
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return 2
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give x in the problem's range."""
+        return (Parameter("x", *BOXES[self.problem]),)
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the functions are minimised."""
+        return Metric("value", sign=-1)
+
+    @property
+    def joint_optimum(self) -> Array:
+        """Give the points `(2, 1)` that minimise the sum subject to the constraint."""
+        return np.array(OPTIMA[self.problem])[:, None]
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Toy:
+        """Build one agent's function; nothing is drawn."""
+        require_agent(agent, 2)
+        return Toy(agent, CENTRES[self.problem][agent], self.noise, self.parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class Plant:
+    """Minus a convex cost: (x - wish)' shape (x - wish) / 2 + log cosh of `bend`' (x - wish), plus noise of variance `noise`."""
+
+    wish: Array
+    shape: Array
+    bend: Array
+    noise: float
+    parameters: tuple[Parameter, ...] = field(repr=False)
+    best_value: float = 0.0
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give one noisy value at x `(d,)`."""
+        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
+
+    def score(self, x: Array) -> float:
+        """Give the value without noise."""
+        gap = inside(self.parameters, x) - self.wish
+        slope = self.bend @ gap
+        return -float(0.5 * gap @ self.shape @ gap + np.logaddexp(slope, -slope) - np.log(2.0))
+
+
+@dataclass(frozen=True)
+class Plants:
+    """Plants that share utilities, each with a convex cost of what it gets of them, least at a wish of its own.
+
+    Wishes are uniform in [0.2, 0.9] of the range [0, `capacity`] of every utility, costs have curvatures of 1 to 5 over the
+    capacity squared in every direction and a bend that makes them other than quadratic. `noise` is the variance of an
+    observation. Everything is of the world, so that `plants_optimum` can tell the joint optimum.
+    """
+
+    agents: int = 10
+    dimensions: int = 1
+    capacity: float = 1.0
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
+        require(0.0 < self.capacity < np.inf, "capacity", self.capacity, "take a number above 0")
+        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+
+    @property
+    def drawn(self) -> bool:
+        """Say that every replicate has plants of its own."""
+        return True
+
+    @property
+    def n_agents(self) -> int:
+        """Count the plants."""
+        return self.agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give d utilities u1, u2, … in [0, capacity]."""
+        return tuple(Parameter(f"u{i + 1}", 0.0, self.capacity) for i in range(self.dimensions))
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the cost is minimised."""
+        return Metric("cost", sign=-1)
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Plant:
+        """Build one plant."""
+        require_agent(agent, self.agents)
+        d, n = self.dimensions, self.agents
+        wishes, turns = world.uniform(0.2, 0.9, (n, d)), world.standard_normal((n, d, d))
+        curvatures, bends = world.uniform(1.0, 5.0, (n, d)), world.uniform(-1.5, 1.5, (n, d))
+        axes = np.linalg.qr(turns[agent])[0]
+        shape = (axes * curvatures[agent]) @ axes.T / self.capacity**2
+        return Plant(self.capacity * wishes[agent], shape, bends[agent] / self.capacity, self.noise, self.parameters)
+
+
+def joint_score(objectives: Sequence[Objective], points: Array) -> float:
+    """Add up the noise-free values of all agents at their points `(N, d)`, or at one point `(d,)` that is everybody's."""
+    each = np.broadcast_to(points, (len(objectives), np.shape(points)[-1]))
+    scores = [objective.score(x) for objective, x in zip(objectives, each, strict=True)]
+    return float(sum(score for score in scores if score is not None))
+
+
+def plants_consensus(plants: Sequence[Plant]) -> Array:
+    """Find the one point `(d,)` that is best for the sum, with SciPy."""
+    box = [(parameter.low, parameter.high) for parameter in plants[0].parameters]
+    start = np.mean([plant.wish for plant in plants], axis=0)
+    found = minimize(lambda x: -joint_score(plants, np.clip(x, *np.array(box).T)), start, bounds=box, tol=1e-12)
+    return np.asarray(found.x)
+
+
+def plants_allocation(plants: Sequence[Plant], total: Array, at_most: bool = False) -> Array:
+    """Find the shares `(N, d)` that are best for the sum and add up to `total (d,)`, or to no more, with SciPy."""
+    n, d = len(plants), len(total)
+    low, high = (np.tile([getattr(p, side) for p in plants[0].parameters], n) for side in ("low", "high"))
+    start = np.tile(np.asarray(total) / n, n)
+    add = np.tile(np.eye(d), n)
+    constraint = LinearConstraint(add, -np.inf if at_most else total, total)
+    found = minimize(
+        lambda x: -joint_score(plants, np.clip(x, low, high).reshape(n, d)),
+        np.clip(start, low, high),
+        method="SLSQP",
+        bounds=list(zip(low, high, strict=True)),
+        constraints=[constraint],
+        options={"maxiter": 500, "ftol": 1e-12},
+    )
+    return np.asarray(found.x).reshape(n, d)
+
+
+FEDERATIONS = {"admm_toy": ADMMToy, "plants": Plants}

@@ -262,7 +262,6 @@ FAITHFUL = {
     "kappa": 2.0,
     "iterate": "query",
     "rho_start": 1.0,
-    "rho_growth": 1.0,
 }
 
 ALGORITHMS = {

@@ -86,13 +86,13 @@ class Coupled(Surrogate, ABC):
     box_high: Rows = ()
     acquisition: str = "lcb"
     term: str = "inside"
-    kappa: Schedule = "2*0.9^t"
+    kappa: Schedule = 4.0
     epsilon: Schedule = "1/t"
     iterate: str = "mean"
     relaxation: float = 1.0
     rho: float = 1.0
-    rho_start: float = 0.1
-    rho_growth: float = 1.3
+    rho_start: float = 0.02
+    rho_until: float = 0.7
     balance: float = 0.0
     tolerance: float = 0.0
     patience: int = 5
@@ -107,7 +107,7 @@ class Coupled(Surrogate, ABC):
             "relaxation": (0 < self.relaxation < 2, "between 0 and 2"),
             "rho": (0 < self.rho < np.inf, "above 0"),
             "rho_start": (0 < self.rho_start <= 1, "above 0 and at most 1"),
-            "rho_growth": (1 <= self.rho_growth < np.inf, "at least 1"),
+            "rho_until": (0 < self.rho_until <= 1, "above 0 and at most 1"),
             "balance": (self.balance == 0 or 1 < self.balance < np.inf, "0 (none) or above 1"),
             "tolerance": (0 <= self.tolerance < np.inf, "at least 0"),
             "patience": (self.patience >= 1, "at least 1"),
@@ -116,8 +116,6 @@ class Coupled(Surrogate, ABC):
         for name, (holds, needed) in ranges.items():
             if not holds:
                 raise ValueError(f"{name} must be {needed}, not {getattr(self, name)}")
-        if self.rho_start < 1 and self.rho_growth == 1:
-            raise ValueError("rho_growth must be above 1 where rho_start is below 1, or rho would never be reached; not 1")
 
     @abstractmethod
     def _matrix(self, problem: Problem) -> Array:
@@ -159,9 +157,10 @@ class Coupled(Surrogate, ABC):
         return frame_of((self.low, self.high), (self.box_low, self.box_high), problem, self.coordinates)
 
     def penalty(self, problem: Problem) -> Penalty:
-        """Say how rho goes: it is balanced for half of the iterations at most."""
-        until = problem.iterations / 2
-        return Penalty(self.rho, self.rho_start, self.rho_growth, self.balance, until, self.tolerance, self.patience)
+        """Say how rho goes: reached after the share `rho_until` of the iterations, then balanced for half of those left."""
+        reached = self.rho_until * problem.iterations if self.rho_start < 1 else 0.0
+        balanced = (reached + problem.iterations) / 2
+        return Penalty(self.rho, self.rho_start, reached, self.balance, balanced, self.tolerance, self.patience)
 
     def agent_init(self, problem: Problem, streams: Streams) -> Member:
         """Begin without observations: what was learned in an earlier task stays out of it."""

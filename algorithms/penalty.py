@@ -34,9 +34,9 @@ class Course(NamedTuple):
 class Penalty:
     """What decides on rho, and on the end.
 
-    rho_k = min(1, `start` `growth`^k) `rho`: it grows from a small value, since agents that are pulled together before they
-    know their objectives agree in the wrong basin. With `balance` m > 0 it is then doubled when r > m s, and halved when
-    s > m r (Boyd et al. 2011, (3.13)), for the first `balanced` rounds only, so that it ends up constant.
+    rho_k = `start`^max(0, 1 - k / `reached`) `rho`: it grows from a share of rho, since agents that are pulled together before
+    they know their objectives agree in the wrong basin. With `balance` m > 0 it is then doubled when r > m s, and halved when
+    s > m r (Boyd et al. 2011, (3.13)), until `balanced` rounds have passed, so that it ends up constant.
 
     It is over when r <= `tolerance` sqrt(p) and s <= rho `tolerance` sqrt(p), where p is the number of coupled quantities of all
     agents, in `patience` rounds one after another; with tolerance 0 it never is.
@@ -44,7 +44,7 @@ class Penalty:
 
     rho: float
     start: float
-    growth: float
+    reached: float
     balance: float
     balanced: float
     tolerance: float
@@ -55,14 +55,13 @@ class Penalty:
         return self._grown(course) * self.rho * course.factor
 
     def _grown(self, course: Course) -> float:
-        exponent = min(course.rounds * math.log(self.growth), 700.0)  # beyond, the power would overflow
-        return min(1.0, self.start * math.exp(exponent))
+        return 1.0 if self.start == 1 else float(self.start ** max(0.0, 1.0 - course.rounds / self.reached))
 
     def next(self, course: Course, residuals: tuple[float, float], count: int, share: float) -> Course:
         """Take in what a round, or a `share` of one, has come to: r and s of `count` coupled quantities."""
         primal, dual = residuals
         factor = course.factor
-        if self.balance and self._grown(course) >= 1.0 and course.rounds < self.balanced:
+        if self.balance and self.reached <= course.rounds < self.balanced:
             if primal > self.balance * dual:
                 factor *= 2.0**share
             elif dual > self.balance * primal:

@@ -1,0 +1,272 @@
+"""ADMM for consensus and allocation: known joint optima, the duals, the message, and what becomes of late answers."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbo
+from fedbo.algorithms.admm import Allocation, Consensus
+from fedbo.algorithms.base import Inbound, Problem
+from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.federated_acquisition import ACQUISITIONS, Local, Term, bound, improvement, mean, sample
+from fedbo.algorithms.native import Frame
+from fedbo.algorithms.penalty import Course, Penalty
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.admm_toys import ADMMToy, Plants, joint_score, plants_allocation, plants_consensus
+from fedbo.surrogates.gp import Hyperparameters, condition
+
+FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "admm.py"
+
+
+def _benchmark() -> Any:
+    spec = importlib.util.spec_from_file_location("admm_benchmark", FILE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["admm_benchmark"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+bench = _benchmark()
+X = float(ADMMToy().joint_optimum[0, 0])
+
+
+@pytest.mark.parametrize("name", ["A1", "A2 consensus", "A3 stretch", "A5 half"])
+def test_two_agents_find_the_joint_optimum_of_the_text(name: str) -> None:
+    case = next(case for case in bench.CASES if case.name.startswith(name))
+    for seed in (0, 1):
+        verdict = bench.judge(case, seed)
+        assert verdict.iterate and verdict.price and (verdict.agreed or name.startswith("A5"))
+        assert name.startswith("A5") or verdict.balance < 1e-12, "the duals add up to zero in lock-step"
+
+
+def test_noise_is_averaged_out_of_the_posterior_mean_solution() -> None:
+    case = next(case for case in bench.CASES if case.name.startswith("A4 consensus"))
+    assert bench.judge(case, 3).agreed
+
+
+@pytest.mark.parametrize("acquisition", ACQUISITIONS)
+@pytest.mark.parametrize("term", ["inside", "added"])
+def test_every_acquisition_comes_near_the_joint_optimum(acquisition: str, term: str) -> None:
+    trace = bench.run(ADMMToy(), "admm_consensus", 1, 30, rho=2.0, acquisition=acquisition, term=term)
+    assert abs(trace.agreed - X).max() < 0.05
+
+
+@pytest.mark.parametrize("given", [{"relaxation": 1.6}, {"balance": 3.0}, {"coordinates": "arcsine"}, {"rho_start": 1.0}])
+def test_the_joint_optimum_does_not_hang_on_how_fast_one_goes(given: dict[str, Any]) -> None:
+    for name, problem in (("admm_consensus", "consensus"), ("admm_allocation", "allocation")):
+        federation = ADMMToy(problem)  # type: ignore[arg-type]
+        trace = bench.run(federation, name, 1, 40, rho=2.0, **given)
+        assert abs(trace.agreed - federation.joint_optimum).max() < 0.02
+
+
+def test_weights_move_the_point_agreed_on() -> None:
+    # 3 f_1' + f_2' = 12 x^3 + 9 x^2 - 11 x - 6
+    wanted = float(np.roots([12.0, 9.0, -11.0, -6.0]).max())
+    trace = bench.run(ADMMToy(), "admm_consensus", 0, 40, rho=2.0, weights=(3.0, 1.0))
+    assert abs(trace.agreed - wanted).max() < 0.01
+    assert abs(wanted - X) > 0.03
+
+
+def test_agents_keep_to_boxes_of_their_own_and_agree_where_these_meet() -> None:
+    boxes = {"box_low": ((-2.0,), (1.0,)), "box_high": ((1.5,), (2.0,))}
+    trace = bench.run(ADMMToy(), "admm_consensus", 0, 40, rho=2.0, **boxes)
+    assert (trace.iterates[:, 1] >= 1.0).all() and (trace.iterates[:, 0] <= 1.5).all()
+    assert abs(trace.agreed - 1.0).max() < 0.02  # the nearest to x = 0.843 that both can reach
+
+
+def test_residuals_that_stay_small_end_the_evaluations() -> None:
+    trace = bench.run(ADMMToy(), "admm_consensus", 0, 80, rho=2.0, tolerance=0.01, evaluations=79, rho_until=0.3)
+    assert trace.evaluations < 2 * 60
+    assert abs(trace.agreed - X).max() < 0.03
+    assert trace.answers[-1]["done"][0] == 1.0 and trace.answers[0]["done"][0] == 0.0
+
+
+def test_shares_that_may_be_left_over_have_no_price() -> None:
+    plants = Plants(agents=3)
+    objectives = [plants.objective(i, Streams(4).shared("objective"), np.random.default_rng(0)) for i in range(3)]
+    for total in (10.0, 0.8):
+        trace = bench.run(plants, "admm_allocation", 4, 40, rho=2.0, sense="at_most", total=(total,))
+        best = plants_allocation(objectives, np.array([total]), at_most=True)
+        assert abs(trace.agreed - best).max() < 0.02
+        price = trace.answers[-1]["price"][0]
+        assert price == 0.0 if total == 10.0 else price > 0.1
+
+
+def test_a_total_that_changes_is_followed() -> None:
+    plants = Plants(agents=3)
+    objectives = [plants.objective(i, Streams(2).shared("objective"), np.random.default_rng(0)) for i in range(3)]
+    trace = bench.run(plants, "admm_allocation", 2, 50, rho=2.0, total=(1.2,), changes=((25.0, 0.9),))
+    assert abs(trace.iterates[24].sum() - 1.2) < 0.15
+    assert abs(trace.agreed - plants_allocation(objectives, np.array([0.9]))).max() < 0.02
+
+
+def test_a_general_linear_coupling_is_met() -> None:
+    # Agent 0 gives two units for each one that agent 1 takes, and there is a constant besides: 2 x_1 - x_2 = 0.5.
+    matrices = (((2.0,),), ((-1.0,),))
+    trace = bench.run(ADMMToy("allocation"), "admm_allocation", 0, 40, rho=1.0, matrices=matrices, total=(0.5,))
+    x = np.linspace(-1, 2, 300_001)
+    best = x[np.argmin(x**4 + x**3 - 2 * x**2 - 2 * x + 0.5 * (2 * x - 0.5) ** 2)]
+    assert abs(trace.agreed[:, 0] - [best, 2 * best - 0.5]).max() < 0.02
+
+
+@pytest.mark.parametrize(("agents", "dimensions"), [(3, 2), (6, 1)])
+def test_convex_plants_agree_and_share_as_scipy_says(agents: int, dimensions: int) -> None:
+    plants = Plants(agents=agents, dimensions=dimensions)
+    objectives = [plants.objective(i, Streams(1).shared("objective"), np.random.default_rng(0)) for i in range(agents)]
+    agreed = bench.run(plants, "admm_consensus", 1, 30, initial=2, rho=2.0).agreed
+    best = plants_consensus(objectives)
+    assert abs(agreed - best).max() < 0.015
+    assert joint_score(objectives, agreed[0]) <= joint_score(objectives, best) + 1e-9
+    total = np.full(dimensions, 0.3 * agents)
+    agreed = bench.run(plants, "admm_allocation", 1, 30, initial=2, rho=2.0, total=tuple(total)).agreed
+    assert abs(agreed - plants_allocation(objectives, total)).max() < 0.02
+    np.testing.assert_allclose(agreed.sum(axis=0), total, atol=1e-9)
+
+
+def _local(dim: int = 2, coordinates: str = "arcsine") -> Local:
+    rng = np.random.default_rng(0)
+    x = rng.random((9, dim))
+    frame = Frame(np.full(dim, -1.0), np.full(dim, 3.0), np.full(dim, -0.5), np.full(dim, 2.5), coordinates)
+    posterior = condition(Hyperparameters(0.4, 1.0, 1e-3), x, np.sin(5 * x[:, 0]) + x[:, -1])
+    return Local(posterior, 2.0, frame, Term(rng.normal(size=(3, dim)), rng.normal(size=3), rng.normal(size=3), 1.7))
+
+
+@pytest.mark.parametrize("coordinates", ["arcsine", "plain"])
+def test_the_gradients_of_federated_acquisitions_are_those_of_differences(coordinates: str) -> None:
+    local = _local(coordinates=coordinates)
+    functions = [mean(local), bound(local, 2.0), sample(local, 1.5, np.random.default_rng(1))]
+    functions += [improvement(local, kind, term) for kind in ("ei", "pi") for term in ("inside", "added")]
+    v = np.random.default_rng(2).uniform(0.1, 0.9, (5, 2))
+    for function in functions:
+        _, gradient = function(v)
+        for j, step in enumerate(1e-6 * np.eye(2)):
+            slope = (function(v + step)[0] - function(v - step)[0]) / 2e-6
+            np.testing.assert_allclose(gradient[:, j], slope, rtol=1e-4, atol=1e-6)
+
+
+def test_places_in_an_agents_box_are_native_points_and_back() -> None:
+    local = _local()
+    v = np.random.default_rng(3).random((6, 2))
+    z = local.frame.at(v)[1]
+    np.testing.assert_allclose(local.frame.v(z), v, atol=1e-12)
+    np.testing.assert_allclose(local.frame.to_native(local.frame.to_cube(z)), z, atol=1e-12)
+    assert (z >= -0.5).all() and (z <= 2.5).all()
+
+
+def test_the_penalty_grows_to_rho_is_balanced_and_then_constant() -> None:
+    penalty = Penalty(8.0, 0.125, 3.0, 10.0, 5.0, 0.1, 2)
+    course, seen = Course(), []
+    for _ in range(7):
+        seen.append(penalty.at(course))
+        course = penalty.next(course, (100.0, 1.0), 4, 1.0)
+    np.testing.assert_allclose(seen, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0])
+    assert not course.done
+    for _ in range(2):
+        course = penalty.next(course, (0.2, 0.2), 4, 1.0)  # the tolerance times sqrt(4)
+    assert course.done
+
+
+def test_half_a_round_counts_half() -> None:
+    penalty = Penalty(4.0, 0.25, 2.0, 0.0, 2.0, 0.0, 1)
+    course = penalty.next(Course(), (1.0, 1.0), 1, 0.5)
+    assert penalty.at(course) == pytest.approx(4.0 * 0.25**0.75) and not course.done
+
+
+def _desk(algorithm: Any, n: int = 2) -> tuple[Any, Problem]:
+    problem = Problem(1, n, tuple(range(n)), 1, 10)
+    return algorithm.server_init(problem), problem
+
+
+def test_the_coordinator_keeps_the_newest_message_of_each_agent_and_goes_on_with_those_it_has() -> None:
+    algorithm = Consensus(rho=2.0, rho_start=1.0)
+    state, _ = _desk(algorithm)
+    assert algorithm.broadcast(state, [0, 1], np.ones(2), Streams(0))[0] == {}
+    for step, x in ((2, 3.0), (1, 9.0)):  # the older one comes later
+        state = algorithm.receive(state, Inbound(0, step, 0.0, {"x": np.array([x]), "dual": np.array([1.0])}), 0.0)
+    told, state = algorithm.broadcast(state, [0], np.ones(2), Streams(0))
+    assert told[0]["centre"] == pytest.approx(3.5)  # x + dual / rho
+    state = algorithm.receive(state, Inbound(1, 1, 0.0, {"x": np.array([0.0]), "dual": np.array([-1.0])}), 0.0)
+    told, state = algorithm.broadcast(state, [0, 1], np.ones(2), Streams(0))
+    assert told[1]["centre"] == pytest.approx(1.5)
+    np.testing.assert_allclose(told[1]["residuals"], [np.hypot(1.5, 1.5), 2.0 * np.sqrt(2) * 2.0])
+    told, _ = algorithm.broadcast(state, [0, 1], np.array([1.0, 0.0]), Streams(0))
+    assert told[0]["centre"] == pytest.approx(1.5), "with nothing new the answer stands"
+
+
+def test_the_price_moves_with_the_excess_and_is_not_negative_where_less_may_be_used() -> None:
+    for sense, wanted in (("equal", -2.0), ("at_most", 0.0)):
+        algorithm = Allocation(rho=2.0, rho_start=1.0, total=(4.0,), sense=sense)
+        state, _ = _desk(algorithm)
+        for agent in range(2):
+            payload = {"use": np.array([1.0]), "relaxed": np.array([1.0])}
+            state = algorithm.receive(state, Inbound(agent, 1, 0.0, payload), 0.0)
+        told, _ = algorithm.broadcast(state, [0], np.ones(2), Streams(0))
+        assert told[0]["price"] == pytest.approx(wanted)
+        assert told[0]["excess"] == pytest.approx(-1.0 if sense == "equal" else 0.0)
+
+
+STUDY: dict[str, Any] = {
+    "study": {"name": "admm"},
+    "objective": {"name": "plants", "agents": 3, "dimensions": 2},
+    "agents": {"initial": 2},
+    "budget": {"iterations": 10},
+    "algorithm": [{"name": "admm_consensus", "rho": 2.0}],
+    "exchange": {"mode": "barrier"},
+}
+
+
+def test_a_message_is_two_numbers_for_each_input_and_nothing_else_leaves(tmp_path: Path) -> None:
+    result = fedbo.run(STUDY, out=tmp_path / "run")
+    events = result.events.to_pylist()
+    sent = [event for event in events if event["kind"] == "sent"]
+    assert {event["bytes"] for event in sent} == {2 * 2 * 8}
+    assert len(sent) == 3 * 10  # before each of 10 decisions; after the last there is nothing to say
+    rows = [row for row in result.observations.to_pylist() if row["origin"] == "agreed"]
+    assert len(rows) == 3 and len({tuple(row["x"]) for row in rows}) == 1
+    assert {row["step"] for row in rows} == {10}
+
+
+@pytest.mark.parametrize("mode", ["immediate", "first_k", "buffered", "deadline"])
+def test_every_exchange_mode_carries_it_to_its_end(mode: str, tmp_path: Path) -> None:
+    exchange: dict[str, Any] = {"mode": mode}
+    exchange |= {"k": 2} if mode in ("first_k", "buffered") else {}
+    exchange |= {"late": "carry"} if mode in ("first_k", "deadline") else {}
+    loss = [{"kind": "loss", "probability": 0.1}, {"kind": "duplication", "probability": 0.2}]
+    timing = {"evaluation": {"model": "pareto", "mean": 1.0, "alpha": 1.5}, "latency": {"model": "exponential", "mean": 0.1}}
+    algorithms = [{"name": name, "rho": 2.0} for name in ("admm_consensus", "admm_allocation")]
+    study = {**STUDY, "exchange": exchange, "timing": timing, "algorithm": algorithms, "fault": loss}
+    rows = fedbo.run(study, out=tmp_path / "run").observations.to_pylist()
+    assert sum(row["origin"] == "agreed" for row in rows) >= 5
+    assert all(row["error"] is None for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("admm_consensus", {"acquisition": "ucb"}, "no acquisition 'ucb'"),
+        ("admm_consensus", {"rho": 0.0}, "rho must be above 0"),
+        ("admm_consensus", {"relaxation": 2.0}, "relaxation must be between 0 and 2"),
+        ("admm_consensus", {"balance": 0.5}, "balance must be 0 .none. or above 1"),
+        ("admm_consensus", {"evaluations": 4}, "evaluations must be below the 4 iterations"),
+        ("admm_consensus", {"weights": (1.0,)}, "weights must be one number above 0 for each of the 3 agents"),
+        ("admm_consensus", {"low": (0.0,)}, "low must have 2 numbers"),
+        ("admm_consensus", {"low": (2.0, 2.0)}, "high must be above low"),
+        ("admm_consensus", {"box_low": ((0.5, 0.5),), "box_high": ((0.2, 1.0),)}, "box_low must lie below box_high"),
+        ("admm_consensus", {"box_low": ((0.5, 0.5),) * 2}, "box_low must have one row, or one for each of the 3 agents"),
+        ("admm_consensus", {"kappa": "none"}, "kappa must be"),
+        ("admm_allocation", {"sense": "less"}, "no sense 'less'"),
+        ("admm_allocation", {"total": (1.0,)}, "total must have 2 numbers"),
+        ("admm_allocation", {"matrices": (((1.0,),),)}, "matrices must all have 1 rows of 2 numbers"),
+        ("admm_allocation", {"changes": ((1.0, 2.0),)}, "changes must have a round and 2 numbers"),
+    ],
+)
+def test_what_is_wrong_with_a_setting_is_said(name: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        entry(name).make(**given).upload(Problem(2, 3, (0, 1, 2), 1, 4))

@@ -26,9 +26,10 @@ SENSES = ("equal", "at_most")
 class Desk(NamedTuple):
     """The coordinator's state: two rows of every agent's newest message, and what they have come to.
 
-    `first (N, m)` and `second (N, m)` are x and the dual for consensus, C z and its relaxed form for allocation; `before (N, m)`
-    is C z as it was in the last answer. `step (N,)` is the message's, -1 for none, and `fresh (N,)` says that it came after the
-    last answer. `centre (m,)` is the mean point, or the mean excess over the total; `price (m,)` is for allocation alone.
+    `first (N, m)` and `second (N, m)` are x and the dual for consensus, C z and its relaxed form for allocation; `before (N,
+    m)` is C z as it was in the last answer. `step (N,)` is the message's, -1 for none, and `fresh (N,)` says that it came
+    after the last answer. `centre (m,)` is the mean point, or the mean excess over the total; `price (m,)` is for allocation
+    alone.
     """
 
     penalty: Penalty
@@ -74,9 +75,9 @@ class Consensus(Coupled):
     """All agents shall agree on one point: sum of w_i f_i(x_i) is optimised subject to x_i = xbar; `Coupled` has the settings.
 
     An agent sends x_i and its dual, 2 d numbers, and updates the dual itself: lambda_i += rho (x_i - xbar) ((5) of the text).
-    The coordinator answers with xbar = sum of w_i (x_i + lambda_i / rho) over sum of w_i: the mean of x_i in lock-step, where the
-    duals add up to zero, and right also where some messages are older than others (Chang et al. 2016). `weights` w are empty
-    for ones, else one number above 0 for each agent.
+    The coordinator answers with xbar = sum of w_i (x_i + lambda_i / rho) over sum of w_i: the mean of x_i in lock-step, where
+    the duals add up to zero, and right also where some messages are older than others (Chang et al. 2016). `weights` w are
+    empty for ones, else one number above 0 for each agent.
     """
 
     weights: Row = ()
@@ -140,14 +141,14 @@ class Consensus(Coupled):
 class Allocation(Coupled):
     """Agents share what there is: the sum of f_i(z_i) is optimised subject to sum of C_i z_i = b; `Coupled` has the settings.
 
-    `total` is b, empty for zeros; with `sense` "at_most" the sum may be less, and the price is never negative. `matrices` are the
-    C_i, one of m rows with d numbers for all agents or one for each; empty, they are the unit matrix. `changes` are rows of a
-    round k and the b that holds from it on.
+    `total` is b, empty for zeros; with `sense` "at_most" the sum may be less, and the price is never negative. `matrices` are
+    the C_i, one of m rows with d numbers for all agents or one for each; empty, they are the unit matrix. `changes` are rows
+    of a round k and the b that holds from it on.
 
-    An agent sends C_i z_i, plainly and over-relaxed, 2 m numbers; the coordinator answers with the price lambda += rho e and the
-    excess e = mean of C_i z_i less b / N, and the agent's next penalty is about C_i z_i - e (Boyd et al. 2011, section 7.3). The
-    text has the mean of all z_i in its place, which its author did not run. A row of the constraint is shared by the agents
-    whose C_i is not zero there, and N is their number.
+    An agent sends C_i z_i, plainly and over-relaxed, 2 m numbers; the coordinator answers with the price lambda += rho e and
+    the excess e = mean of C_i z_i less b / N, and the agent's next penalty is about C_i z_i - e (Boyd et al. 2011, section
+    7.3). The text has the mean of all z_i in its place, which its author did not run. A row of the constraint is shared by the
+    agents whose C_i is not zero there, and N is their number.
     """
 
     total: Row = ()
@@ -166,7 +167,9 @@ class Allocation(Coupled):
         """What an agent uses, C_i z_i `(m,)`, and its relaxed form; ValueError when the settings do not suit the problem."""
         self.check(problem)
         if len(self.matrices) not in (0, 1, problem.n_agents):
-            raise ValueError(f"matrices must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}")
+            raise ValueError(
+                f"matrices must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"
+            )
         m = self._rows(problem)
         for matrix in self.matrices:
             if len(matrix) != m or any(len(row) != problem.dim for row in matrix):
@@ -238,7 +241,7 @@ class Allocation(Coupled):
         if len(self.matrices) <= 1:
             return np.full(len(state.price), float(state.held.sum()))
         takes = np.abs(np.array(self.matrices)).sum(axis=2) > 0
-        return np.maximum(takes[state.held].sum(axis=0), 1).astype(float)
+        return np.asarray(np.maximum(takes[state.held].sum(axis=0), 1), dtype=np.float64)
 
     def _total(self, state: Desk) -> Array:
         total = np.array(self.total) if self.total else np.zeros(len(state.price))

@@ -33,10 +33,10 @@ from fedbo.algorithms.surrogate import OwnState, Surrogate
 class Member(NamedTuple):
     """An agent's state: its observations, its place among the others, and where it stands in the method.
 
-    `matrix (m, d)` is its C, `multiplier (m,)`, `target (m,)` and `rho` are those of the next subproblem, rho 0 before there was
-    an answer. `z (d,)` is its last iterate in native units, and `relaxed (m,)` what others are told of C z; `fresh` says that
-    no answer has followed on it yet. `answered` is the number of the newest answer, `t` counts decisions, `rounds` are those that
-    evaluate and `last` is the number of the last one.
+    `matrix (m, d)` is its C, `multiplier (m,)`, `target (m,)` and `rho` are those of the next subproblem, rho 0 before there
+    was an answer. `z (d,)` is its last iterate in native units, and `relaxed (m,)` what others are told of C z; `fresh` says
+    that no answer has followed on it yet. `answered` is the number of the newest answer, `t` counts decisions, `rounds` are
+    those that evaluate and `last` is the number of the last one.
     """
 
     own: OwnState
@@ -64,9 +64,10 @@ class Coupled(Surrogate, ABC):
     logarithms), empty for 0 and 1. `box_low` and `box_high`, one row for all agents or one for each, are the agents' own boxes
     within it.
 
-    `acquisition` is "lcb", mean and `kappa` standard deviations; "ts", a draw, its standard deviation times kappa; "ei" or "pi",
-    expected improvement or its probability, with the coupling `term` "inside" what shall improve, or "added" as in the text; or
-    "epsilon_greedy", the mean, and with probability `epsilon` a uniform point. kappa and epsilon are schedules (see `schedules`).
+    `acquisition` is "lcb", mean and `kappa` standard deviations; "ts", a draw, its standard deviation times kappa; "ei" or
+    "pi", expected improvement or its probability, with the coupling `term` "inside" what shall improve, or "added" as in the
+    text; or "epsilon_greedy", the mean, and with probability `epsilon` a uniform point. kappa and epsilon are schedules (see
+    `schedules`).
 
     What others are told is `iterate`: the "query", as in the text, or the best point by the posterior "mean" and the term, so
     that exploration disturbs nobody. Over-`relaxation` is between 0 and 2. `Penalty` has the other settings; `rho` is in units
@@ -168,8 +169,9 @@ class Coupled(Surrogate, ABC):
         if rounds is None:
             rounds = problem.iterations - max(problem.iterations // 5, 1)
         zeros = np.zeros(len(matrix))
-        nowhere = np.full(problem.dim, np.nan)
-        return Member(self.begin(problem.dim), self._frame(problem), matrix, rounds, problem.iterations, nowhere, zeros, zeros, zeros)
+        frame = self._frame(problem)
+        middle = 0.5 * (frame.start + frame.end)
+        return Member(self.begin(problem.dim), frame, matrix, rounds, problem.iterations, middle, zeros, zeros, zeros)
 
     def ask(self, state: Member, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Member]:
         """Choose the next point by the federated acquisition; none, or what was agreed on, when that is due."""
@@ -202,7 +204,7 @@ class Coupled(Surrogate, ABC):
     def _agreed(self, state: Member) -> tuple[Decision, Member]:
         """Evaluate the point nearest to the last iterate that does what was agreed on."""
         off = state.target - state.matrix @ state.z
-        z = state.z + np.linalg.pinv(state.matrix) @ off
+        z = np.clip(state.z + np.linalg.pinv(state.matrix) @ off, state.frame.start, state.frame.end)
         return Decision(state.frame.to_cube(z[None, :]), "agreed"), state._replace(z=z, over=True)
 
     def _local(self, state: Member) -> Local:
@@ -234,7 +236,7 @@ class Coupled(Surrogate, ABC):
         return self._native(state, locate(function, local, self._known(state), rng)[0])
 
     def _native(self, state: Member, v: Array) -> Array:
-        return np.clip(state.frame.at(v[None, :])[1][0], state.frame.start, state.frame.end)
+        return np.asarray(np.clip(state.frame.at(v[None, :])[1][0], state.frame.start, state.frame.end))
 
     def tell(self, state: Member, x: Array, y: Array) -> Member:
         """Append the observations."""

@@ -1,4 +1,4 @@
-"""The federated acquisition function: an acquisition of the own surrogate, and a term that couples agents (Krishnamoorthy, (6)).
+"""The federated acquisition function: one of the own surrogate, and a term that couples agents (Krishnamoorthy, (6)).
 
 We maximise, so the term is minus delta(z) = lambda' C z + rho / 2 |C z - c|^2 of the text, up to a constant.
 """
@@ -118,7 +118,7 @@ def improvement(local: Local, kind: str, term: str) -> Function:
     return local.added(lambda at: acquire(at, best))
 
 
-def sample(local: Local, kappa: float, rng: np.random.Generator, features: int = 200) -> Function:
+def sample(local: Local, kappa: float, rng: np.random.Generator, features: int = 100) -> Function:
     """Give a draw from the posterior, its standard deviation times `kappa`, plus the term."""
     return local.draw(pathwise_draw(local.posterior, rng, features, kappa))
 

@@ -38,8 +38,8 @@ class Penalty:
     they know their objectives agree in the wrong basin. With `balance` m > 0 it is then doubled when r > m s, and halved when
     s > m r (Boyd et al. 2011, (3.13)), until `balanced` rounds have passed, so that it ends up constant.
 
-    It is over when r <= `tolerance` sqrt(p) and s <= rho `tolerance` sqrt(p), where p is the number of coupled quantities of all
-    agents, in `patience` rounds one after another; with tolerance 0 it never is.
+    It is over when r <= `tolerance` sqrt(p) and s <= rho `tolerance` sqrt(p), where p is the number of coupled quantities of
+    all agents, in `patience` rounds one after another; with tolerance 0 it never is.
     """
 
     rho: float

@@ -46,11 +46,11 @@ class Surrogate:
     """An agent's own model.
 
     `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
-    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), which are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a
-    squared-exponential kernel of `length_scale` with noise variance `noise`, which takes the values as they are, or with
-    `standardise` shifted and scaled to mean 0 and variance 1. `coordinates` are those of the surrogate (see the module of
-    this name). Values below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves
-    what is good and not how bad the rest is.
+    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), which are fitted
+    anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of `length_scale`
+    with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to mean 0 and
+    variance 1. `coordinates` are those of the surrogate (see the module of this name). Values below the quantile `clip` of
+    those observed are taken as that quantile, so that the surrogate resolves what is good and not how bad the rest is.
     """
 
     surrogate: str = "robust"

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from scipy.optimize import LinearConstraint, minimize
+from scipy.optimize import Bounds, LinearConstraint, minimize
 
 from fedbo.objectives.base import Array, Metric, Objective, Parameter, require, require_agent
 from fedbo.objectives.space import inside
@@ -57,8 +57,8 @@ class Toy:
 class ADMMToy:
     """Two agents with one parameter each, as in Krishnamoorthy's text: x^4 + x^3 - 2 x^2 - 2 x and x^2 / 2 are minimised.
 
-    `problem` is "consensus" on [-2, 2] as in the text's (8) and (9), "shifted" on [0, 4] with the functions moved by 2 and 0.5 as
-    its author ran it, or "allocation" on [-4, 4], where x_1 + x_2 = 0. `noise` is the variance of an observation.
+    `problem` is "consensus" on [-2, 2] as in the text's (8) and (9), "shifted" on [0, 4] with the functions moved by 2 and 0.5
+    as its author ran it, or "allocation" on [-4, 4], where x_1 + x_2 = 0. `noise` is the variance of an observation.
     """
 
     problem: Literal["consensus", "shifted", "allocation"] = "consensus"
@@ -101,7 +101,7 @@ class ADMMToy:
 
 @dataclass(frozen=True, eq=False)
 class Plant:
-    """Minus a convex cost: (x - wish)' shape (x - wish) / 2 + log cosh of `bend`' (x - wish), plus noise of variance `noise`."""
+    """Minus a convex cost: (x - wish)' shape (x - wish) / 2 + log cosh of `bend`' (x - wish), plus noise."""
 
     wish: Array
     shape: Array
@@ -183,7 +183,11 @@ def plants_consensus(plants: Sequence[Plant]) -> Array:
     """Find the one point `(d,)` that is best for the sum, with SciPy."""
     box = [(parameter.low, parameter.high) for parameter in plants[0].parameters]
     start = np.mean([plant.wish for plant in plants], axis=0)
-    found = minimize(lambda x: -joint_score(plants, np.clip(x, *np.array(box).T)), start, bounds=box, tol=1e-12)
+
+    def cost(x: Array) -> float:
+        return -joint_score(plants, np.clip(x, *np.array(box).T))
+
+    found = minimize(cost, start, bounds=box, tol=1e-12)
     return np.asarray(found.x)
 
 
@@ -194,14 +198,13 @@ def plants_allocation(plants: Sequence[Plant], total: Array, at_most: bool = Fal
     start = np.tile(np.asarray(total) / n, n)
     add = np.tile(np.eye(d), n)
     constraint = LinearConstraint(add, -np.inf if at_most else total, total)
-    found = minimize(
-        lambda x: -joint_score(plants, np.clip(x, low, high).reshape(n, d)),
-        np.clip(start, low, high),
-        method="SLSQP",
-        bounds=list(zip(low, high, strict=True)),
-        constraints=[constraint],
-        options={"maxiter": 500, "ftol": 1e-12},
-    )
+
+    def cost(x: Array) -> float:
+        return -joint_score(plants, np.clip(x, low, high).reshape(n, d))
+
+    options: Any = {"maxiter": 500, "ftol": 1e-12}
+    box, first = Bounds(low, high), np.clip(start, low, high)
+    found = minimize(cost, first, method="SLSQP", bounds=box, constraints=[constraint], options=options)
     return np.asarray(found.x).reshape(n, d)
 
 

@@ -1,0 +1,108 @@
+"""Flows in a ring of nodes: each node knows its own supply and the costs at its ends of two edges, and no other's.
+
+A node decides on the flows on both edges as it would have them. That neighbours mean the same flow is a linear constraint, one
+row for each edge: the second application in Krishnamoorthy's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import minimize
+
+from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.space import inside
+
+FLOWS = (Parameter("inflow", -1.0, 1.0), Parameter("outflow", -1.0, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Minus the cost of flows (a, b): 2 (a - b + supply)^2 for what is left over, and r f^2 + q f^4 for each edge's half."""
+
+    supply: float
+    linear: Array
+    steep: Array
+    noise: float
+    parameters: tuple[Parameter, ...] = field(default=FLOWS, repr=False)
+    best_value: float | None = None
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give one noisy value at x `(2,)`."""
+        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
+
+    def score(self, x: Array) -> float:
+        """Give the value without noise."""
+        flow = inside(self.parameters, x)
+        left = flow[0] - flow[1] + self.supply
+        return -float(2.0 * left**2 + self.linear @ flow**2 + self.steep @ flow**4)
+
+
+@dataclass(frozen=True)
+class NetworkFlow:
+    """A ring of nodes with supplies that add up to zero, each of which decides on the flow in and the flow out.
+
+    Edge i leads from node i to the next. `noise` is the variance of an observation. Everything is of the world, so that
+    `best_flows` can tell the joint optimum.
+    """
+
+    nodes: int = 4
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.nodes >= 3, "nodes", self.nodes, "take at least 3")
+        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+
+    @property
+    def drawn(self) -> bool:
+        """Say that every replicate has a network of its own."""
+        return True
+
+    @property
+    def n_agents(self) -> int:
+        """Count the nodes."""
+        return self.nodes
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the flows in and out, each in [-1, 1]; a negative one goes the other way."""
+        return FLOWS
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the cost is minimised."""
+        return Metric("cost", sign=-1)
+
+    @property
+    def matrices(self) -> Array:
+        """Give C_i `(N, N, 2)` with sum of C_i x_i = 0: on every edge what goes out is what comes in."""
+        c = np.zeros((self.nodes, self.nodes, 2))
+        for node in range(self.nodes):
+            c[node, node - 1, 0] = -1.0
+            c[node, node, 1] = 1.0
+        return c
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Node:
+        """Build one node."""
+        require_agent(agent, self.nodes)
+        supplies = world.uniform(-0.8, 0.8, self.nodes)
+        supplies -= supplies.mean()
+        linear, steep = world.uniform(0.1, 0.5, self.nodes), world.uniform(0.1, 1.0, self.nodes)
+        edges = [agent - 1, agent]
+        return Node(float(supplies[agent]), linear[edges], steep[edges], self.noise)
+
+
+def best_flows(nodes: Sequence[Node]) -> Array:
+    """Find the flows `(N,)` on all edges that cost least together, with SciPy; edge i leads from node i to the next."""
+
+    def cost(flow: Array) -> float:
+        inside_box = np.clip(flow, -1.0, 1.0)
+        return -sum(node.score(inside_box[[i - 1, i]]) for i, node in enumerate(nodes))
+
+    found = minimize(cost, np.zeros(len(nodes)), bounds=[(-1.0, 1.0)] * len(nodes), tol=1e-12)
+    return np.asarray(found.x)
+
+
+FEDERATIONS = {"network_flow": NetworkFlow}

@@ -195,9 +195,18 @@ class Desk:
         if self._core.state.down:
             return []
         due = self._core.exchange.due(rounds) or (self._core.state.overdue and bool(rounds.reported))
+        due = due and not self._keeps_waiting()
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
         stuck = bool(rounds.buffer) and not due and rounds.active <= self._core.state.waiting.keys()
         return self._answer(now) if due or stuck else []
+
+    def _keeps_waiting(self) -> bool:
+        """Say whether a message that is on its way would be too old after the open round."""
+        oldest, state = self._core.exchange.oldest, self._core.state
+        if oldest is None:
+            return False
+        begun = [a for a in state.rounds.missing if a in state.steps or (a, state.step[a]) in state.awaited]
+        return any(state.rounds.age - state.base[agent] >= oldest for agent in begun)
 
     def due(self, event: Due, now: float) -> list[Effect]:
         """Take in that the open round's time is up."""

@@ -95,6 +95,10 @@ class Exchange(Protocol):
         """Give the length of a round after which it closes with whoever has reported, if there is one."""
 
     @property
+    def oldest(self) -> int | None:
+        """Give how many rounds old a message may be that is still on its way: rounds stay open that would make one older."""
+
+    @property
     def staleness(self) -> Staleness: ...
 
     @property
@@ -112,6 +116,7 @@ class Immediate:
     waits: ClassVar[bool] = False
     carries: ClassVar[bool] = True
     limit: ClassVar[float | None] = None
+    oldest: ClassVar[int | None] = None
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
@@ -128,6 +133,7 @@ class Buffered:
     waits: ClassVar[bool] = False
     carries: ClassVar[bool] = True
     limit: ClassVar[float | None] = None
+    oldest: ClassVar[int | None] = None
     k: int = 5
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
@@ -148,6 +154,7 @@ class Barrier:
     waits: ClassVar[bool] = True
     carries: ClassVar[bool] = True
     limit: ClassVar[float | None] = None
+    oldest: ClassVar[int | None] = None
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
@@ -165,6 +172,7 @@ class Deadline:
 
     mode: ClassVar[str] = "deadline"
     waits: ClassVar[bool] = True
+    oldest: ClassVar[int | None] = None
     length: float = 2.0
     late: str = "drop"
     staleness: Staleness = Staleness()
@@ -192,7 +200,11 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class FirstK:
-    """Over-selection: a round closes with its first `k` messages; the others are late, as under a deadline."""
+    """Over-selection: a round closes with its first `k` messages; the others are late, as under a deadline.
+
+    With `oldest` it also waits for agents whose message would else be older than so many rounds (Chang et al. 2016's partial
+    barrier with bounded delay): 0 waits for all that have begun.
+    """
 
     mode: ClassVar[str] = "first_k"
     waits: ClassVar[bool] = True
@@ -201,10 +213,13 @@ class FirstK:
     late: str = "drop"
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
+    oldest: int | None = None
 
     def __post_init__(self) -> None:
         _count(self.k)
         _late(self.late)
+        if self.oldest is not None and self.oldest < 0:
+            raise ValueError(f"oldest must be at least 0, not {self.oldest}")
 
     @property
     def carries(self) -> bool:

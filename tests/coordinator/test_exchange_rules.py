@@ -140,6 +140,17 @@ def test_agents_are_asked_by_independent_coins(exchange) -> None:
     assert len(ran.of("done")) == 20 and len(ran.of("finished")) == n
 
 
+@pytest.mark.parametrize("oldest", [0, 1, 3])
+def test_a_partial_barrier_waits_for_messages_that_would_be_too_old(oldest: int) -> None:
+    world = {"agents": 8, "iterations": 40, "evaluation": Lognormal(1.0, 1.5), "latency": Exponential(0.05)}
+    ages: dict[int | None, int] = {}
+    for exchange in (FirstK(2, "carry"), FirstK(2, "carry", oldest=oldest)):
+        ran, _ = talk(exchange, **world)
+        assert len(ran.of("done")) == 8 and len(ran.of("finished")) == 8 * 41
+        ages[exchange.oldest] = max(int(record.detail) for record in ran.of("arrived"))
+    assert ages[oldest] <= oldest < ages[None]
+
+
 @pytest.mark.parametrize("who", ["fraction", "poisson", "speed"])
 @pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.waits], ids=lambda m: m.mode + "-carry" * m.carries)
 def test_who_is_not_asked_sends_nothing_and_goes_on(exchange, who: str) -> None:

@@ -177,8 +177,8 @@ def test_random_search_never_exceeds_the_best_value(federation: Federation) -> N
 
 def test_agents_have_different_objectives(federation: Federation) -> None:
     x = points(federation, 10)
-    values = {tuple(judged(objective(federation, agent), one) for one in x) for agent in range(3)}
-    assert len(values) == 3
+    values = {tuple(judged(objective(federation, agent), one) for one in x) for agent in range(min(3, federation.n_agents))}
+    assert len(values) == min(3, federation.n_agents)
 
 
 def test_an_objective_is_the_same_whichever_agents_were_built_before(federation: Federation) -> None:

@@ -10,7 +10,14 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from fedbo.surrogates.acquisition import Belief, belief, expected_improvement, linear_belief, upper_confidence_bound
+from fedbo.surrogates.acquisition import (
+    Belief,
+    belief,
+    expected_improvement,
+    linear_belief,
+    probability_of_improvement,
+    upper_confidence_bound,
+)
 from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.linear import linear_model, update
@@ -38,12 +45,23 @@ def test_expected_improvement_without_variance_is_the_improvement() -> None:
     np.testing.assert_allclose(gradient[:, 0], [1.0, 0.0], atol=1e-12)
 
 
+def test_probability_of_improvement_is_that_of_the_normal_law() -> None:
+    at = Belief(np.array([0.3, -1.0, 2.0]), np.array([0.5, 0.2, 0.0]), np.ones((3, 1)), np.zeros((3, 1)))
+    value, gradient = probability_of_improvement(at, 0.7)
+    np.testing.assert_allclose(value, [norm.sf(0.7, 0.3, np.sqrt(0.5)), norm.sf(0.7, -1.0, np.sqrt(0.2)), 1.0])
+    assert np.isfinite(gradient).all() and gradient[2, 0] == 0.0
+
+
 def test_gradients_agree_with_differences() -> None:
     other, best = np.random.default_rng(1).random((8, 2)), float(Y.max())
     features = draw_features(np.random.default_rng(2), 2, 50, 0.3)
     model = update(linear_model(50, 0.01), phi(features, X), Y)
     looks: list[Look] = [lambda x: belief(POSTERIOR, x), lambda x: linear_belief(features, model, x)]
-    acquisitions: list[Acquisition] = [lambda at: expected_improvement(at, best), lambda at: upper_confidence_bound(at, 2)]
+    acquisitions: list[Acquisition] = [
+        lambda at: expected_improvement(at, best),
+        lambda at: probability_of_improvement(at, best),
+        lambda at: upper_confidence_bound(at, 2),
+    ]
     for look in looks:
         for acquisition in acquisitions:
             gradient = acquisition(look(other))[1]

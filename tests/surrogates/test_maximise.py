@@ -29,7 +29,7 @@ from fedbo.surrogates.draws import (
 from fedbo.surrogates.features import draw_features
 from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.kernels import FAMILIES, make_kernel
-from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_function
+from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_from, maximise_function
 
 Array = npt.NDArray[np.float64]
 
@@ -219,3 +219,26 @@ def test_a_smooth_message_is_maximised_in_far_less_than_a_millisecond_and_an_own
             times.append(perf_counter() - begin)
         seconds.append(min(times))
     assert seconds[0] < 1e-3 and seconds[1] < 5e-3
+
+
+def two_hills(x: Array) -> tuple[Array, Array]:
+    """A hill of height 1 about 0.3 in every input, and one of height 2 about 0.8."""
+    value, gradient = np.zeros(len(x)), np.zeros_like(x)
+    for centre, height in ((0.3, 1.0), (0.8, 2.0)):
+        hill = height * np.exp(-20.0 * ((x - centre) ** 2).sum(axis=1))
+        value, gradient = value + hill, gradient - 40.0 * hill[:, None] * (x - centre)
+    return value, gradient
+
+
+def test_climbs_from_given_points_do_not_all_begin_at_the_best_of_them() -> None:
+    near_the_lower = 0.3 + 1e-3 * np.arange(30)[:, None] * np.ones(3)
+    points = np.vstack([near_the_lower, np.full((1, 3), 0.68)])
+    assert two_hills(points)[0].argmax() < 30
+    point, top = maximise_from(two_hills, points, MaximiserSettings(starts=2))
+    np.testing.assert_allclose(point, 0.8, atol=5e-3)
+    assert top == pytest.approx(2.0, abs=1e-2)
+
+
+def test_a_function_that_is_not_finite_is_refused_at_the_given_points() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        maximise_from(lambda x: (np.full(len(x), np.nan), np.zeros_like(x)), np.zeros((3, 2)))

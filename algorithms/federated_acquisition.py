@@ -26,7 +26,7 @@ from fedbo.surrogates.maximise import MaximiserSettings, maximise_from
 
 ACQUISITIONS = ("lcb", "ei", "pi", "epsilon_greedy", "ts")
 TERMS = ("inside", "added")
-SEARCH = MaximiserSettings(starts=5, iterations=20)
+SEARCH = MaximiserSettings(starts=4, iterations=15)
 CLOUD = 0.05  # standard deviation of the candidates about the places that are known to be good
 NOTHING = 1e-12  # an improvement below this, in standard deviations of the values, is none
 Function = Callable[[Array], tuple[Array, Array]]
@@ -129,7 +129,7 @@ def locate(function: Function, local: Local, known: Array, rng: np.random.Genera
     Candidates cover the box; others lie about `known (k, d)`, native points, and at evaluated ones.
     """
     dim = known.shape[1]
-    sizes = {1: (128,), 2: (24, 24), 3: (8, 8, 8)}.get(dim, (16, 32))
+    sizes = {1: (128,), 2: (20, 20), 3: (7, 7, 7)}.get(dim, (16, 16))
     grid = product(dim, sizes)
     centres = local.frame.v(known)
     cloud = np.repeat(centres, 8, axis=0)

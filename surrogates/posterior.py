@@ -90,7 +90,11 @@ def extend(posterior: Posterior, x: Array, y: float) -> Posterior:
 
 def predict(posterior: Posterior, x: Array) -> tuple[Array, Array]:
     """Mean and variance of the noise-free function at `x (n', d)`, each `(n',)` (FTS equation (1))."""
-    cross, root = _cross(posterior, x)
+    return _moments(posterior, *_cross(posterior, x))
+
+
+def _moments(posterior: Posterior, cross: Array, root: Array) -> tuple[Array, Array]:
+    """Mean and variance from k(x, X) and L^-1 k(X, x)."""
     hyper = posterior.hyper
     variance = hyper.variance - np.einsum("ij,ij->j", root, root)
     return hyper.offset + hyper.scale * (cross @ posterior.alpha), hyper.scale**2 * np.maximum(variance, 0.0)
@@ -104,8 +108,9 @@ def covariance(posterior: Posterior, x: Array) -> Array:
 
 def predict_with_gradients(posterior: Posterior, x: Array) -> tuple[Array, Array, Array, Array]:
     """Mean and variance at `x (n', d)`, each `(n',)`, and their gradients, each `(n', d)`."""
-    mean, variance = predict(posterior, x)
-    cross, hyper = _prior_cross(posterior, x), posterior.hyper
+    cross, root = _cross(posterior, x)
+    mean, variance = _moments(posterior, cross, root)
+    hyper = posterior.hyper
     rise = hyper.kernel.gradient(x, posterior.x)
     solved = _solve(posterior.factor, cross.T)
     mean_gradient = hyper.scale * np.einsum("ind,n->id", rise, posterior.alpha)

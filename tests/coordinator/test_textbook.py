@@ -277,9 +277,8 @@ def clockwork(parts: list[float], begun: float, events: list[tuple[float, float,
         while goals and pace > 0 and done + (until - now) * pace > goals[0]:
             now, done = now + (goals[0] - done) / pace, goals.pop(0)
             ends.append(now)
-        assume(
-            not goals or until == math.inf or abs(done + (until - now) * pace - goals[0]) > 1e-9
-        )  # both at once: either order
+        # An end and a change at the same moment may come in either order.
+        assume(not goals or until == math.inf or abs(done + (until - now) * pace - goals[0]) > 1e-9)
         done, now = done + (until - now) * pace if until < math.inf else done, until
     return ends
 

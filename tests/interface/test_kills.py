@@ -134,13 +134,14 @@ def test_kills_of_the_real_command_leave_the_same_bytes(
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.parametrize("moments", [(6.0,), pytest.param((3.0, 9.0), marks=pytest.mark.long)])
 def test_agents_in_ray_actors_die_with_their_study_and_it_ends_with_the_same_bytes(
-    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+    moments: tuple[float, ...], undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
     """Each run starts a Ray of its own, of which nothing may be left after the kill."""
     study, expected = undisturbed
-    directory, rng = tmp_path / "run", random.Random(3)
-    for seconds in (rng.uniform(2.0, 6.0), rng.uniform(6.0, 10.0)):
+    directory = tmp_path / "run"
+    for seconds in moments:
         mark = uuid.uuid4().hex
         end = _killed_after(_command(study, directory, "hosting.kind=packed", "hosting.workers=2"), seconds, mark)
         assert end.killed or has_ended(end)

@@ -24,9 +24,9 @@ Payload = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named array of a message: its dtype, its exact shape, and whether NaN and infinity are refused."""
+    """One named array of a message: its dtype, its shape (None where a length varies), and whether NaN and infinity are refused."""
 
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     dtype: str = "float64"
     finite: bool = True
 
@@ -42,7 +42,8 @@ class Problem:
     points that each target is given before its first decision and `iterations` its budget T of decisions after them;
     `history` is the number t_n of observations that each agent has made in an earlier task of its own.
     `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned there, with fewer rows where evaluations failed;
-    they are None where there was no such task, and at the coordinator.
+    they are None where there was no such task, and at the coordinator. `pulls` is the number T of evaluations that an agent may
+    make in all, its rounds, where the budget counts them, else 0.
     """
 
     dim: int
@@ -54,13 +55,20 @@ class Problem:
     history_x: Array | None = None
     history_y: Array | None = None
     history: int = 0
+    pulls: int = 0
 
 
 class Decision(NamedTuple):
-    """The points to evaluate next, `x (q, d)` with q >= 0, and where they came from, one word for the results."""
+    """The points to evaluate next, `x (q, d)` with q >= 0, and where they came from, one word for the results.
+
+    With `pulls (q,)` each point is evaluated so many times in a row and what is told of it is the mean; with `clip` every
+    single value is moved into that interval before. Without them each point is evaluated once and told as it is.
+    """
 
     x: Array
     origin: str
+    pulls: npt.NDArray[np.int64] | None = None
+    clip: tuple[float, float] | None = None
 
 
 class Inbound(NamedTuple):

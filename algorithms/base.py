@@ -24,7 +24,11 @@ Payload = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named array of a message: its dtype, its shape (None where a length varies), and whether NaN and infinity are refused."""
+    """One named array of a message: its dtype, its shape, and whether NaN and infinity are refused.
+
+    A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
+    the size of a message says what it is, and nothing else need be sent.
+    """
 
     shape: tuple[int | None, ...]
     dtype: str = "float64"
@@ -43,7 +47,8 @@ class Problem:
     `history` is the number t_n of observations that each agent has made in an earlier task of its own.
     `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned there, with fewer rows where evaluations failed;
     they are None where there was no such task, and at the coordinator. `pulls` is the number T of evaluations that an agent may
-    make in all, its rounds, where the budget counts them, else 0.
+    make in all, its rounds and `initial` points included, where the budget counts them, else 0; `iterations` is T too then, for
+    no more decisions than that can evaluate anything.
     """
 
     dim: int
@@ -56,6 +61,13 @@ class Problem:
     history_y: Array | None = None
     history: int = 0
     pulls: int = 0
+
+
+def horizon(problem: Problem) -> int:
+    """Give T, the evaluations of each agent; ValueError where the budget counts decisions, of which one may make many."""
+    if not problem.pulls:
+        raise ValueError("name needs the number of evaluations of each agent: give [budget] pulls in place of iterations")
+    return problem.pulls
 
 
 class Decision(NamedTuple):
@@ -182,6 +194,14 @@ class Private(Protocol):
 
     def closed(self, state: Any) -> Any:
         """Take in that nothing more will be released: whom this is told follows its own surrogate from then on."""
+
+
+@runtime_checkable
+class Phased(Protocol):
+    """What an algorithm gives besides when it works in phases, in each of which every agent decides and sends once."""
+
+    def phases(self, problem: Problem) -> int:
+        """Bound the number of phases."""
 
 
 @runtime_checkable

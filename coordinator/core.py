@@ -86,8 +86,10 @@ class Core:
         (declared,) = self.upload.values()
         source = Seeded(self.streams) if key is None else Secure(key)
         whole = charged_whole(self.algorithm.mechanism(self.problem), self.exchange, self.world)
+        (length,) = declared.shape
+        assert length is not None, "what is weighed and summed is of one length"
         door = Door(self.algorithm, self.problem, terms, source, whole)
-        self.state.door = door.fresh(declared.shape[0])
+        self.state.door = door.fresh(length)
         return door
 
     def handle(self, event: Event, now: float) -> list[Effect]:

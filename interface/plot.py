@@ -135,7 +135,9 @@ def _head(figure: Figure, result: Result, view: View) -> None:
     facts = [
         f"{agents} agents",
         f"{header.replicates} replicate{'s' * (header.replicates > 1)}",
-        f"{study.budget.iterations} iterations after {study.agents.initial} initial points",
+        f"{study.budget.pulls:,} evaluations"
+        if study.budget.pulls
+        else f"{study.budget.iterations} iterations after {study.agents.initial} initial points",
         f"{study.exchange.mode} exchange",
         f"seed {header.seed}",
         *([values] if values else []),

@@ -24,7 +24,7 @@ COUNTRIES = 201  # and areas; codes from 900 on are regions and groups of countr
 EXPONENT = (
     0.438  # of antibodies in the dose: least squares through the origin of log-log over the doses below 1 in nab_doses.csv
 )
-KEPT = 8192  # doses whose outcomes a process remembers
+KEPT = 4096  # doses, or lists of them, whose outcomes a process remembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,13 @@ class Country:
         return self.score(x) + self.noise.draws(rng, count)
 
     def score(self, x: Array) -> float:
-        """Give the value without noise; all countries' are computed at once, for others will ask for the same dose."""
-        dose = float(inside(self.parameters, x)[0])
-        return float(_everywhere(self.campaign, self.countries, dose)[self.place])
+        """Give the value without noise."""
+        return float(self.scores(inside(self.parameters, x)[None])[0])
 
     def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` without noise at points `(n, 1)`."""
+        """Give the values `(n,)` without noise at points `(n, 1)`; all countries' at once, for others will ask for the same."""
         doses = inside(self.parameters, x)[:, 0]
-        return uninfected(self.campaign, np.tile(populations()[self.place].shares, (len(doses), 1)), doses)
+        return np.array(_everywhere(self.campaign, self.countries, doses.tobytes())[self.place])
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,11 @@ class Vaccine:
         require(0.0 <= self.exponent <= 10.0, "exponent", self.exponent, "take 0 to 10")
         require(0.01 <= self.least < 1.0, "least", self.least, "take a share of the full dose from 0.01 on, below 1")
         Noise(self.noise, self.half_width)
+
+    @property
+    def dense(self) -> int:
+        """Say how many points a search for the best of all doses needs: few, for the functions are smooth."""
+        return 64
 
     @property
     def drawn(self) -> bool:
@@ -159,9 +163,12 @@ def protection(efficacy: float, ratio: Array) -> Array:
 
 
 @lru_cache(maxsize=KEPT)
-def _everywhere(campaign: Campaign, countries: int, dose: float) -> Array:
+def _everywhere(campaign: Campaign, countries: int, packed: bytes) -> Array:
+    """Give the values `(countries, n)` at n doses."""
+    doses = np.frombuffer(packed)
     shares = np.array([one.shares for one in populations()[:countries]])
-    return uninfected(campaign, shares, np.full(countries, dose))
+    values = uninfected(campaign, np.repeat(shares, len(doses), axis=0), np.tile(doses, countries))
+    return values.reshape(countries, len(doses))
 
 
 @lru_cache(maxsize=1)

@@ -1,0 +1,122 @@
+"""What HCT and T-HOO share: an agent alone pulls one node of a tree of boxes for each decision, however many are in flight.
+
+Which node a point stands for is written in the state, and found there when its value comes. So values may come in any order,
+late, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.alone import Alone
+from fedbo.algorithms.base import Array, Decision, Inbound, Problem
+from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.tree import Address, Bough, Bounds, add, best_node, box, leaf_of, plant, refresh
+
+REPRESENTATIVES = ("centre", "uniform")
+IN_FLIGHT = 1024
+
+Flight = tuple[tuple[bytes, Address], ...]
+
+
+class Grown(NamedTuple):
+    """An agent's state: how many values it was told of how many, the tree, and the points in flight.
+
+    Of the points in flight there are the bytes, and the nodes that they stand for.
+    """
+
+    dim: int
+    horizon: int
+    told: int
+    tree: Bough
+    flight: Flight = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSearch(Alone):
+    """The settings of a search in a tree of boxes, each split into `k` equal parts across the sides in turn.
+
+    A box is evaluated at its `representative`: its "centre", or a "uniform" point of it, drawn for every pull. The objective is
+    supposed to be at most `nu` `rho`^h worse than its maximum in the boxes of depth h round a maximiser.
+
+    A method says with `ancestors` whether a value counts for all nodes on the way, or for the node pulled alone.
+    """
+
+    ancestors: ClassVar[bool] = False
+
+    nu: float = 1.0
+    rho: float = 0.5
+    k: int = 2
+    representative: str = "centre"
+
+    def __post_init__(self) -> None:
+        if not self.nu > 0:
+            raise ValueError(f"nu must be above 0, not {self.nu}")
+        if not 0 < self.rho < 1:
+            raise ValueError(f"rho must lie between 0 and 1, not {self.rho}")
+        if self.k < 2:
+            raise ValueError(f"k must be at least 2 parts of a box, not {self.k}")
+        if self.representative not in REPRESENTATIVES:
+            raise ValueError(unknown("representative", self.representative, REPRESENTATIVES))
+
+    def initial_points(self, problem: Problem, uniform: Array) -> Array:
+        """Take none: the tree says where to begin."""
+        return uniform[:0]
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Grown:
+        """Begin with the root and its children."""
+        return Grown(problem.dim, problem.pulls or problem.iterations, 0, plant(self.k))
+
+    def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
+        """Say what U consists of after `told` values, and when nodes are left; told + 1 is a power of two when it changes."""
+        raise NotImplementedError
+
+    def ask(self, state: Grown, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Grown]:
+        """Pull the node to which the largest B leads; pulls in flight do not count yet."""
+        dim, horizon, told, tree, flight = state
+        address = best_node(tree, self.k, self.bounds(told, horizon, dim).tau)
+        if self.representative == "centre":
+            x = _centre(address, self.k, dim).copy()
+        else:
+            low, width = box(address, self.k, dim)
+            x = np.array([low]) + np.array([width]) * streams.rng("representative").random((1, dim))
+        if len(flight) == IN_FLIGHT:  # what fails is never told
+            flight = flight[1:]
+        return Decision(x, "tree"), Grown(dim, horizon, told, tree, (*flight, (x.tobytes(), address)))
+
+    def tell(self, state: Grown, x: Array, y: Array) -> Grown:
+        """Count each value for the node that its point stands for; one that was not asked for, for the leaf where it lies."""
+        dim, horizon, told, tree, flight = state
+        bounds = self.bounds(told, horizon, dim)
+        for row, value in enumerate(y.tolist()):
+            address, flight = _landed(flight, x[row].tobytes())
+            if address is None:
+                address = leaf_of(tree, self.k, x[row].tolist())
+            tree = add(tree, self.k, address, value, bounds, self.ancestors)
+            told += 1
+            if not told & (told + 1):
+                bounds = self.bounds(told, horizon, dim)
+                tree = refresh(tree, self.k, bounds)
+        return Grown(dim, horizon, told, tree, flight)
+
+
+def _landed(flight: Flight, point: bytes) -> tuple[Address | None, Flight]:
+    """Find the node that a point in flight stands for, the newest of equal points first, and give what is still in flight."""
+    if flight and flight[-1][0] == point:
+        return flight[-1][1], flight[:-1]
+    for place in range(len(flight) - 1, -1, -1):
+        if flight[place][0] == point:
+            return flight[place][1], flight[:place] + flight[place + 1 :]
+    return None, flight
+
+
+@lru_cache(maxsize=4096)
+def _centre(address: Address, k: int, dim: int) -> Array:
+    low, width = box(address, k, dim)
+    return np.array([[start + 0.5 * side for start, side in zip(low, width, strict=True)]])

@@ -105,6 +105,11 @@ class Fed1UCB:
         """Take none."""
         return uniform[:0]
 
+    def phases(self, problem: Problem) -> int:
+        """Bound the phases: each but the last two pulls two arms at least."""
+        rounds = _rounds(problem)
+        return rounds // (2 * self._length(rounds)) + 2
+
     def agent_init(self, problem: Problem, streams: Streams) -> Fed1State:
         """Begin with all arms; T is the evaluations that the agent may make, or its decisions."""
         x = grid(problem.dim, self.arms)
@@ -133,9 +138,13 @@ class Fed1UCB:
         left = max(state.rounds - state.planned, 1)
         if arms == 1:
             return np.array([left])
-        phase = max(ceil(self.length * log(state.rounds)), 1)
+        phase = self._length(state.rounds)
         pulls = np.clip(left - phase * np.arange(arms), 0, phase)
         return np.asarray(pulls[pulls > 0])
+
+    def _length(self, rounds: int) -> int:
+        """Give f(p), the same in all phases."""
+        return max(ceil(self.length * log(rounds)), 1)
 
     def tell(self, state: Fed1State, x: Array, y: Array) -> Fed1State:
         """Add the pulls and their sums; a point counts as often as it was asked for."""

@@ -149,9 +149,10 @@ class Agent:
             decision, state = self.task.algorithm.ask(state, order.inbox, self._streams.at(order.step))
         if decision.pulls is not None and self.task.algorithm.queries is not None:
             raise ValueError("an algorithm whose decisions have pulls declares queries = None, so that each is waited for")
+        cut = False
         if self._problem.pulls:
-            decision = within(decision, self._problem.pulls - memory.pulled)
-        self.memory = memory._replace(algorithm=state, decision=decision, undecided=memory.algorithm)
+            decision, cut = within(decision, self._problem.pulls - memory.pulled)
+        self.memory = memory._replace(algorithm=state, decision=decision, undecided=memory.algorithm, cut=cut)
         return decision
 
     def _initial_points(self) -> Array:
@@ -200,6 +201,8 @@ class Agent:
             worst = value if worst is None else min(worst, value)
         if self.task.policy.failure == "worst" and worst is not None:
             told |= {point: worst for point in range(len(decision.x)) if point not in told}
+        if memory.cut:
+            told.pop(len(decision.x) - 1, None)
         points = sorted(told)
         if points:
             values = np.array([told[point] for point in points])

@@ -19,6 +19,7 @@ class Memory(NamedTuple):
     `algorithm` is its half of the method; `evaluated` counts the points it has evaluated, retries included, `pulled` how often
     it has evaluated, and `t_n` its observations; `best` and `worst` are those that it has seen. `rows` have not been written
     yet. `step` was its last one; `decision` belongs to the next one, and `undecided` is what `algorithm` was before it.
+    `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of it.
     """
 
     algorithm: Any
@@ -31,6 +32,7 @@ class Memory(NamedTuple):
     decision: Decision | None = None
     undecided: Any = None
     pulled: int = 0
+    cut: bool = False
 
 
 class Done(NamedTuple):

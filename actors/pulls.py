@@ -18,14 +18,15 @@ def counted(decision: Decision) -> npt.NDArray[np.int64]:
     return pulls
 
 
-def within(decision: Decision, left: int) -> Decision:
-    """Cut a decision so that `left` evaluations are not exceeded, from its end.
+def within(decision: Decision, left: int) -> tuple[Decision, bool]:
+    """Cut a decision so that `left` evaluations are not exceeded, from its end; say whether its last point has fewer then.
 
     Algorithms keep count themselves; one that has forgotten some of its evaluations in a crash cannot.
     """
     pulls = counted(decision)
     if int(pulls.sum()) <= left:
-        return decision
+        return decision, False
     kept = np.minimum(pulls, np.maximum(0, left - (np.cumsum(pulls) - pulls)))
     some = kept > 0
-    return decision._replace(x=decision.x[some], pulls=None if decision.pulls is None else kept[some])
+    cut = bool((kept[some] < pulls[some]).any())
+    return decision._replace(x=decision.x[some], pulls=None if decision.pulls is None else kept[some]), cut

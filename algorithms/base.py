@@ -48,7 +48,8 @@ class Problem:
     `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned there, with fewer rows where evaluations failed;
     they are None where there was no such task, and at the coordinator. `pulls` is the number T of evaluations that an agent may
     make in all, its rounds and `initial` points included, where the budget counts them, else 0; `iterations` is T too then, for
-    no more decisions than that can evaluate anything.
+    no more decisions than that can evaluate anything. `rounds` says whether agents wait for rounds to close, and are then
+    answered together; else they go on, but for those whose decision has no points, which wait for an answer.
     """
 
     dim: int
@@ -61,6 +62,7 @@ class Problem:
     history_y: Array | None = None
     history: int = 0
     pulls: int = 0
+    rounds: bool = True
 
 
 def horizon(problem: Problem) -> int:
@@ -135,6 +137,7 @@ class Algorithm(Protocol):
     ) -> tuple[dict[int, Payload], Any]:
         """Write to `recipients`, when the exchange mode closes a round; agents left out of the result get nothing.
 
+        Under a mode without rounds it may write to any other agent besides.
         `worth (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
         """
 

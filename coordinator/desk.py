@@ -237,6 +237,8 @@ class Desk:
         payloads, state.server = self._core.algorithm.broadcast(state.server, recipients, worth, self._core.streams.at(number))
         if door is not None:
             payloads = door.tell(state.door, payloads)
+        if not waits:  # others may have waited for what these have sent
+            recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
         if waits:
             bytes_ = sum(map(self._weigh_down, payloads.values()))
             self._core.journal.append((now, "round", COORDINATOR, number, bytes_, ""))

@@ -176,6 +176,8 @@ class Steps:
         if agent not in self._core.targets or self._is_last(agent, number):
             return effects + self._end(agent, now)
         sends = self._core.algorithm.sends(number)
+        if number > 0 and report.queries == 0 and not self._core.exchange.waits and state.inbox[agent]:
+            return effects + self.next(agent, now)  # what it began to wait for has come meanwhile
         if (self._core.exchange.waits and sends) or (number > 0 and report.queries == 0):
             state.waiting[agent] = math.inf
         else:

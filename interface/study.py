@@ -107,6 +107,7 @@ class Study(Table):
             iterations=self.budget.decisions,
             history=history.observations if history else 0,
             pulls=self.budget.pulls or 0,
+            rounds=self.exchange.make().waits,
         )
 
     def problem_of(self, table: AlgorithmTable) -> Problem:

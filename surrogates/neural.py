@@ -71,16 +71,19 @@ def added(sample: Sample, x: Array, y: float) -> Sample:
 
 def descend(weights: Array, sample: Sample, steps: int, rate: float, decay: float) -> Array:
     """Weights after some steps of gradient descent on the mean squared error plus `decay` |weights|^2 / 2; raises Diverged."""
-    x, y, share = sample.x, sample.total / sample.times, 2.0 * sample.times / sample.times.sum()
-    weights = weights.copy()
-    inner, shift, outer, _ = _parts(weights, x.shape[1])  # views, which follow the weights
+    y, share = sample.total / sample.times, 2.0 * rate * sample.times / sample.times.sum()
+    inputs = np.hstack([sample.x, np.ones((len(y), 1))])
+    inner, shift, outer, offset = _parts(weights, sample.x.shape[1])
+    planes, kept = np.column_stack([inner, shift]), 1.0 - rate * decay
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(steps):
-            active = np.maximum(x @ inner.T + shift, 0.0)
-            slope = share * (active @ outer + weights[-1] - y)
-            back = np.where(active > 0.0, slope[:, None] * outer, 0.0)
-            gradient = np.concatenate([(back.T @ x).ravel(), back.sum(axis=0), slope @ active, [slope.sum()]])
-            weights -= rate * (gradient + decay * weights)
+            active = np.maximum(inputs @ planes.T, 0.0)
+            move = share * (active @ outer + (offset - y))
+            back = np.where(active > 0.0, move[:, None] * outer, 0.0)
+            outer = kept * outer - move @ active
+            planes = kept * planes - back.T @ inputs
+            offset = kept * offset - float(move.sum())
+    weights = np.concatenate([planes[:, :-1].ravel(), planes[:, -1], outer, [offset]])
     if not np.isfinite(weights).all():
         raise Diverged(f"the network's weights diverge at a rate of {rate:g}; a lower one, or fewer units, would do")
     return weights

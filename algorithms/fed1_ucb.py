@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry, unknown
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import grid, nearest
@@ -93,7 +93,8 @@ class Fed1UCB:
         return step > 0
 
     def upload(self, problem: Problem) -> Declaration:
-        """The means of all pulls so far, and their numbers, of every arm; arms that were never pulled have zeros."""
+        """The means of all pulls so far, and their numbers, of every arm; zeros where there are none. ValueError without T."""
+        horizon(problem)
         k = len(grid(problem.dim, self.arms))
         return {"mean": Field((k,)), "pulls": Field((k,), "int64")}
 
@@ -107,14 +108,14 @@ class Fed1UCB:
 
     def phases(self, problem: Problem) -> int:
         """Bound the phases: each but the last two pulls two arms at least."""
-        rounds = _rounds(problem)
+        rounds = horizon(problem)
         return rounds // (2 * self._length(rounds)) + 2
 
     def agent_init(self, problem: Problem, streams: Streams) -> Fed1State:
-        """Begin with all arms; T is the evaluations that the agent may make, or its decisions."""
+        """Begin with all arms."""
         x = grid(problem.dim, self.arms)
         k = len(x)
-        return Fed1State(x, np.zeros(k, np.int64), np.zeros(k), np.ones(k, bool), _rounds(problem))
+        return Fed1State(x, np.zeros(k, np.int64), np.zeros(k), np.ones(k, bool), horizon(problem))
 
     def ask(self, state: Fed1State, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Fed1State]:
         """Pull every active arm for a phase, or the last one for all that remains; the last phase is cut at T.
@@ -134,7 +135,7 @@ class Fed1UCB:
         return Decision(state.x[order], "federated" if state.heard else "own", pulls=pulls), state
 
     def _pulls(self, arms: int, state: Fed1State) -> Counts:
-        """Give the pulls of the next phase, at most one entry for each arm; beyond T a single one."""
+        """Give the pulls of the next phase, at most one entry for each arm; beyond T, after failures, a single one."""
         left = max(state.rounds - state.planned, 1)
         if arms == 1:
             return np.array([left])
@@ -167,7 +168,7 @@ class Fed1UCB:
         n, k = problem.n_agents, len(grid(problem.dim, self.arms))
         needed = np.isin(np.arange(n), problem.targets)
         mean, pulls = np.zeros((n, k)), np.zeros((n, k), np.int64)
-        return Fed1Server(mean, pulls, np.full(n, -1), np.ones(k, bool), needed, _rounds(problem))
+        return Fed1Server(mean, pulls, np.full(n, -1), np.ones(k, bool), needed, horizon(problem))
 
     def receive(self, state: Fed1Server, message: Inbound, now: float) -> Fed1Server:
         """Keep an agent's newest message; one that comes after a newer one says nothing."""
@@ -197,10 +198,6 @@ class Fed1UCB:
         bound = np.sqrt(self.constant * self.sigma**2 * log(max(rounds, 2)) * spread)
         means = mean.mean(axis=0)
         return np.asarray(means + bound >= (means - bound).max())
-
-
-def _rounds(problem: Problem) -> int:
-    return max(problem.pulls or problem.iterations, 1)
 
 
 ALGORITHMS = {"fed1_ucb": Entry(Fed1UCB, summary="Fed1-UCB: arms of a grid are dropped by their mean over all agents")}

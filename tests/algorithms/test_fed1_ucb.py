@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from lockstep import Lockstep
 
+from fedbo.algorithms.base import Problem
 from fedbo.algorithms.fed1_ucb import Fed1UCB
 from fedbo.surrogates.arms import nearest
 
@@ -111,6 +112,11 @@ def test_bounds_of_unequal_pulls_are_those_of_a_mean_of_means() -> None:
     kept = algorithm.kept(mean, pulls, 1000)
     assert kept.tolist() == [True, 0.3 + bound[1] >= 0.5 - bound[0], True]
     assert algorithm.kept(mean, 20 * pulls, 1000).tolist() == [True, False, True]
+
+
+def test_it_has_to_know_how_many_evaluations_there_are() -> None:
+    with pytest.raises(ValueError, match="give \\[budget\\] pulls in place of iterations"):
+        Fed1UCB().upload(Problem(1, 2, (0, 1), 0, 50))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem, horizon
 from fedbo.algorithms.catalog import Entry, unknown
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.tree_search import REPRESENTATIVES
+from fedbo.algorithms.tree_search import POINTS
 
 Whole = npt.NDArray[np.int64]
 FINEST = 50  # halvings of the cube's side that doubles tell apart
@@ -52,7 +52,7 @@ class BLiN(Alone):
     `edges` says how the edges r of the cubes shrink: "doubling", r_m = 2^(1 - m); or "ace", see `ace`, for which `zooming` is
     the zooming dimension d_z. In a batch a cube is pulled ceil(`factor` log T / (L r)^2) times, and it is dropped when its mean
     is more than 4 L r below the largest. There are at most `batches`, 0 for as many as fit into T, before the rest. What is
-    evaluated of a cube is its `representative`: its "centre", or a "uniform" point of it, drawn for each batch.
+    evaluated of a cube is its `point`: its "centre", or one "uniform" draw from it.
     """
 
     edges: str = "doubling"
@@ -60,10 +60,10 @@ class BLiN(Alone):
     batches: int = 0
     lipschitz: float = 1.0
     factor: float = 16.0
-    representative: str = "centre"
+    point: str = "centre"
 
     def __post_init__(self) -> None:
-        for name, known in {"edges": ("ace", "doubling"), "representative": REPRESENTATIVES}.items():
+        for name, known in {"edges": ("ace", "doubling"), "point": POINTS}.items():
             if getattr(self, name) not in known:
                 raise ValueError(unknown(name, getattr(self, name), known))
         if not self.zooming >= 0:
@@ -132,8 +132,8 @@ class BLiN(Alone):
         pulls = np.full(n, self._each(state.rounds, finer), dtype=np.int64)
         none = np.zeros(n, dtype=np.int64)
         x = (cubes + 0.5) * 0.5**finer
-        if self.representative == "uniform":
-            drawn = (cubes + streams.rng("representative").random((n, dim))) * 0.5**finer
+        if self.point == "uniform":
+            drawn = (cubes + streams.rng("points of cubes").random((n, dim))) * 0.5**finer
             x = np.minimum(drawn, np.nextafter((cubes + 1) * 0.5**finer, 0.0))
         return Narrowed(state.rounds, state.spent, state.batch + 1, False, finer, cubes, x, pulls, np.zeros(n), none)
 

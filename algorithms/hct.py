@@ -32,7 +32,7 @@ class HCT(TreeSearch):
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
         """Take them from the next power of two, so that they change, and all nodes with them, when t = told + 1 reaches one."""
-        return _bounds(self.nu, self.rho, self.c, self.delta, self.k, dim, 1 << (told + 1).bit_length())
+        return _bounds(self.nu, self.rho, self.c, self.delta, self.branching, dim, 1 << (told + 1).bit_length())
 
 
 @lru_cache(maxsize=64)

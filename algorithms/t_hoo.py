@@ -25,7 +25,7 @@ class THOO(TreeSearch):
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
         """Take them from the horizon; they stay."""
-        return _bounds(self.nu, self.rho, self.k, dim, horizon)
+        return _bounds(self.nu, self.rho, self.branching, dim, horizon)
 
 
 @lru_cache(maxsize=64)

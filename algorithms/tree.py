@@ -196,6 +196,15 @@ def leaf_of(tree: Bough, k: int, point: Sequence[float]) -> Address:
     return (h, *exits, slot)
 
 
+def index(address: Address, k: int) -> int:
+    """Give a node's number among the k^h of its depth."""
+    number = 0
+    for slot in address[1:]:
+        for child in _routes(k)[slot]:
+            number = number * k + child
+    return number
+
+
 def box(address: Address, k: int, dim: int) -> Box:
     """Give a node's box: its lower corner and its widths, d numbers each."""
     low, width, side, routes = [0.0] * dim, [1.0] * dim, 0, _routes(k)

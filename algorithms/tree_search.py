@@ -17,9 +17,9 @@ from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.tree import Address, Bough, Bounds, add, best_node, box, leaf_of, plant, refresh
+from fedbo.algorithms.tree import Address, Bough, Bounds, add, best_node, box, index, leaf_of, plant, refresh
 
-REPRESENTATIVES = ("centre", "uniform")
+POINTS = ("centre", "uniform")
 IN_FLIGHT = 1024
 
 Flight = tuple[tuple[bytes, Address], ...]
@@ -40,10 +40,10 @@ class Grown(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TreeSearch(Alone):
-    """The settings of a search in a tree of boxes, each split into `k` equal parts across the sides in turn.
+    """The settings of a search in a tree of boxes, each split into `branching` equal parts across the sides in turn.
 
-    A box is evaluated at its `representative`: its "centre", or a "uniform" point of it, drawn for every pull. The objective is
-    supposed to be at most `nu` `rho`^h worse than its maximum in the boxes of depth h round a maximiser.
+    A box is evaluated at its `point`: its "centre", or one "uniform" draw from it; both are those of `Partition`. The objective
+    is supposed to be at most `nu` `rho`^h worse than its maximum in the box of depth h round a maximiser.
 
     A method says with `ancestors` whether a value counts for all nodes on the way, or for the node pulled alone.
     """
@@ -52,18 +52,18 @@ class TreeSearch(Alone):
 
     nu: float = 1.0
     rho: float = 0.5
-    k: int = 2
-    representative: str = "centre"
+    branching: int = 2
+    point: str = "centre"
 
     def __post_init__(self) -> None:
         if not self.nu > 0:
             raise ValueError(f"nu must be above 0, not {self.nu}")
         if not 0 < self.rho < 1:
             raise ValueError(f"rho must lie between 0 and 1, not {self.rho}")
-        if self.k < 2:
-            raise ValueError(f"k must be at least 2 parts of a box, not {self.k}")
-        if self.representative not in REPRESENTATIVES:
-            raise ValueError(unknown("representative", self.representative, REPRESENTATIVES))
+        if self.branching < 2:
+            raise ValueError(f"branching must be at least 2, not {self.branching}")
+        if self.point not in POINTS:
+            raise ValueError(unknown("point", self.point, POINTS))
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none: the tree says where to begin."""
@@ -71,7 +71,7 @@ class TreeSearch(Alone):
 
     def agent_init(self, problem: Problem, streams: Streams) -> Grown:
         """Begin with the root and its children."""
-        return Grown(problem.dim, problem.pulls or problem.iterations, 0, plant(self.k))
+        return Grown(problem.dim, problem.pulls or problem.iterations, 0, plant(self.branching))
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
         """Say what U consists of after `told` values, and when nodes are left; told + 1 is a power of two when it changes."""
@@ -80,12 +80,11 @@ class TreeSearch(Alone):
     def ask(self, state: Grown, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Grown]:
         """Pull the node to which the largest B leads; pulls in flight do not count yet."""
         dim, horizon, told, tree, flight = state
-        address = best_node(tree, self.k, self.bounds(told, horizon, dim).tau)
-        if self.representative == "centre":
-            x = _centre(address, self.k, dim).copy()
+        address = best_node(tree, self.branching, self.bounds(told, horizon, dim).tau)
+        if self.point == "centre":
+            x = _centre(address, self.branching, dim).copy()
         else:
-            low, width = box(address, self.k, dim)
-            x = np.array([low]) + np.array([width]) * streams.rng("representative").random((1, dim))
+            x = _draw(address, self.branching, dim, streams.seed, streams.replicate, streams.scope).copy()
         if len(flight) == IN_FLIGHT:  # what fails is never told
             flight = flight[1:]
         return Decision(x, "tree"), Grown(dim, horizon, told, tree, (*flight, (x.tobytes(), address)))
@@ -97,12 +96,12 @@ class TreeSearch(Alone):
         for row, value in enumerate(y.tolist()):
             address, flight = _landed(flight, x[row].tobytes())
             if address is None:
-                address = leaf_of(tree, self.k, x[row].tolist())
-            tree = add(tree, self.k, address, value, bounds, self.ancestors)
+                address = leaf_of(tree, self.branching, x[row].tolist())
+            tree = add(tree, self.branching, address, value, bounds, self.ancestors)
             told += 1
             if not told & (told + 1):
                 bounds = self.bounds(told, horizon, dim)
-                tree = refresh(tree, self.k, bounds)
+                tree = refresh(tree, self.branching, bounds)
         return Grown(dim, horizon, told, tree, flight)
 
 
@@ -120,3 +119,10 @@ def _landed(flight: Flight, point: bytes) -> tuple[Address | None, Flight]:
 def _centre(address: Address, k: int, dim: int) -> Array:
     low, width = box(address, k, dim)
     return np.array([[start + 0.5 * side for start, side in zip(low, width, strict=True)]])
+
+
+@lru_cache(maxsize=4096)
+def _draw(address: Address, k: int, dim: int, seed: int, replicate: int, scope: str) -> Array:
+    low, width = box(address, k, dim)
+    shared = Streams(seed, replicate, scope=scope).shared(f"point of node {address[0]} {index(address, k)}")
+    return np.array([low]) + np.array([width]) * shared.random((1, dim))

@@ -48,7 +48,7 @@ def learn(name: str, pulls: int, seed: int) -> tuple[list[np.ndarray], list[Addr
         regret += BEST - value
         values.append(np.array([value + noise]))
         state = algorithm.tell(state, decision.x, values[-1])
-    return values, addresses, regret, sum(1 for _ in nodes(state.tree, algorithm.k))
+    return values, addresses, regret, sum(1 for _ in nodes(state.tree, algorithm.branching))
 
 
 def through_functions(name: str, values: list[np.ndarray]) -> list[float]:
@@ -69,7 +69,7 @@ def through_functions(name: str, values: list[np.ndarray]) -> list[float]:
 def on_the_tree(name: str, values: list[np.ndarray]) -> list[float]:
     """Time the search for the node and the count of its value alone, in microseconds for a pull, in pieces."""
     algorithm: Any = entry(name).make()
-    k, ancestors, n, spent = algorithm.k, algorithm.ancestors, len(values), []
+    k, ancestors, n, spent = algorithm.branching, algorithm.ancestors, len(values), []
     tree = algorithm.agent_init(Problem(1, 1, (0,), 0, 0, agent=0, pulls=n), Streams(1)).tree
     numbers = [float(y[0]) for y in values]
     bounds, told = algorithm.bounds(0, n, 1), 0

@@ -219,9 +219,9 @@ def test_parts_of_a_batch_may_come_in_any_order_and_what_is_late_says_nothing() 
 
 
 @pytest.mark.parametrize("name", ["d_blin", "a_blin"])
-@pytest.mark.parametrize("representative", ["centre", "uniform"])
-def test_a_state_stays_what_it_was_and_can_be_stored(name: str, representative: str) -> None:
-    algorithm, state = make(name, 2, 100_000, factor=0.2, representative=representative)
+@pytest.mark.parametrize("point", ["centre", "uniform"])
+def test_a_state_stays_what_it_was_and_can_be_stored(name: str, point: str) -> None:
+    algorithm, state = make(name, 2, 100_000, factor=0.2, point=point)
     states = [state]
     while state.spent < 100_000:
         decision, state = algorithm.ask(state, (), STREAMS.at(len(states)))
@@ -238,7 +238,7 @@ def test_a_state_stays_what_it_was_and_can_be_stored(name: str, representative: 
 
 
 def test_uniform_points_lie_in_their_own_cubes_and_differ_from_batch_to_batch() -> None:
-    algorithm, state = make("d_blin", 2, 10**6, factor=0.1, representative="uniform")
+    algorithm, state = make("d_blin", 2, 10**6, factor=0.1, point="uniform")
     for step in range(4):
         decision, state = algorithm.ask(state, (), STREAMS.at(step))
         np.testing.assert_array_equal(np.floor(decision.x * 2**state.halvings), state.cubes)
@@ -265,7 +265,7 @@ def test_the_best_cube_is_never_dropped_in_the_world_of_the_theory() -> None:
         ({"batches": -1}, "batches must be at least 0, not -1"),
         ({"lipschitz": 0.0}, "lipschitz must be above 0, not 0.0"),
         ({"factor": math.inf}, "factor must be above 0, not inf"),
-        ({"representative": "any"}, "no representative 'any'"),
+        ({"point": "any"}, "no point 'any'"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], words: str) -> None:

@@ -13,8 +13,9 @@ import pytest
 from fedbo.actors.checkpoint import pack, unpack
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.partitions import Partition
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.tree import box, deepest, leaf_of, nodes, records
+from fedbo.algorithms.tree import box, deepest, index, leaf_of, nodes, records
 
 STREAMS = Streams(3, owner=0)
 Path = tuple[int, ...]
@@ -161,24 +162,24 @@ def same_nodes(algorithm: Any, state: Any, slow: Any, dim: int, pulls: int, seed
 
 @pytest.mark.parametrize(("k", "dim", "rho", "nu", "c"), [(2, 1, 0.5, 1.0, 0.1), (2, 2, 0.8, 0.5, 0.05), (3, 1, 0.4, 1.0, 0.2)])
 def test_hct_pulls_the_nodes_of_a_slow_hct(k: int, dim: int, rho: float, nu: float, c: float) -> None:
-    algorithm, state = make("hct", dim, 300, k=k, rho=rho, nu=nu, c=c)
+    algorithm, state = make("hct", dim, 300, branching=k, rho=rho, nu=nu, c=c)
     state = same_nodes(algorithm, state, SlowHCT(k, nu, rho, c, 0.01), dim, 300)
     assert len(state.tree) > records(k)
 
 
 @pytest.mark.parametrize(("k", "dim", "rho", "nu"), [(2, 1, 0.5, 1.0), (2, 2, 0.7, 0.3), (4, 3, 0.3, 2.0)])
 def test_t_hoo_pulls_the_nodes_of_a_slow_t_hoo(k: int, dim: int, rho: float, nu: float) -> None:
-    algorithm, state = make("t_hoo", dim, 150, k=k, rho=rho, nu=nu)
+    algorithm, state = make("t_hoo", dim, 150, branching=k, rho=rho, nu=nu)
     slow = SlowTHOO(k, nu, rho, 150)
     state = same_nodes(algorithm, state, slow, dim, 150)
     assert max(address[0] for address, _ in nodes(state.tree, k)) <= slow.cap
 
 
 @pytest.mark.parametrize("name", ["hct", "t_hoo"])
-@pytest.mark.parametrize("representative", ["centre", "uniform"])
-def test_values_that_come_in_any_order_count_for_the_nodes_that_were_pulled(name: str, representative: str) -> None:
+@pytest.mark.parametrize("point", ["centre", "uniform"])
+def test_values_that_come_in_any_order_count_for_the_nodes_that_were_pulled(name: str, point: str) -> None:
     """Up to seven pulls in flight; every node must end with the values of its own points, whoever was told first."""
-    algorithm, state = make(name, 2, 400, rho=0.7, representative=representative)
+    algorithm, state = make(name, 2, 400, rho=0.7, point=point)
     rng, flight, held = np.random.default_rng(1), [], {}
     for number in range(400):
         decision, state = algorithm.ask(state, (), STREAMS.at(number))
@@ -246,16 +247,20 @@ def test_a_point_that_was_not_asked_for_counts_for_the_leaf_where_it_lies() -> N
         assert before[address][4] == 0 and after[address][0] == before[address][0] + 1
 
 
-def test_points_of_a_node_lie_in_its_box_and_differ_when_they_are_uniform() -> None:
-    algorithm, state = make("hct", 2, 100, representative="uniform", k=3)
-    seen = []
-    for number in range(40):
+@pytest.mark.parametrize("point", ["centre", "uniform"])
+@pytest.mark.parametrize(("k", "dim"), [(2, 1), (2, 3), (3, 2)])
+def test_boxes_and_points_are_those_of_the_common_partition(k: int, dim: int, point: str) -> None:
+    algorithm, state = make("hct", dim, 200, point=point, branching=k, rho=0.8)
+    partition = Partition(dim, k, point=point)
+    for number in range(200):
         decision, state = algorithm.ask(state, (), STREAMS.at(number))
-        low, width = (np.array(corner) for corner in box(state.flight[-1][1], 3, 2))
-        assert ((decision.x >= low) & (decision.x <= low + width)).all()
+        address = state.flight[-1][1]
+        node, (low, width) = np.array([index(address, k)]), box(address, k, dim)
+        np.testing.assert_allclose(partition.boxes(address[0], node, STREAMS), [[low], [np.add(low, width)]], atol=1e-15)
+        np.testing.assert_allclose(decision.x, partition.points(address[0], node, STREAMS), rtol=0, atol=1e-15)
+        assert ((decision.x >= low) & (decision.x <= np.add(low, width))).all()
         state = algorithm.tell(state, decision.x, np.array([garland(decision.x)]))
-        seen.append(tuple(decision.x[0]))
-    assert len(set(seen)) == 40
+    assert address[0] > 3
 
 
 def test_a_thousand_points_that_failed_are_kept_in_mind_and_no_more() -> None:
@@ -270,7 +275,7 @@ def test_a_thousand_points_that_failed_are_kept_in_mind_and_no_more() -> None:
 @pytest.mark.parametrize("k", [2, 3, 7])
 def test_a_tree_of_the_greatest_depth_can_be_stored_inside_an_agent_s_memory(k: int) -> None:
     """With rho next to 1 a tree that is told ever better values at its newest leaf grows in depth alone."""
-    algorithm, state = make("hct", 40, 10_000, k=k, rho=0.9999, c=0.01)
+    algorithm, state = make("hct", 40, 10_000, branching=k, rho=0.9999, c=0.01)
     for value in range(deepest(k, 40) + 50):
         address = leaf_of(state.tree, k, [0.0] * 40)
         state = algorithm.tell(state, np.zeros((1, 40)), np.array([float(value)]))
@@ -332,10 +337,10 @@ def test_hct_and_t_hoo_find_the_maximum_of_a_smooth_objective_in_two_inputs() ->
     [
         ({"nu": 0.0}, "nu must be above 0, not 0.0"),
         ({"rho": 1.0}, "rho must lie between 0 and 1, not 1.0"),
-        ({"k": 1}, "k must be at least 2 parts of a box, not 1"),
+        ({"branching": 1}, "branching must be at least 2, not 1"),
         ({"c": 0.0}, "c must be above 0, not 0.0"),
         ({"delta": 1.0}, "delta must lie between 0 and 1, not 1.0"),
-        ({"representative": "center"}, "no representative 'center'; did you mean 'centre'"),
+        ({"point": "center"}, "no point 'center'; did you mean 'centre'"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], words: str) -> None:

@@ -28,7 +28,8 @@ class Fed1State(NamedTuple):
     """An agent's state: `pulls (K,)` of its arms `x (K, d)` and the sums of their values, `total (K,)`.
 
     `active (K,)` are the arms that were left when it last heard; `rounds` is T and `planned` what of it has been asked for.
-    `flying` are arms and pulls that were asked for and not told yet. `heard` says that an answer has come.
+    `flying` are arms and pulls that were asked for and not told yet. `heard` says that an answer has come, and `missing` how
+    many agents the arms were chosen without.
     """
 
     x: Array
@@ -39,6 +40,7 @@ class Fed1State(NamedTuple):
     planned: int = 0
     flying: tuple[tuple[int, int], ...] = ()
     heard: bool = False
+    missing: int = 0
 
 
 class Fed1Server(NamedTuple):
@@ -65,7 +67,7 @@ class Fed1UCB:
     `sigma` the standard deviation of the noise, or a bound on it.
 
     `missing` "wait" drops nothing before every agent that optimises has been heard once; "mean" goes by those that have been,
-    so that what is found may be the best arm of these only.
+    so that what is found may be the best arm of these only; the origin of the points then says how many were missing.
     """
 
     arms: int = 50
@@ -99,8 +101,8 @@ class Fed1UCB:
         return {"mean": Field((k,)), "pulls": Field((k,), "int64")}
 
     def download(self, problem: Problem) -> Declaration:
-        """Which arms are active."""
-        return {"active": Field((len(grid(problem.dim, self.arms)),), "bool")}
+        """Which arms are active, and how many agents they were chosen without."""
+        return {"active": Field((len(grid(problem.dim, self.arms)),), "bool"), "missing": Field((1,), "int64")}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none."""
@@ -123,16 +125,18 @@ class Fed1UCB:
         Without an answer to the last phase another is made of the same arms, since means over more pulls are as good. The
         order of the arms is drawn, so that the cut does not always spare the same.
         """
-        active = state.active
+        active, missing = state.active, state.missing
         for message in inbox:  # arms never come back, so neither the order of answers nor a second copy matters
             active = active & message.payload["active"]
-        state = state._replace(active=active, heard=state.heard or bool(inbox))
+            missing = int(message.payload["missing"][0])
+        state = state._replace(active=active, missing=missing, heard=state.heard or bool(inbox))
         order = streams.rng("order of arms").permutation(np.flatnonzero(active))
         pulls = self._pulls(len(order), state)
         order = order[: len(pulls)]
         flying = tuple(zip(order.tolist(), pulls.tolist(), strict=True))
         state = state._replace(planned=state.planned + int(pulls.sum()), flying=state.flying + flying)
-        return Decision(state.x[order], "federated" if state.heard else "own", pulls=pulls), state
+        origin = "own" if not state.heard else f"federated missing {missing}" if missing else "federated"
+        return Decision(state.x[order], origin, pulls=pulls), state
 
     def _pulls(self, arms: int, state: Fed1State) -> Counts:
         """Give the pulls of the next phase, at most one entry for each arm; beyond T, after failures, a single one."""
@@ -181,15 +185,17 @@ class Fed1UCB:
     def broadcast(
         self, state: Fed1Server, recipients: Sequence[int], worth: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Fed1Server]:
-        """Drop arms, and tell which are left."""
+        """Drop arms, and tell which are left. Pulls do not age, so `worth` is of no account."""
         heard, active = state.step >= 0, state.active.copy()
         if not heard.any():
             return {}, state
-        if self.missing == "mean" or heard[state.needed].all():
+        silent = int((state.needed & ~heard).sum())
+        if self.missing == "mean" or not silent:
             rows = np.ix_(heard, state.active)
             active[state.active] = self.kept(state.mean[rows], state.pulls[rows], state.rounds)
         active.flags.writeable = False
-        return dict.fromkeys(recipients, {"active": active}), state._replace(active=active)
+        answer = {"active": active, "missing": np.array([silent if self.missing == "mean" else 0])}
+        return dict.fromkeys(recipients, answer), state._replace(active=active)
 
     def kept(self, mean: Array, pulls: Counts, rounds: int) -> Flags:
         """Say which of some arms may be the best of them `(K,)`, by the means and pulls of M agents `(M, K)`."""

@@ -75,8 +75,8 @@ class BLiN(Alone):
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
 
     @property
-    def queries(self) -> None:  # a batch has as many points as there are cubes
-        """Not known before."""
+    def queries(self) -> None:
+        """Unknown before: a batch has as many points as there are cubes."""
         return None
 
     def upload(self, problem: Problem) -> Declaration | None:
@@ -93,7 +93,8 @@ class BLiN(Alone):
     def agent_init(self, problem: Problem, streams: Streams) -> Narrowed:
         """Begin with the whole cube, as if it had been a batch."""
         one, whole = np.ones(1, dtype=np.int64), np.zeros((1, problem.dim), dtype=np.int64)
-        return Narrowed(problem.pulls or problem.iterations, 0, 0, False, 0, whole, whole + 0.5, one, np.zeros(1), one)
+        x = np.full((1, problem.dim), 0.5)
+        return Narrowed(horizon(problem), 0, 0, False, 0, whole, x, one, np.zeros(1), one)
 
     def ask(self, state: Narrowed, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Narrowed]:
         """Ask for the next batch, or for the same one again while nothing of it has been told."""
@@ -131,7 +132,7 @@ class BLiN(Alone):
         n, dim = cubes.shape
         pulls = np.full(n, self._each(state.rounds, finer), dtype=np.int64)
         none = np.zeros(n, dtype=np.int64)
-        x = (cubes + 0.5) * 0.5**finer
+        x: Array = (cubes + np.float64(0.5)) * 0.5**finer
         if self.point == "uniform":
             drawn = (cubes + streams.rng("points of cubes").random((n, dim))) * 0.5**finer
             x = np.minimum(drawn, np.nextafter((cubes + 1) * 0.5**finer, 0.0))

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.base import Inbound, Problem
+from fedbo.algorithms.base import Decision, Inbound, Problem
 from fedbo.algorithms.fed_pne import FedPNE
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
 Functions = Sequence[Callable[[np.ndarray], np.ndarray]]
+Means = Callable[[np.ndarray, Decision, np.random.Generator], np.ndarray]
 
 
 def garland(x: np.ndarray) -> np.ndarray:
@@ -36,9 +37,25 @@ class Played(NamedTuple):
         return float(np.sum(lost)) / len(self.pulls)
 
 
-def play(algorithm: FedPNE, functions: Functions, rounds: int, seed: int, noise: float = 0.1, dim: int = 1) -> Played:
-    """Let the clients play until their budgets are used up; rewards have uniform noise of `noise` either way."""
-    n, streams = len(functions), Streams(seed)
+def uniform(values: np.ndarray, decision: Decision, rng: np.random.Generator) -> np.ndarray:
+    """Means of rewards with uniform noise of +-0.1, each clipped where that is asked for."""
+    pulls = decision.pulls
+    assert pulls is not None
+    rewards = np.repeat(values, pulls) + rng.uniform(-0.1, 0.1, int(pulls.sum()))
+    if decision.clip is not None:
+        rewards = np.clip(rewards, *decision.clip)
+    return np.asarray(np.add.reduceat(rewards, np.cumsum(pulls) - pulls) / pulls)
+
+
+def bernoulli(values: np.ndarray, decision: Decision, rng: np.random.Generator) -> np.ndarray:
+    """Means of rewards that are 0 or 1, the noisiest in [0, 1]."""
+    assert decision.pulls is not None
+    return np.asarray(rng.binomial(decision.pulls, values) / decision.pulls)
+
+
+def play(algorithm: FedPNE, functions: Functions, rounds: int, seed: int, means: Means = uniform) -> Played:
+    """Let the clients play until their budgets are used up; `means` draws those of a decision's rewards."""
+    n, dim, streams = len(functions), 1, Streams(seed)
     problem = Problem(dim, n, tuple(range(n)), 0, rounds, pulls=rounds)
     states = [algorithm.agent_init(replace(problem, agent=agent), streams.of(agent)) for agent in range(n)]
     server, left = algorithm.server_init(problem), [rounds] * n
@@ -56,8 +73,7 @@ def play(algorithm: FedPNE, functions: Functions, rounds: int, seed: int, noise:
             left[agent] -= int(decision.pulls.sum())
             assert left[agent] >= 0
             played.pulls[agent].append((decision.x, decision.pulls))
-            means = means_of(functions[agent], decision, noise, own.rng("reward"))
-            state = algorithm.tell(state, decision.x, means)
+            state = algorithm.tell(state, decision.x, means(functions[agent](decision.x), decision, own.rng("reward")))
             payload, states[agent] = algorithm.outbox(state, own)
             inbox[agent] = []
             if payload is not None:
@@ -66,16 +82,9 @@ def play(algorithm: FedPNE, functions: Functions, rounds: int, seed: int, noise:
         played.bytes_up.append(bytes_)
         for message in arrivals:
             server = algorithm.receive(server, message, 0.0)
-        answers, server = algorithm.broadcast(server, [m.sender for m in arrivals], np.ones(n), streams.of(COORDINATOR).at(step))
+        answers, server = algorithm.broadcast(
+            server, [m.sender for m in arrivals], np.ones(n), streams.of(COORDINATOR).at(step)
+        )
         for agent, answer in answers.items():
             inbox[agent].append(Inbound(COORDINATOR, step, 0.0, answer))
     return played._replace(server=server)
-
-
-def means_of(function: Any, decision: Any, noise: float, rng: np.random.Generator) -> np.ndarray:
-    """Means of noisy rewards, each clipped where that is asked for."""
-    values, pulls = function(decision.x), decision.pulls
-    rewards = np.repeat(values, pulls) + rng.uniform(-noise, noise, int(pulls.sum()))
-    if decision.clip is not None:
-        rewards = np.clip(rewards, *decision.clip)
-    return np.asarray(np.add.reduceat(rewards, np.cumsum(pulls) - pulls) / pulls)

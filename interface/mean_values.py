@@ -95,6 +95,15 @@ def points_of(rows: Any) -> Array:
     return flat.reshape(len(rows), -1)
 
 
+def best_of_mean(result: Result, cell: int) -> Optimum | None:
+    """Give the largest value of the mean in the first replicate of a cell; None where agents cannot say what the mean is."""
+    study = result.study.cells()[cell].study
+    try:
+        return _Optima(result).of(study, 0, _function(study, 0))
+    except TypeError:
+        return None
+
+
 def _function(study: Study, replicate: int) -> MeanFunction:
     """Build the objectives of all agents, as the agents themselves did."""
     federation, streams = study.federation(), Streams(study.study.seed, replicate)

@@ -116,6 +116,11 @@ class Vaccine:
         return self.agents
 
     @property
+    def agent_names(self) -> tuple[str, ...]:
+        """Name the countries."""
+        return tuple(one.name for one in populations()[: self.agents])
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Give the dose as a share of the full one."""
         return (Parameter("dose", self.least, 1.0, self.log),)

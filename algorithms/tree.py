@@ -113,7 +113,7 @@ def add(tree: Bough, k: int, address: Address, y: float, bounds: Bounds, ancesto
         boughs.append(list(boughs[-1][place]))
     bough, counts = boughs.pop(), True
     while True:
-        pulls, mean, upper, _, heir = bough[slot]
+        pulls, mean, upper, before, heir = bough[slot]
         if counts:
             pulls += 1
             mean += (y - mean) / pulls
@@ -133,13 +133,22 @@ def add(tree: Bough, k: int, address: Address, y: float, bounds: Bounds, ancesto
             heir = first
             _sprout(bough, first, k)
         bough[slot] = (pulls, mean, upper, least, heir)
+        if not h or (least == before and not ancestors):  # further up B is what it was
+            break
         if not slot:
-            if not boughs:
-                return tuple(bough)
-            below, bough, slot = tuple(bough), boughs.pop(), address[len(boughs) + 1]
-            bough[slot] = below
+            bough, slot = _joined(bough, boughs, address)
         slot = (slot - 1) // k
         h -= 1
+    while boughs:
+        bough, _ = _joined(bough, boughs, address)
+    return tuple(bough)
+
+
+def _joined(below: list[Any], boughs: list[list[Any]], address: Address) -> tuple[list[Any], int]:
+    """Put a bough into the slot of the one above it, and give that one and the slot."""
+    bough, slot = boughs.pop(), address[len(boughs) + 1]
+    bough[slot] = tuple(below)
+    return bough, slot
 
 
 def refresh(tree: Bough, k: int, bounds: Bounds, h: int = 0) -> Bough:

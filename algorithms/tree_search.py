@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
@@ -78,25 +79,28 @@ class TreeSearch(Alone):
         raise NotImplementedError
 
     def ask(self, state: Grown, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Grown]:
-        """Pull the node to which the largest B leads; pulls in flight do not count yet."""
+        """Pull the node to which the largest B leads; pulls in flight do not count yet. The point is not to be written to."""
         dim, horizon, told, tree, flight = state
         address = best_node(tree, self.branching, self.bounds(told, horizon, dim).tau)
         if self.point == "centre":
-            x = _centre(address, self.branching, dim).copy()
+            x, point = _centre(address, self.branching, dim)
         else:
-            x = _draw(address, self.branching, dim, streams.seed, streams.replicate, streams.scope).copy()
+            x, point = _draw(address, self.branching, dim, streams.seed, streams.replicate, streams.scope)
         if len(flight) == IN_FLIGHT:  # what fails is never told
             flight = flight[1:]
-        return Decision(x, "tree"), Grown(dim, horizon, told, tree, (*flight, (x.tobytes(), address)))
+        return Decision(x, "tree"), Grown(dim, horizon, told, tree, (*flight, (point, address)))
 
     def tell(self, state: Grown, x: Array, y: Array) -> Grown:
         """Count each value for the node that its point stands for; one that was not asked for, for the leaf where it lies."""
         dim, horizon, told, tree, flight = state
         bounds = self.bounds(told, horizon, dim)
         for row, value in enumerate(y.tolist()):
-            address, flight = _landed(flight, x[row].tobytes())
-            if address is None:
-                address = leaf_of(tree, self.branching, x[row].tolist())
+            point = x[row].tobytes()
+            if flight and flight[-1][0] == point:
+                address, flight = flight[-1][1], flight[:-1]
+            else:
+                address, flight = _landed(flight, point)
+                address = address or leaf_of(tree, self.branching, x[row].tolist())
             tree = add(tree, self.branching, address, value, bounds, self.ancestors)
             told += 1
             if not told & (told + 1):
@@ -107,8 +111,6 @@ class TreeSearch(Alone):
 
 def _landed(flight: Flight, point: bytes) -> tuple[Address | None, Flight]:
     """Find the node that a point in flight stands for, the newest of equal points first, and give what is still in flight."""
-    if flight and flight[-1][0] == point:
-        return flight[-1][1], flight[:-1]
     for place in range(len(flight) - 1, -1, -1):
         if flight[place][0] == point:
             return flight[place][1], flight[:place] + flight[place + 1 :]
@@ -116,13 +118,20 @@ def _landed(flight: Flight, point: bytes) -> tuple[Address | None, Flight]:
 
 
 @lru_cache(maxsize=4096)
-def _centre(address: Address, k: int, dim: int) -> Array:
+def _centre(address: Address, k: int, dim: int) -> tuple[Array, bytes]:
     low, width = box(address, k, dim)
-    return np.array([[start + 0.5 * side for start, side in zip(low, width, strict=True)]])
+    return _fixed([[start + 0.5 * side for start, side in zip(low, width, strict=True)]])
 
 
 @lru_cache(maxsize=4096)
-def _draw(address: Address, k: int, dim: int, seed: int, replicate: int, scope: str) -> Array:
+def _draw(address: Address, k: int, dim: int, seed: int, replicate: int, scope: str) -> tuple[Array, bytes]:
     low, width = box(address, k, dim)
     shared = Streams(seed, replicate, scope=scope).shared(f"point of node {address[0]} {index(address, k)}")
-    return np.array([low]) + np.array([width]) * shared.random((1, dim))
+    return _fixed(np.array([low]) + np.array([width]) * shared.random((1, dim)))
+
+
+def _fixed(point: npt.ArrayLike) -> tuple[Array, bytes]:
+    """Give a point as an array, which nobody can write to since it is remembered, and as bytes."""
+    x = np.array(point, dtype=np.float64)
+    x.flags.writeable = False
+    return x, x.tobytes()

@@ -23,7 +23,7 @@ from fedbo.surrogates.neural import Sample, added, descend, empty, jacobian, par
 from fedbo.surrogates.ridge import Ridge, joined, norms, ridge
 
 CRITERIA = ("determinant", "diagonal")
-STARTS = ("last", "initial")
+STARTS = ("mean", "last", "initial")
 
 
 class FNState(NamedTuple):
@@ -79,8 +79,9 @@ class FNUCB:
 
     An agent sends when (t - t_last) log(det V / det V_last) exceeds `threshold` D, or with `criterion` "diagonal" the same of
     the diagonals' products, as in the authors' code. Before, it takes `steps` of gradient descent at `rate` on its own data,
-    with weight decay lambda / n, from its `last` weights (as in the code) or from the `initial` ones (as in the paper); not
-    before alpha rises, nor in the round `until` and after.
+    with weight decay lambda / n: from the `mean` of all networks as it last heard, from its own `last` weights, or from the
+    `initial` ones, as in the paper. In the authors' code all networks share one memory, to which "mean" comes nearest. There
+    is no training before alpha rises, nor in the round `until` and after.
     """
 
     arms: int = 100
@@ -95,7 +96,7 @@ class FNUCB:
     steps: int = 30
     rate: float = 0.01
     until: int = 2000
-    start: str = "last"
+    start: str = "mean"
 
     def __post_init__(self) -> None:
         for name in ("arms", "width"):
@@ -218,7 +219,8 @@ class FNUCB:
 
     def trained(self, state: FNState) -> Array:
         """Fit the network to the agent's own data."""
-        start, n = state.weights if self.start == "last" else state.initial, float(state.sample.times.sum())
+        start = {"mean": state.network, "last": state.weights, "initial": state.initial}[self.start]
+        n = float(state.sample.times.sum())
         return descend(start, state.sample, self.steps, self.rate, self.ridge / n) if n else start
 
     def server_init(self, problem: Problem) -> FNServer:

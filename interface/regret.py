@@ -49,7 +49,7 @@ class RegretTrace:
         """Give the regret of the first so many evaluations `(p,)`; NaN beyond the last."""
         ends = np.concatenate([[0], np.cumsum(self.pulls)])
         sums = np.concatenate([[0.0], np.cumsum(self.pulls * self.instant)])
-        return np.interp(rounds, ends, sums, right=np.nan)
+        return np.asarray(np.interp(rounds, ends, sums, right=np.nan))
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,8 @@ class Likeness:
 
     def of(self, formula: Formula, noise: Noise, world: np.random.Generator, own: np.random.Generator) -> FormulaAgent:
         """Draw one agent: a mixture's parts and the pivot of turns are of the world, all else is the agent's own."""
-        agent = FormulaAgent(formula, noise, **_scale(formula, noise) if self.scaled else {})
+        factor, offset = _scale(formula, noise) if self.scaled else (1.0, 0.0)
+        agent = FormulaAgent(formula, noise, factor=factor, offset=offset)
         d, reach = len(formula.parameters), self.reach
         if self.family == "offset":
             return FormulaAgent(formula, noise, offset=reach * float(own.standard_normal()))
@@ -127,9 +128,10 @@ class Likeness:
         require(not self.scaled or noise.half_width < 0.5, "half_width", noise.half_width, "take less than 0.5 where scaled")
 
 
-def _scale(formula: Formula, noise: Noise) -> dict[str, float]:
+def _scale(formula: Formula, noise: Noise) -> tuple[float, float]:
+    """Give the factor and the offset that put the formula's values between the half width of the noise and one less it."""
     factor = (1.0 - 2.0 * noise.half_width) / (formula.best - formula.worst)
-    return {"factor": factor, "offset": noise.half_width - factor * formula.worst}
+    return factor, noise.half_width - factor * formula.worst
 
 
 def _moved(agent: FormulaAgent, moves: tuple[Move, ...], weights: Array | None = None) -> FormulaAgent:

@@ -104,7 +104,7 @@ def _best_apart(u: Array, y: Array, reach: float) -> tuple[Array, Array]:
     """Choose the best places that lie apart from each other."""
     chosen: list[int] = []
     for place in np.argsort(-y, kind="stable"):
-        if all(np.abs(u[place] - u[other]).max() > reach for other in chosen):
+        if all(np.abs(u[place] - u[other]).max() > 0.5 * reach for other in chosen):
             chosen.append(int(place))
         if len(chosen) == min(PLACES, max(1, len(u) // 32)):
             break
@@ -117,7 +117,7 @@ def _polished(mean: MeanFunction, u: Array, value: float) -> tuple[float, Array]
         return value, u
     limits: Any = [(0.0, 1.0)] * len(u)
     simplex = np.abs(np.vstack([u, u - 1e-5 * np.eye(len(u))]))
-    options = {"xatol": 1e-9, "fatol": 1e-13, "initial_simplex": simplex}
+    options: Any = {"xatol": 1e-9, "fatol": 1e-13, "initial_simplex": simplex}
 
     def depth(v: Array) -> float:
         return -float(mean.unit(np.clip(v, 0.0, 1.0)[None])[0])

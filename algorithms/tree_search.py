@@ -99,8 +99,8 @@ class TreeSearch(Alone):
             if flight and flight[-1][0] == point:
                 address, flight = flight[-1][1], flight[:-1]
             else:
-                address, flight = _landed(flight, point)
-                address = address or leaf_of(tree, self.branching, x[row].tolist())
+                found, flight = _landed(flight, point)
+                address = found or leaf_of(tree, self.branching, x[row].tolist())
             tree = add(tree, self.branching, address, value, bounds, self.ancestors)
             told += 1
             if not told & (told + 1):

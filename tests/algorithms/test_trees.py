@@ -162,8 +162,8 @@ def same_nodes(algorithm: Any, state: Any, slow: Any, dim: int, pulls: int, seed
 
 @pytest.mark.parametrize(("k", "dim", "rho", "nu", "c"), [(2, 1, 0.5, 1.0, 0.1), (2, 2, 0.8, 0.5, 0.05), (3, 1, 0.4, 1.0, 0.2)])
 def test_hct_pulls_the_nodes_of_a_slow_hct(k: int, dim: int, rho: float, nu: float, c: float) -> None:
-    algorithm, state = make("hct", dim, 300, branching=k, rho=rho, nu=nu, c=c)
-    state = same_nodes(algorithm, state, SlowHCT(k, nu, rho, c, 0.01), dim, 300)
+    algorithm, state = make("hct", dim, 200, branching=k, rho=rho, nu=nu, c=c)
+    state = same_nodes(algorithm, state, SlowHCT(k, nu, rho, c, 0.01), dim, 200)
     assert len(state.tree) > records(k)
 
 

@@ -18,6 +18,7 @@ from fedbo.objectives.space import inside
 Family = Literal["same", "shift", "mixture", "rotation", "offset"]
 USUAL_SPREAD = {"shift": 0.05, "mixture": 0.1, "rotation": 0.25, "offset": 1.0}
 COMPONENTS = 3  # of a mixture
+SIDES = ((1.0, 0.0), (-1.0, 0.0), (-1.0, 2.0))  # a place, and its reflections at 0 and 1
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -56,6 +57,14 @@ class FormulaAgent:
     def best_value(self) -> float | None:
         """Give the largest value over the box; of a mixture it is not known."""
         return None if len(self.moves) > 1 else self.offset + self.factor * self.formula.best
+
+    @property
+    def cusps(self) -> Array:
+        """Give the places `(k, 1)` where the function has a cusp: the formula's, moved back, also from beyond the sides."""
+        places = np.array(self.formula.cusps)
+        moved = [sign * places + turn - move.shift[0] for move in self.moves or (Move(np.zeros(1)),) for sign, turn in SIDES]
+        found = np.concatenate(moved)
+        return found[(found >= 0.0) & (found <= 1.0)][:, None]
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give one noisy value at x `(d,)`."""

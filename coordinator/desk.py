@@ -150,6 +150,8 @@ class Desk:
         if inbound is not None:
             state.inbox[agent].append(inbound)
             self._core.journal.append((now, "delivered", agent, number, self._weigh(event), ""))
+            if not self._core.exchange.waits and agent in state.waiting:
+                state.waiting[agent] = number  # written before it began to wait, and what it waits for all the same
         return self._released(agent, number, now)
 
     def _released(self, agent: int, number: int, now: float) -> list[Effect]:

@@ -9,12 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.evaluation import EvaluationError, Evaluator, Known, Outcome
+from fedbo.actors.evaluation import EvaluationError, Evaluator, Known, Outcome, Pulls
 from fedbo.actors.memory import Done, Memory, read_history
+from fedbo.actors.pulls import counted, within
 from fedbo.actors.rows import Row
-from fedbo.actors.task import Order, Report, Task
+from fedbo.actors.task import Choice, Order, Report, Task
 from fedbo.algorithms.base import Array, Decision, Starting
-from fedbo.objectives.base import cost_of
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Federation, Objective, cost_of
+from fedbo.objectives.centralised import Centralised
 from fedbo.objectives.space import from_unit
 
 
@@ -32,7 +35,7 @@ class Agent:
         self._clock = clock or time.monotonic
         self._streams = task.streams.of(number)
         world = replace(task.streams, scope="")  # an agent's objective is the same in all its tasks
-        objective = task.federation.objective(number, world.shared("objective"), world.of(number).rng("objective"))
+        objective = objective_of(task.federation, number, world)
         self._evaluator = evaluator or Evaluator(task.policy, real=False)
         self._objective = objective
         x, y = read_history(task.histories, number, task.problem.dim)
@@ -51,15 +54,16 @@ class Agent:
         """Give what the agent knows by what counts: without a step that it has done but that does not count yet."""
         return self.memory if self.done is None else self.done.before
 
-    def decide(self, order: Order) -> tuple[int, tuple[float, ...] | None]:
+    def decide(self, order: Order) -> Choice:
         """Choose the points of a step; give their number, and what each costs if the order asks for it; EvaluationError."""
         self._restore(order)
         decision = self._decide(order)
+        pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
         if not order.priced:
-            return len(decision.x), None
+            return Choice(len(decision.x), None, pulls)
         try:
             natives = from_unit(self.task.federation.parameters, decision.x)
-            return len(decision.x), tuple(cost_of(self._objective, x) for x in natives)
+            return Choice(len(decision.x), tuple(cost_of(self._objective, x) for x in natives), pulls)
         except Exception as error:
             words = f"agent {self.number}: its cost could not be told: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
@@ -84,6 +88,7 @@ class Agent:
         retried = tuple(outcome.point for outcome in outcomes[len(decision.x) :])
         failed = tuple(outcome.error.splitlines()[0] for outcome in outcomes if outcome.error)
         report = Report(self.number, order.step, len(decision.x), payload, order.lease, memory.t_n, retried, failed)
+        report = report._replace(pulled=memory.pulled)
         self.memory = memory._replace(step=order.step, decision=None, undecided=None)
         self.done = Done(before, report, rows, self.memory)
         return report
@@ -128,10 +133,9 @@ class Agent:
             return
         kept = len(self.saved.rows)
         forgotten = tuple(row if row.error else row._replace(error="forgotten in a crash") for row in self.memory.rows[kept:])
-        # Evaluations are counted on, so that no draw is used twice.
-        self.memory = self.saved._replace(
-            rows=self.saved.rows + forgotten, evaluated=self.memory.evaluated, step=self.memory.step
-        )
+        # Evaluations are counted on, so that no draw is used twice and no budget is exceeded.
+        counts = {name: getattr(self.memory, name) for name in ("evaluated", "pulled", "step")}
+        self.memory = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
         self.saved = self.memory
 
     def _decide(self, order: Order) -> Decision:
@@ -143,7 +147,12 @@ class Agent:
             decision = Decision(self._initial_points(), "initial")
         else:
             decision, state = self.task.algorithm.ask(state, order.inbox, self._streams.at(order.step))
-        self.memory = memory._replace(algorithm=state, decision=decision, undecided=memory.algorithm)
+        if decision.pulls is not None and self.task.algorithm.queries is not None:
+            raise ValueError("an algorithm whose decisions have pulls declares queries = None, so that each is waited for")
+        cut = False
+        if self._problem.pulls:
+            decision, cut = within(decision, self._problem.pulls - memory.pulled)
+        self.memory = memory._replace(algorithm=state, decision=decision, undecided=memory.algorithm, cut=cut)
         return decision
 
     def _initial_points(self) -> Array:
@@ -167,12 +176,17 @@ class Agent:
                 length = None if order.tries is None else order.tries[len(outcomes)]
                 if length is not None and order.costs is not None:
                     length *= order.costs[point]
-                known = Known(self.number, number, point, natives[point], length)
+                known = Known(self.number, number, point, natives[point], length, self._pulls(decision, point))
                 outcomes.append(self._evaluator(self._objective, known, self._streams.at(number), self._clock))
             points = [point for point in points if not _succeeded(outcomes, point)]
         if points and policy.failure == "stop":
             raise EvaluationError(next(outcome.error.splitlines()[0] for outcome in reversed(outcomes) if outcome.error))
         return outcomes
+
+    def _pulls(self, decision: Decision, point: int) -> Pulls | None:
+        if decision.pulls is None and decision.clip is None:
+            return None
+        return Pulls(int(counted(decision)[point]), decision.clip, self.task.noise)
 
     def _learned(self, decision: Decision, outcomes: Sequence[Outcome], state: Any) -> Memory:
         """Tell the algorithm what was seen, point by point, and what the policy gives for a point that failed."""
@@ -180,21 +194,25 @@ class Agent:
         told: dict[int, float] = {}
         for outcome in outcomes:
             if outcome.error is None:
-                told[outcome.point] = self._seen(outcome)
-        t_n = memory.t_n + len(told)
+                told[outcome.point] = self._seen(decision, outcome)
+        pulls = counted(decision)
+        t_n, pulled = memory.t_n + int(pulls[sorted(told)].sum()), memory.pulled + int(pulls.sum())
         for value in told.values():
             worst = value if worst is None else min(worst, value)
         if self.task.policy.failure == "worst" and worst is not None:
             told |= {point: worst for point in range(len(decision.x)) if point not in told}
+        if memory.cut:
+            told.pop(len(decision.x) - 1, None)
         points = sorted(told)
         if points:
             values = np.array([told[point] for point in points])
             state = self.task.algorithm.tell(state, decision.x[points], values)
-        return memory._replace(algorithm=state, evaluated=memory.evaluated + len(outcomes), t_n=t_n, worst=worst)
+        evaluated = memory.evaluated + len(outcomes)
+        return memory._replace(algorithm=state, evaluated=evaluated, t_n=t_n, worst=worst, pulled=pulled)
 
-    def _seen(self, outcome: Outcome) -> float:
-        """Give what the agent sees of a value: with noise, where the study adds some."""
-        if not self.task.noise:
+    def _seen(self, decision: Decision, outcome: Outcome) -> float:
+        """Give what the agent sees of a value: with noise, where the study adds some; in a mean of pulls it is already."""
+        if not self.task.noise or self._pulls(decision, outcome.point) is not None:
             return outcome.value
         noise = self._streams.at(outcome.number + 1).rng("added noise").standard_normal()
         return outcome.value + float(np.sqrt(self.task.noise) * noise)
@@ -203,7 +221,7 @@ class Agent:
         phase = "initial" if step == 0 and self.task.phase == "search" else self.task.phase
         rows, t_n = [], self.memory.t_n
         for outcome in outcomes:
-            t_n += outcome.error is None
+            t_n += outcome.pulls if outcome.error is None else 0
             rows.append(
                 Row(
                     agent=self.number,
@@ -213,15 +231,24 @@ class Agent:
                     origin=decision.origin,
                     x=outcome.x.tolist(),
                     u=decision.x[outcome.point].tolist(),
-                    value=self._seen(outcome) if outcome.error is None else float("nan"),
+                    value=self._seen(decision, outcome) if outcome.error is None else float("nan"),
                     score=outcome.score,
                     started=outcome.started,
                     finished=outcome.finished,
                     t_n=t_n,
+                    pulls=outcome.pulls,
                     error=outcome.error,
                 )
             )
         return tuple(rows)
+
+
+def objective_of(federation: Federation, number: int, world: Streams) -> Objective:
+    """Build an agent's objective, with the draws that it has in every run of a replicate; `world` is the study's own stream."""
+    if isinstance(federation, Centralised):
+        agents = range(federation.federation.n_agents)
+        return federation.mean([objective_of(federation.federation, agent, world) for agent in agents])
+    return federation.objective(number, world.shared("objective"), world.of(number).rng("objective"))
 
 
 def _succeeded(outcomes: Sequence[Outcome], point: int) -> bool:

@@ -18,7 +18,7 @@ from fedbo.actors.policy import Policy
 from fedbo.actors.rows import OBSERVATIONS, Key, column, write_table
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Objective
+from fedbo.objectives.base import Objective, observe
 
 NAN = float("nan")
 
@@ -27,10 +27,21 @@ class EvaluationError(RuntimeError):
     """An objective failed, and the study's policy is to stop then."""
 
 
+class Pulls(NamedTuple):
+    """That a point is evaluated `times` times and counts as the mean, of values each moved into `clip` where that is given.
+
+    Normal noise of variance `noise` is added to each of them before.
+    """
+
+    times: int
+    clip: tuple[float, float] | None = None
+    noise: float = 0.0
+
+
 class Known(NamedTuple):
     """An evaluation before it is made: number `number` of its agent, at point `point` of its step, at `x (d,)` in native units.
 
-    `length` is how long it will take, where time is virtual and it may take too long.
+    `length` is how long it will take, or each of its `pulls`, where time is virtual and it may take too long.
     """
 
     agent: int
@@ -38,6 +49,12 @@ class Known(NamedTuple):
     point: int
     x: Array
     length: float | None = None
+    pulls: Pulls | None = None
+
+    @property
+    def times(self) -> int:
+        """Give how often the point is evaluated."""
+        return 1 if self.pulls is None else self.pulls.times
 
 
 class Outcome(NamedTuple):
@@ -51,6 +68,7 @@ class Outcome(NamedTuple):
     started: float
     finished: float
     error: str | None
+    pulls: int = 1
 
 
 class Evaluator:
@@ -75,7 +93,7 @@ class Evaluator:
         if known.length is not None and limit is not None and known.length > limit:
             # It is not logged: if a crash makes it begin again, it may take another time.
             error = self._place(known) + f"took longer than time_limit = {limit:g}"
-            return Outcome(known.number, known.point, known.x, NAN, NAN, 0.0, 0.0, error)
+            return Outcome(known.number, known.point, known.x, NAN, NAN, 0.0, 0.0, error, known.times)
         found = self._log.find(known) if self._log is not None else None
         if found is not None and (found.error is None or not self._again):
             return found
@@ -83,7 +101,8 @@ class Evaluator:
         value, score, failed = self._call(objective, known, streams)
         if self._linger is not None:
             self._linger(known.agent, clock() - started)
-        outcome = Outcome(known.number, known.point, known.x, value, score, started, clock() if self._real else 0.0, failed)
+        ended = clock() if self._real else 0.0
+        outcome = Outcome(known.number, known.point, known.x, value, score, started, ended, failed, known.times)
         if self._log is not None:
             self._log.append(known.agent, outcome)
         return outcome
@@ -91,9 +110,9 @@ class Evaluator:
     def _call(self, objective: Objective, known: Known, streams: Streams) -> tuple[float, float, str | None]:
         try:
             if self._isolated is not None:
-                value, score = self._isolated.evaluate(known.agent, objective, known.x, streams)
+                value, score = self._isolated.evaluate(known.agent, objective, known.x, streams, known.pulls)
             else:
-                value, score = evaluate(objective, known.x, streams)
+                value, score = evaluate(objective, known.x, streams, known.pulls)
         except Exception as error:
             last = "".join(traceback.format_exception(error))
             return NAN, NAN, self._place(known) + f"{type(error).__name__}: {error}\n{last}"
@@ -105,11 +124,29 @@ class Evaluator:
         return f"agent {known.agent} at x = {known.x.tolist()}: "
 
 
-def evaluate(objective: Objective, x: Array, streams: Streams) -> tuple[float, float]:
-    """Give one observation and the score by which it is judged."""
+def evaluate(objective: Objective, x: Array, streams: Streams, pulls: Pulls | None = None) -> tuple[float, float]:
+    """Give one observation, or the mean of several, and the score by which it is judged."""
+    if pulls is not None:
+        return _mean(objective, x, streams, pulls)
     value = float(objective.evaluate(x, streams.rng("evaluation")))
     score = objective.score(x)
     return value, value if score is None else float(score)
+
+
+def _mean(objective: Objective, x: Array, streams: Streams, pulls: Pulls) -> tuple[float, float]:
+    """Give the mean of several observations and its score; all of one point's draws come from one stream."""
+    seen = observe(objective, x, pulls.times, streams.rng("evaluation"))
+    if not np.isfinite(seen).all():  # which clipping would hide
+        return NAN, NAN
+    score = objective.score(x)
+    score = float(seen.mean()) if score is None else float(score)
+    if pulls.noise:
+        # The stream of the noise of single evaluations, so that one pull sees what one evaluation does.
+        noise = streams.at(streams.step + 1).rng("added noise").standard_normal(pulls.times)
+        seen = seen + np.sqrt(pulls.noise) * noise
+    if pulls.clip is not None:
+        seen = np.clip(seen, *pulls.clip)
+    return float(seen.mean()), score
 
 
 EVALUATIONS = pa.schema(
@@ -122,10 +159,11 @@ EVALUATIONS = pa.schema(
         column("started", pa.float64()),
         column("finished", pa.float64()),
         column("error", pa.string(), nullable=True),
+        column("pulls", pa.int32()),
     ]
 )
 
-Line = tuple[int, int, list[float], float, float, float, float, str | None]
+Line = tuple[int, int, list[float], float, float, float, float, str | None, int]
 
 
 class EvaluationLog:
@@ -148,17 +186,15 @@ class EvaluationLog:
         self._path = self._home.log(since)
 
     def find(self, known: Known) -> Outcome | None:
-        """Give an evaluation that has been made, if it was at the same point."""
+        """Give an evaluation that has been made, if it was at the same point and as often."""
         found = self._found.get((known.agent, known.number))
-        if found is None or found[2] != known.x.tolist():
+        if found is None or found[2] != known.x.tolist() or found[8] != known.times:
             return None
-        _, _, _, value, score, started, finished, error = found
-        return Outcome(known.number, known.point, known.x, value, score, started, finished, error)
+        return Outcome(known.number, known.point, known.x, *found[3:])
 
     def append(self, agent: int, outcome: Outcome) -> None:
         """Write an evaluation down; OSError when the disk is full."""
-        _, _, x, value, score, started, finished, error = outcome
-        self.write([(agent, outcome.number, x.tolist(), value, score, started, finished, error)])
+        self.write([(agent, outcome.number, outcome.x.tolist(), *outcome[3:])])
 
     def write(self, lines: Iterable[Line]) -> None:
         """Write lines down."""
@@ -189,7 +225,7 @@ class EvaluationLog:
 
 def write_evaluations(lines: Sequence[Line], key: Key, path: Path) -> None:
     """Write lines of logs as one Parquet part."""
-    columns: list[Any] = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(8)]
+    columns: list[Any] = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(9)]
     head = [[value] * len(lines) for value in key]
     arrays = [pa.array(values, field.type) for values, field in zip([*head, *columns], EVALUATIONS, strict=True)]
     write_table(pa.Table.from_arrays(arrays, schema=EVALUATIONS), path)

@@ -15,10 +15,9 @@ from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, w
 from fedbo.actors.home import PROVISIONAL, Home, Latest
 from fedbo.actors.memory import Done, Memory
 from fedbo.actors.rows import write_rows
-from fedbo.actors.task import Order, Report, Task
+from fedbo.actors.task import Choice, Order, Report, Task
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]
-Costs = tuple[float, ...] | None
 
 
 class Site(NamedTuple):
@@ -92,8 +91,8 @@ class Host:
         """Give the real time of the study."""
         return time.time() - self._epoch
 
-    def decide(self, commits: Commits, order: Order) -> tuple[int, Costs]:
-        """Let an agent choose the points of a step; give their number and what each costs."""
+    def decide(self, commits: Commits, order: Order) -> Choice:
+        """Let an agent choose the points of a step."""
         self._commit(commits)
         return self.agents[order.agent].decide(order)
 
@@ -196,8 +195,8 @@ class Hosts(Protocol):
     def submit(self, order: Order) -> None:
         """Take an order; it may run at once or later, but before its result is given."""
 
-    def decide(self, order: Order) -> tuple[int, Costs]:
-        """Wait for an agent's decision; give the number of its points and what each costs."""
+    def decide(self, order: Order) -> Choice:
+        """Wait for an agent's decision."""
 
     def result(self, agent: int, lease: int) -> Report:
         """Wait for the report of the order with this lease, the last that the agent was given."""
@@ -237,7 +236,7 @@ class InlineHosts:
         """Keep the order."""
         self._orders[order.agent] = order
 
-    def decide(self, order: Order) -> tuple[int, Costs]:
+    def decide(self, order: Order) -> Choice:
         """Let the agent decide."""
         return self.host.decide((), order)
 

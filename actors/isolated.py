@@ -13,11 +13,14 @@ import struct
 import subprocess
 import sys
 import time
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
+
+if TYPE_CHECKING:
+    from fedbo.actors.evaluation import Pulls
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20
@@ -34,8 +37,13 @@ class Isolated:
         self._process: subprocess.Popen[bytes] | None = None
         self._sent: set[int] = set()
 
-    def evaluate(self, agent: int, objective: Objective, x: Array, streams: Streams) -> tuple[float, float]:
-        """Give the value and the score at `x`; TimeoutError, MemoryError, or whatever the objective raised."""
+    def evaluate(
+        self, agent: int, objective: Objective, x: Array, streams: Streams, pulls: Pulls | None = None
+    ) -> tuple[float, float]:
+        """Give the value and the score at `x`; TimeoutError, MemoryError, or whatever the objective raised.
+
+        With many pulls, the limit in time is for each of them, on average.
+        """
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -43,8 +51,8 @@ class Isolated:
                 send(process.stdin, (agent, objective, None, streams))
                 self._sent.add(agent)
                 receive(process.stdout)  # it is known there: the limit is for evaluations, not for imports
-            send(process.stdin, (agent, None, x, streams))
-            in_time = self._answers(process.stdout)
+            send(process.stdin, (agent, None, (x, pulls), streams))
+            in_time = self._answers(process.stdout, 1 if pulls is None else pulls.times)
             answer: Any = receive(process.stdout) if in_time else None
         except (EOFError, BrokenPipeError):
             code = process.wait()
@@ -90,10 +98,10 @@ class Isolated:
             receive(self._process.stdout)  # it is ready: the limit is for evaluations, not for imports
         return self._process
 
-    def _answers(self, pipe: IO[bytes]) -> bool:
+    def _answers(self, pipe: IO[bytes], pulls: int) -> bool:
         if self._limit is None:
             return True
-        until = time.monotonic() + self._limit
+        until = time.monotonic() + self._limit * pulls
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             return bool(selector.select(max(0.0, until - time.monotonic())))
@@ -132,7 +140,7 @@ def main() -> None:
     objectives: dict[int, Objective] = {}
     while True:
         try:
-            agent, objective, x, streams = receive(source)
+            agent, objective, point, streams = receive(source)
         except EOFError:
             return
         if objective is not None:
@@ -140,7 +148,8 @@ def main() -> None:
             send(sink, "known")
             continue
         try:
-            send(sink, evaluate(objectives[agent], x, streams))
+            x, pulls = point
+            send(sink, evaluate(objectives[agent], x, streams, pulls))
         except Exception as error:
             send(sink, _portable(error))
 

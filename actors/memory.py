@@ -16,9 +16,10 @@ from fedbo.algorithms.base import Array, Decision
 class Memory(NamedTuple):
     """All that an agent knows: what a checkpoint of it holds.
 
-    `algorithm` is its half of the method; `evaluated` counts its evaluations and `t_n` its observations; `best` and `worst` are
-    those that it has seen. `rows` have not been written yet. `step` was its last one; `decision` belongs to the next one, and
-    `undecided` is what `algorithm` was before it.
+    `algorithm` is its half of the method; `evaluated` counts the points it has evaluated, retries included, `pulled` how often
+    it has evaluated, and `t_n` its observations; `best` and `worst` are those that it has seen. `rows` have not been written
+    yet. `step` was its last one; `decision` belongs to the next one, and `undecided` is what `algorithm` was before it.
+    `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of it.
     """
 
     algorithm: Any
@@ -30,6 +31,8 @@ class Memory(NamedTuple):
     step: int = -1
     decision: Decision | None = None
     undecided: Any = None
+    pulled: int = 0
+    cut: bool = False
 
 
 class Done(NamedTuple):

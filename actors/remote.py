@@ -9,8 +9,8 @@ from typing import Any
 
 import ray
 
-from fedbo.actors.host import Costs, Host, Live, Site, sound
-from fedbo.actors.task import Order, Report, Task
+from fedbo.actors.host import Host, Live, Site, sound
+from fedbo.actors.task import Choice, Order, Report, Task
 
 _DEATHS = 5  # how often a process may die before its agents have finished anything
 
@@ -76,12 +76,12 @@ class RayHosts:
         host.buffer.pop(order.agent, None)  # an order that is replaced loses its place
         host.buffer[order.agent] = order
 
-    def decide(self, order: Order) -> tuple[int, Costs]:
+    def decide(self, order: Order) -> Choice:
         """Wait for the agent's decision."""
         host = self._host_of[order.agent]
         (decided,) = _got([host.handle.decide.remote(host.take_commits(), order)])
-        count, costs = decided
-        return count, costs
+        assert isinstance(decided, Choice)
+        return decided
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Tell the agent with the next call that its last step counts; where time is real, it sees that by its next order."""

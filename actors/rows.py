@@ -36,6 +36,7 @@ OBSERVATIONS = pa.schema(
         column("started", pa.float64()),
         column("finished", pa.float64()),
         column("t_n", pa.int32()),
+        column("pulls", pa.int32()),
         column("error", pa.string(), nullable=True),
     ]
 )
@@ -45,8 +46,8 @@ class Row(NamedTuple):
     """One observation of one agent, less the three columns that say which run it belongs to.
 
     `x` is in native units and `u` in the unit cube; `value` is what the agent saw, to be maximised, and `score` its
-    noise-free counterpart; `started` and `finished` are times of the study; `t_n` counts the agent's observations with
-    this one.
+    noise-free counterpart; `started` and `finished` are times of the study. The point was evaluated `pulls` times in a row, and
+    `value` is their mean; `t_n` counts the agent's observations with these.
     """
 
     agent: int
@@ -61,6 +62,7 @@ class Row(NamedTuple):
     started: float
     finished: float
     t_n: int
+    pulls: int = 1
     error: str | None = None
 
 

@@ -31,11 +31,20 @@ class Order(NamedTuple):
     priced: bool = False
 
 
+class Choice(NamedTuple):
+    """What the coordinator learns of a decision: how many points, what each costs if asked, and how often each is evaluated."""
+
+    queries: int
+    costs: tuple[float, ...] | None = None
+    pulls: tuple[int, ...] | None = None
+
+
 class Report(NamedTuple):
     """What the coordinator learns of a finished step: how many points there were, and the message. No observations.
 
     `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few
-    words what was wrong with each evaluation that failed. `failure` says why the run cannot go on.
+    words what was wrong with each evaluation that failed. `failure` says why the run cannot go on. `pulled` counts all
+    evaluations of the agent so far, those of failed points with them, but neither what was retried nor what a crash cut short.
     """
 
     agent: int
@@ -47,6 +56,7 @@ class Report(NamedTuple):
     retried: tuple[int, ...] = ()
     failed: tuple[str, ...] = ()
     failure: str | None = None
+    pulled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

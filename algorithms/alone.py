@@ -15,7 +15,7 @@ class Alone:
     __slots__ = ()
 
     @property
-    def queries(self) -> int:
+    def queries(self) -> int | None:
         """One point for each decision."""
         return 1
 

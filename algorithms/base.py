@@ -24,9 +24,13 @@ Payload = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named array of a message: its dtype, its exact shape, and whether NaN and infinity are refused."""
+    """One named array of a message: its dtype, its shape, and whether NaN and infinity are refused.
 
-    shape: tuple[int, ...]
+    A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
+    the size of a message says what it is, and nothing else need be sent.
+    """
+
+    shape: tuple[int | None, ...]
     dtype: str = "float64"
     finite: bool = True
 
@@ -42,7 +46,10 @@ class Problem:
     points that each target is given before its first decision and `iterations` its budget T of decisions after them;
     `history` is the number t_n of observations that each agent has made in an earlier task of its own.
     `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned there, with fewer rows where evaluations failed;
-    they are None where there was no such task, and at the coordinator.
+    they are None where there was no such task, and at the coordinator. `pulls` is the number T of evaluations that an agent may
+    make in all, its rounds and `initial` points included, where the budget counts them, else 0; `iterations` is T too then, for
+    no more decisions than that can evaluate anything. `rounds` says whether agents wait for rounds to close, and are then
+    answered together; else they go on, but for those whose decision has no points, which wait for an answer.
     """
 
     dim: int
@@ -54,13 +61,28 @@ class Problem:
     history_x: Array | None = None
     history_y: Array | None = None
     history: int = 0
+    pulls: int = 0
+    rounds: bool = True
+
+
+def horizon(problem: Problem) -> int:
+    """Give T, the evaluations of each agent; ValueError where the budget counts decisions, of which one may make many."""
+    if not problem.pulls:
+        raise ValueError("name needs the number of evaluations of each agent: give [budget] pulls in place of iterations")
+    return problem.pulls
 
 
 class Decision(NamedTuple):
-    """The points to evaluate next, `x (q, d)` with q >= 0, and where they came from, one word for the results."""
+    """The points to evaluate next, `x (q, d)` with q >= 0, and where they came from, one word for the results.
+
+    With `pulls (q,)` each point is evaluated so many times in a row and what is told of it is the mean; with `clip` every
+    single value is moved into that interval before. Without them each point is evaluated once and told as it is.
+    """
 
     x: Array
     origin: str
+    pulls: npt.NDArray[np.int64] | None = None
+    clip: tuple[float, float] | None = None
 
 
 class Inbound(NamedTuple):
@@ -115,6 +137,7 @@ class Algorithm(Protocol):
     ) -> tuple[dict[int, Payload], Any]:
         """Write to `recipients`, when the exchange mode closes a round; agents left out of the result get nothing.
 
+        Under a mode without rounds it may write to any other agent besides.
         `worth (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
         """
 
@@ -174,6 +197,45 @@ class Private(Protocol):
 
     def closed(self, state: Any) -> Any:
         """Take in that nothing more will be released: whom this is told follows its own surrogate from then on."""
+
+
+class Disclosure(NamedTuple):
+    """What one message gives away whose sender has hidden it: `numbers` means of evaluations with Laplace noise.
+
+    One evaluation moves one of them by `sensitivity` at most, and `scale` is that of the noise; epsilon is their quotient.
+    """
+
+    numbers: int
+    sensitivity: float
+    scale: float
+
+    @property
+    def epsilon(self) -> float:
+        """Give the epsilon that it costs every evaluation in it."""
+        return self.sensitivity / self.scale
+
+
+@runtime_checkable
+class LocallyPrivate(Protocol):
+    """What an algorithm gives besides when agents hide their messages themselves, before these leave them.
+
+    Every evaluation enters one number of one message at most; what is sent again is the same to the bit.
+    """
+
+    @property
+    def hides(self) -> bool:
+        """Say whether anything is hidden, by these settings."""
+
+    def disclosure(self, state: Any, payload: Payload) -> Disclosure | None:
+        """Say what a message gives away; None when nothing is hidden. `state` is the coordinator's."""
+
+
+@runtime_checkable
+class Phased(Protocol):
+    """What an algorithm gives besides when it works in phases, in each of which every agent decides and sends once."""
+
+    def phases(self, problem: Problem) -> int:
+        """Bound the number of phases."""
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from fedbo.actors.task import Order, Report, Task
+from fedbo.actors.task import Choice, Order, Report, Task
 from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
@@ -64,8 +64,8 @@ class FreeHosts:
         order = self._orders[agent]
         return Report(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, lease)
 
-    def decide(self, order: Order) -> tuple[int, None]:
-        return 1, None
+    def decide(self, order: Order) -> Choice:
+        return Choice(1)
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None: ...
 

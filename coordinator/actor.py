@@ -219,10 +219,11 @@ class Coordinator:
 
     def _look(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem
-        steps = sum(core.state.step[agent] for agent in problem.targets)
+        done = core.state.pulled if problem.pulls else core.state.step
+        count = sum(done[agent] for agent in problem.targets)
         best = hosts.best()
         scores = tuple(best[agent] for agent in problem.targets if agent in best)
-        self._standing = Standing(run.key, steps / (len(problem.targets) * problem.iterations), scores)
+        self._standing = Standing(run.key, count / (len(problem.targets) * (problem.pulls or problem.iterations)), scores)
 
 
 def _core(run: Run, home: Home) -> Core:

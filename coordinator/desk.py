@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Inbound
+from fedbo.algorithms.base import Array, Inbound, Payload
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.events import Arrived, Delivered, Due, Effect, Reached, Unheard
-from fedbo.coordinator.messages import fault, weight
+from fedbo.coordinator.messages import fault, size, varies, weight
 from fedbo.coordinator.state import ProtocolError
 
 if TYPE_CHECKING:
@@ -23,7 +23,10 @@ class Desk:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._up_bytes, self._down_bytes = weight(core.upload), weight(core.download)
+        # None where each message has a size of its own.
+        self._up_bytes, self._down_bytes = (
+            None if varies(declared) else weight(declared) for declared in (core.upload, core.download)
+        )
         self._ones = np.ones(core.problem.n_agents)
         # Where messages are private, one that misses its barrier is not added to another round's sample.
         self._drops = core.exchange.waits and (
@@ -37,7 +40,9 @@ class Desk:
     def arrived(self, event: Arrived, now: float) -> list[Effect]:
         """Take in a message at the coordinator's door."""
         source, state = event.source, self._core.state
-        if self._core.network.breaks and (lost := self._core.network.lost_at_the_door(event, self._up_bytes, state, now)):
+        if self._core.network.breaks and (
+            lost := self._core.network.lost_at_the_door(event, self._weigh_up(event), state, now)
+        ):
             return lost
         counted = self._take(event, now)
         if (source, event.step) not in state.awaited:
@@ -57,7 +62,7 @@ class Desk:
             return False
         if self._drops and base < state.rounds.age:
             state.seen[sender].add(step)
-            self._core.journal.append((now, "late", source, step, self._up_bytes, f"round {base} had closed"))
+            self._core.journal.append((now, "late", source, step, self._weigh_up(message), f"round {base} had closed"))
             return False
         stale = self._staleness(base)
         bound = self._core.exchange.staleness.bound
@@ -71,7 +76,7 @@ class Desk:
             self._core.journal.append((now, "rejected", source, step, 0, wrong))
             return False
         state.newest[sender] = base
-        self._core.journal.append((now, "arrived", sender, step, self._up_bytes, str(stale)))
+        self._core.journal.append((now, "arrived", sender, step, self._weigh_up(message), str(stale)))
         return True
 
     def _was_asked(self, agent: int) -> bool:
@@ -122,7 +127,13 @@ class Desk:
         return self.report(message.source, False, now)
 
     def _weigh(self, answer: Delivered) -> int:
-        return 0 if answer.inbound is None else self._down_bytes
+        return 0 if answer.inbound is None else self._weigh_down(answer.inbound.payload)
+
+    def _weigh_down(self, payload: Payload) -> int:
+        return size(payload) if self._down_bytes is None else self._down_bytes
+
+    def _weigh_up(self, message: Arrived) -> int:
+        return size(message.payload) if self._up_bytes is None else self._up_bytes
 
     def delivered(self, event: Delivered, now: float) -> list[Effect]:
         """Give an agent an answer."""
@@ -138,7 +149,9 @@ class Desk:
         state.heard[agent].add(number)
         if inbound is not None:
             state.inbox[agent].append(inbound)
-            self._core.journal.append((now, "delivered", agent, number, self._down_bytes, ""))
+            self._core.journal.append((now, "delivered", agent, number, self._weigh(event), ""))
+            if not self._core.exchange.waits and agent in state.waiting:
+                state.waiting[agent] = number  # written before it began to wait, and what it waits for all the same
         return self._released(agent, number, now)
 
     def _released(self, agent: int, number: int, now: float) -> list[Effect]:
@@ -226,8 +239,11 @@ class Desk:
         payloads, state.server = self._core.algorithm.broadcast(state.server, recipients, worth, self._core.streams.at(number))
         if door is not None:
             payloads = door.tell(state.door, payloads)
+        if not waits:  # others may have waited for what these have sent
+            recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
         if waits:
-            self._core.journal.append((now, "round", COORDINATOR, number, len(payloads) * self._down_bytes, ""))
+            bytes_ = sum(map(self._weigh_down, payloads.values()))
+            self._core.journal.append((now, "round", COORDINATOR, number, bytes_, ""))
         rounds.reported, rounds.buffer, rounds.messages = set(), [], 0
         rounds.number, rounds.opened = number + 1, now
         rounds.age += 1 if waits else len(recipients)

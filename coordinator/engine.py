@@ -138,8 +138,8 @@ def carry_out(effect: Effect, now: float, hosts: Hosts, agenda: Agenda) -> None:
     elif isinstance(effect, Commit):
         hosts.commit(effect.agent, effect.times)
     elif isinstance(effect, Ask):
-        queries, costs = hosts.decide(effect.order)
-        agenda.push(now, Decided(effect.order.agent, effect.order.lease, queries, costs))
+        choice = hosts.decide(effect.order)
+        agenda.push(now, Decided(effect.order.agent, effect.order.lease, choice))
     else:
         assert not isinstance(effect, Act), "nothing is done to a process in virtual time"
         agenda.push(now + effect[0], effect[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedbo.actors.task import Order, Report
+from fedbo.actors.task import Choice, Order, Report
 from fedbo.algorithms.base import Inbound, Payload
 
 
@@ -13,12 +13,11 @@ class Began(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """An agent has decided how many points its step will evaluate, and what each will cost where that matters."""
+    """An agent has decided which points its step will evaluate, of which the coordinator learns no more than `choice`."""
 
     agent: int
     lease: int
-    queries: int
-    costs: tuple[float, ...] | None = None
+    choice: Choice
 
 
 class Finished(NamedTuple):
@@ -115,7 +114,7 @@ MESSAGES = frozenset((Reached, Arrived, Delivered, Unheard))
 
 
 class Ask(NamedTuple):
-    """Effect: an agent shall decide now, and the shell shall say how many points (`Decided`)."""
+    """Effect: an agent shall decide now, and the shell shall say how many points and how often (`Decided`)."""
 
     order: Order
 

@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
-from fedbo.algorithms.base import Declaration, Payload
+from fedbo.algorithms.base import Declaration, Field, Payload
 
 
 def size(payload: Payload) -> int:
-    """Count a message's bytes as they are serialised: the arrays alone, since the declaration fixes all else."""
+    """Count a message's bytes as they are serialised: the arrays alone, since the declaration and their size fix all else."""
     arrays = payload.values() if isinstance(payload, dict) else ()
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
-def weight(declaration: Declaration | None) -> int:
-    """Count the bytes of a message that is as declared; 0 where nothing is."""
+def weight(declaration: Declaration | None, length: int = 1) -> int:
+    """Count the bytes of a message that is as declared, with `length` where a length varies; 0 where nothing is declared."""
     fields = (declaration or {}).values()
-    return sum(int(np.prod(field.shape, dtype=np.int64)) * np.dtype(field.dtype).itemsize for field in fields)
+    return sum(math.prod(_shape(field, length)) * np.dtype(field.dtype).itemsize for field in fields)
+
+
+def varies(declaration: Declaration | None) -> bool:
+    """Say whether messages differ in length."""
+    return any(None in field.shape for field in (declaration or {}).values())
+
+
+def _shape(field: Field, length: int) -> tuple[int, ...]:
+    return tuple(length if size is None else size for size in field.shape)
+
+
+def _length(size: int, declaration: Declaration) -> int:
+    """Find the length that varies in a serialised message of `size` bytes; ValueError when no length gives that size."""
+    if not varies(declaration):
+        return 1
+    least = weight(declaration, 0)
+    length, rest = divmod(size - least, weight(declaration, 1) - least)
+    if rest or length < 0:
+        raise ValueError(f"message of {size} bytes, which no length of what varies in it would give")
+    return length
 
 
 def encode(payload: Payload, declaration: Declaration) -> bytes:
@@ -32,13 +54,14 @@ def encode(payload: Payload, declaration: Declaration) -> bytes:
 
 def decode(data: bytes, declaration: Declaration) -> Payload:
     """Read a serialised message; ValueError when its length is not the declared one."""
-    arrays, place = {}, 0
+    arrays, place, length = {}, 0, _length(len(data), declaration)
     for name, field in declaration.items():
         dtype = np.dtype(field.dtype).newbyteorder("<")
-        count = int(np.prod(field.shape, dtype=np.int64))
+        shape = _shape(field, length)
+        count = math.prod(shape)
         if place + count * dtype.itemsize > len(data):
             raise ValueError(f"message of {len(data)} bytes ends inside field '{name}'")
-        arrays[name] = np.frombuffer(data, dtype, count, place).astype(field.dtype).reshape(field.shape)
+        arrays[name] = np.frombuffer(data, dtype, count, place).astype(field.dtype).reshape(shape)
         place += count * dtype.itemsize
     if place != len(data):
         raise ValueError(f"message of {len(data)} bytes, but {place} are declared")
@@ -51,6 +74,7 @@ def fault(payload: object, declaration: Declaration) -> str | None:
         return f"payload is a {type(payload).__name__}, not named arrays"
     if payload.keys() != declaration.keys():
         return _names(set(payload), set(declaration))
+    length: int | None = None
     for name, field in declaration.items():
         array = payload[name]
         if not isinstance(array, np.ndarray):
@@ -58,11 +82,20 @@ def fault(payload: object, declaration: Declaration) -> str | None:
         if array.dtype != _dtype(field.dtype):
             return f"field '{name}' is {array.dtype}, declared {field.dtype}"
         if array.shape != field.shape:
-            return f"field '{name}' has shape {array.shape}, declared {field.shape}"
+            if len(array.shape) != len(field.shape) or None not in field.shape:
+                return _misshapen(name, array, field)
+            length = array.shape[field.shape.index(None)] if length is None else length
+            if array.shape != _shape(field, length):
+                return _misshapen(name, array, field)
         # A finite sum of squares shows it at a third of the price; one that overflows shows nothing.
         if field.finite and not isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
             return f"field '{name}' holds a value that is not finite"
     return None
+
+
+def _misshapen(name: str, array: np.ndarray[Any, Any], field: Field) -> str:
+    varying = " with the same length wherever it varies" if None in field.shape else ""
+    return f"field '{name}' has shape {array.shape}, declared {field.shape}{varying}"
 
 
 _dtype = cache(np.dtype)  # to compare with a name would parse it for every message

@@ -21,7 +21,7 @@ from fedbo.coordinator.faults import (
     Reordering,
     Restart,
 )
-from fedbo.coordinator.messages import decode, encode, size, weight
+from fedbo.coordinator.messages import decode, encode, size, varies, weight
 from fedbo.coordinator.state import CoreState
 from fedbo.coordinator.timing import Timing, durations
 from fedbo.coordinator.world import World
@@ -33,6 +33,7 @@ class Network:
     def __init__(self, world: World, streams: Streams, upload: Declaration | None, tell: Callable[[Line], None]) -> None:
         self._world, self._streams, self._declared, self._tell = world, streams, upload, tell
         self._up_bytes = weight(upload)
+        self._varies = varies(upload)
 
         def latency(agent: int) -> Timing:
             return world.of(agent).latency
@@ -78,7 +79,8 @@ class Network:
         """Let a message wait for its turn on the coordinator's own link."""
         assert self._world.link is not None
         # One that was cut short on its way, or is without contents, takes as long as any other.
-        state.free = max(now, state.free) + self._up_bytes / self._world.link
+        bytes_ = size(message.payload) if self._varies else self._up_bytes
+        state.free = max(now, state.free) + bytes_ / self._world.link
         return [(state.free - now, message)]
 
     def lost_at_the_door(self, message: Arrived | Delivered, bytes_: int, state: CoreState, now: float) -> list[Effect]:

@@ -17,9 +17,9 @@ class Step:
     """The step that an agent is at.
 
     `inbox` came with it, `speaks` says whether a message is asked for. `parts` are the lengths of its decision and of each
-    of its evaluations; `left` is what was left of their sum at time `since`. `trail` has (time, work done, pace) whenever the
-    pace changed; a pace of 0 is a pause. One that was `timed` before is begun again, and a `void` one will be. `report` waits
-    for retries to take their time. `order` is what the agent was told last.
+    of its points, which cost `costs` and are evaluated `pulls` times; `left` is what was left of their sum at time `since`.
+    `trail` has (time, work done, pace) whenever the pace changed; a pace of 0 is a pause. One that was `timed` before is begun
+    again, and a `void` one will be. `report` waits for retries to take their time. `order` is what the agent was told last.
     """
 
     inbox: tuple[Inbound, ...]
@@ -27,6 +27,7 @@ class Step:
     begun: float
     timed: bool = False
     costs: tuple[float, ...] | None = None
+    pulls: tuple[int, ...] | None = None
     parts: tuple[float, ...] = ()
     left: float = math.inf
     since: float = 0.0
@@ -69,8 +70,8 @@ class CoreState:
 
     - `step` is the number of an agent's step, `steps` those who work with their step, `lease` counts how often an agent was
       given work: a result that comes on an older lease is discarded. `base` is the age of the exchange when its step began,
-      `evaluated` counts the evaluations begun and `again` those begun once more, `t_n` its observations, `saved_t_n` those of
-      its last checkpoint.
+      `evaluated` counts the points begun and `again` those begun once more, `t_n` its observations, `saved_t_n` those of its
+      last checkpoint, and `pulled` its evaluations by what counts.
     - `inbox` are messages that wait for an agent's next step, `heard` the numbers of the answers that it has had.
     - An agent in `waiting` stands still until an answer with at least this number; one in `away` is absent before a step,
       one in `ready` would begin its step but for what is in its way, one in `leaving` has done its work, one in `ended` too,
@@ -82,7 +83,7 @@ class CoreState:
       agent's newest message or -1, `previous` its previous message, where a fault may replay it.
     - `down` counts what keeps the coordinator down, `free` is when its link will be free, `overdue` whether the open round's
       deadline has passed, `events` counts the events handled, `server` is the coordinator half of the algorithm and `door` the
-      `DoorState` of messages that are private.
+      `DoorState` of messages that are private. `disclosed` counts the messages that their senders have hidden themselves.
     """
 
     step: list[int]
@@ -92,6 +93,7 @@ class CoreState:
     again: list[int]
     t_n: list[int]
     saved_t_n: list[int]
+    pulled: list[int]
     inbox: list[list[Inbound]]
     heard: list[set[int]]
     seen: list[set[int]]
@@ -119,6 +121,7 @@ class CoreState:
     overdue: bool = False
     events: int = 0
     door: Any = None
+    disclosed: int = 0
 
 
 def fresh_state(n_agents: int, server: Any) -> CoreState:
@@ -132,6 +135,7 @@ def fresh_state(n_agents: int, server: Any) -> CoreState:
         again=[0] * n_agents,
         t_n=zeros[4],
         saved_t_n=[0] * n_agents,
+        pulled=[0] * n_agents,
         inbox=[[] for _ in range(n_agents)],
         heard=[set() for _ in range(n_agents)],
         seen=[set() for _ in range(n_agents)],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedbo.actors.task import Order, Report, Task
+from fedbo.actors.task import Choice, Order, Report, Task
 from fedbo.coordinator.availability import absences
 from fedbo.coordinator.events import Arrived, Ask, Began, Commit, Decided, Effect, Event, Finished, Returned
 from fedbo.coordinator.state import ProtocolError, Step
@@ -77,27 +77,29 @@ class Steps:
             count = self._core.problem.initial if agent in self._core.targets else 0
         if count is None or priced:
             return [Ask(order)]
-        return self._timed(order, count, None, now)
+        if self._core.problem.pulls:
+            count = min(count, self._core.problem.pulls - state.pulled[agent])
+        return self._timed(order, Choice(count), now)
 
     def decided(self, event: Decided, now: float) -> list[Effect]:
-        """Take in how many points an agent chose."""
+        """Take in how many points an agent chose, and how often each is evaluated."""
         agent, state = event.agent, self._core.state
         if event.lease != state.lease[agent] or agent not in state.steps:
             return []
         order = state.steps[agent].order
         assert order is not None and self._lengths is not None
-        costs = event.costs if self._lengths.needs_costs(agent) else None
-        return self._timed(order._replace(restore="", costs=costs), event.queries, costs, now)
+        choice = event.choice if self._lengths.needs_costs(agent) else event.choice._replace(costs=None)
+        return self._timed(order._replace(restore="", costs=choice.costs), choice, now)
 
-    def _timed(self, order: Order, count: int, costs: tuple[float, ...] | None, now: float) -> list[Effect]:
+    def _timed(self, order: Order, choice: Choice, now: float) -> list[Effect]:
         """Fix how long a step takes, from its decision on."""
         assert self._lengths is not None
         agent, state = order.agent, self._core.state
         step = state.steps[agent]
-        evaluations = self._count(agent, count, again=step.timed)
+        evaluations = self._count(agent, choice.queries, again=step.timed)._replace(pulls=choice.pulls)
         step.begun = step.since = now
-        step.timed, step.costs, step.trail = True, costs, None
-        step.parts = self._lengths.parts(agent, evaluations, state.t_n[agent], costs)
+        step.timed, step.costs, step.pulls, step.trail = True, choice.costs, choice.pulls, None
+        step.parts = self._lengths.parts(agent, evaluations, state.t_n[agent], choice.costs)
         step.left = sum(step.parts)
         if self._lengths.limited:
             order = order._replace(tries=self._lengths.tries(agent, evaluations, state.again[agent]))
@@ -137,7 +139,7 @@ class Steps:
         del state.steps[agent]
         state.forgetful.discard(agent)
         state.lasted[agent] = now - step.begun
-        state.t_n[agent] = report.t_n
+        state.t_n[agent], state.pulled[agent] = report.t_n, report.pulled
         if report.step % self._core.checkpoint == 0:
             state.saved_t_n[agent] = report.t_n
         if report.step > state.step[agent]:  # it went on while the coordinator's snapshot grew old
@@ -152,7 +154,8 @@ class Steps:
         assert self._lengths is not None
         state, step = self._core.state, self._core.state.steps[agent]
         costs = None if step.costs is None else tuple(step.costs[point] for point in report.retried)
-        evaluations = self._count(agent, len(report.retried), again=True)
+        pulls = None if step.pulls is None else tuple(step.pulls[point] for point in report.retried)
+        evaluations = self._count(agent, len(report.retried), again=True)._replace(pulls=pulls)
         more = self._lengths.parts(agent, evaluations, 0, costs)[1:]
         step.parts += more
         step.left, step.since, step.report = sum(more), now, report
@@ -169,10 +172,13 @@ class Steps:
         if report.payload is not None:
             message = Arrived(agent, agent, number, state.base[agent], now, report.payload)
             state.awaited[agent, number] = message
+            self._core.disclose(agent, report.payload, now)
             effects += self._core.network.up(message, state, now)
-        if agent not in self._core.targets or number >= self._core.problem.iterations:
+        if agent not in self._core.targets or self._is_last(agent, number):
             return effects + self._end(agent, now)
         sends = self._core.algorithm.sends(number)
+        if number > 0 and report.queries == 0 and not self._core.exchange.waits and state.inbox[agent]:
+            return effects + self.next(agent, now)  # what it began to wait for has come meanwhile
         if (self._core.exchange.waits and sends) or (number > 0 and report.queries == 0):
             state.waiting[agent] = math.inf
         else:
@@ -180,6 +186,16 @@ class Steps:
         if sends and report.payload is None and (asked or agent in state.waiting):
             effects += self._core.desk.report(agent, False, now)
         return effects
+
+    def _is_last(self, agent: int, step: int) -> bool:
+        """Say whether an agent's budget ends with this step.
+
+        Where it counts evaluations, a step may also be spent waiting; twice as many steps are the end of waiting in vain.
+        """
+        problem = self._core.problem
+        if problem.pulls:
+            return self._core.state.pulled[agent] >= problem.pulls or step >= 2 * problem.pulls
+        return step >= problem.iterations
 
     def _end(self, agent: int, now: float) -> list[Effect]:
         state = self._core.state
@@ -203,7 +219,7 @@ class Steps:
             return [(absence, Returned(agent))]
         # Under a barrier an absence costs this iteration, whatever the algorithm sends, so that budgets stay comparable.
         state.step[agent] = step
-        if step >= self._core.problem.iterations:
+        if self._is_last(agent, step):
             return self._end(agent, now)
         if not self._core.algorithm.sends(step):
             return [(absence, Returned(agent))]

@@ -12,7 +12,7 @@ from fedbo.coordinator.world import World
 
 
 class Evaluations(NamedTuple):
-    """Some evaluations of an agent: `size` of them from number `first` on.
+    """Some points that an agent evaluates: `size` of them from number `first` on, each `pulls` times where that is given.
 
     What is evaluated `again`, after a crash or a failure, has numbers of its own, so that it shifts nobody's later luck.
     """
@@ -20,10 +20,14 @@ class Evaluations(NamedTuple):
     first: int
     size: int
     again: bool = False
+    pulls: tuple[int, ...] | None = None
 
 
 class Lengths:
-    """The lengths of evaluations by number, and of decisions by the observations there are."""
+    """The lengths of evaluations by number, and of decisions by the observations there are.
+
+    All pulls of a point take equally long, so that one length is drawn for each point, and the time limit holds for each pull.
+    """
 
     def __init__(self, world: World, streams: Streams, policy: Policy) -> None:
         self._world, self._streams, self._policy = world, streams, policy
@@ -50,8 +54,8 @@ class Lengths:
 
     def parts(self, agent: int, evaluations: Evaluations, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
         """Give the lengths of a decision with `t_n` observations and of evaluations."""
-        first, count, again = evaluations
-        if count == 1 and self._plain and not again:
+        first, count, again, pulls = evaluations
+        if count == 1 and self._plain and not again and pulls is None:
             return (0.0, self._length(agent, first))
         thought = 0.0 if self._instant else self._world.of(agent).decision(t_n)
         lengths = [self._evaluation(agent, first + place, again) for place in range(count)]
@@ -59,11 +63,13 @@ class Lengths:
             lengths = [length * cost for length, cost in zip(lengths, costs, strict=True)]
         if self._limit < math.inf:
             lengths = [min(length, self._limit) for length in lengths]
+        if pulls is not None:
+            lengths = [length * times for length, times in zip(lengths, pulls, strict=True)]
         return (thought, *lengths)
 
     def tries(self, agent: int, evaluations: Evaluations, next_again: int) -> tuple[float, ...]:
-        """Give how long each evaluation takes at cost 1, retries included, which have numbers from `next_again` on."""
-        first, count, again = evaluations
+        """Give how long each pull of a point takes at cost 1, retries included, which have numbers from `next_again` on."""
+        first, count, again, _ = evaluations
         lengths = [self._evaluation(agent, first + place, again) for place in range(count)]
         retries = range(next_again, next_again + count * self._policy.retries)
         return (*lengths, *(self._evaluation(agent, number, True) for number in retries))

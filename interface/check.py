@@ -19,6 +19,7 @@ def combinations(study: Study) -> Iterator[Fault]:
     yield from _labels(study)
     yield from _hosting(study)
     yield from _one_message(study)
+    yield from _centralised(study)
     yield from world_combinations(study)
     yield from _absent(study)
     targets = list(_targets(study))
@@ -82,10 +83,9 @@ def _hosting(study: Study) -> Iterator[Fault]:
 
 def _declarations(study: Study) -> Iterator[Fault]:
     """Let every algorithm declare its messages for this problem, which is where settings that do not suit it show."""
-    problem = study.problem()
     for number, table in enumerate(study.algorithm):
         try:
-            made = table.make()
+            made, problem = table.make(), study.problem_of(table)
             made.upload(problem)
             if isinstance(made, Private):
                 made.mechanism(problem)
@@ -95,13 +95,21 @@ def _declarations(study: Study) -> Iterator[Fault]:
             yield from private_combinations(study, number, made)
 
 
+def _centralised(study: Study) -> Iterator[Fault]:
+    """Refuse a single agent where it would know what the agents learned each for itself."""
+    for number, table in enumerate(study.algorithm):
+        if table.centralised and study.agents.history is not None:
+            remedy = "has no history, since agents learned theirs on other functions than the mean; leave [agents.history] out"
+            yield Fault(("algorithm", number, "centralised"), remedy)
+
+
 def _one_message(study: Study) -> Iterator[Fault]:
     """Refuse an exchange before the start in which most agents would be answered before the others have sent."""
     if study.exchange.make().waits:
         return
     for number, table in enumerate(study.algorithm):
         made = table.make()
-        if made.sends(0) and not any(made.sends(step) for step in range(1, study.budget.iterations + 1)):
+        if made.sends(0) and not any(made.sends(step) for step in range(1, study.budget.decisions + 1)):
             remedy = f"sends one message, before the start; under '{study.exchange.mode}' hardly one is answered in time"
             yield Fault(("algorithm", number, "name"), f'{remedy}: set [exchange] mode = "barrier", or let it send again')
 

@@ -21,16 +21,18 @@ Array = npt.NDArray[np.float64]
 Axis = Literal["iteration", "evaluations", "time", "bytes"]
 
 REGRET = Metric("regret", -1)
+_MOST = 2000  # places of a curve against evaluations
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One target's way through one run: after each of its `e` evaluations, in time, the iteration and the incumbent's score.
+    """One target's way through one run: after each of its `e` points, in time, the iteration and the incumbent's score.
 
-    `step (e,)`; `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the
-    score of the incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the
-    first that succeeded have `best` NaN and `row` -1. `moved (e,)` are the bytes that had been sent and delivered before it
-    ended, by and to anybody in the run, for each target of the cell.
+    `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
+    `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
+    incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
+    have `best` NaN and `row` -1. `moved (e,)` are the bytes that had been sent and delivered before it ended, by and to anybody
+    in the run, for each target of the cell.
     """
 
     cell: int
@@ -43,6 +45,7 @@ class Trace:
     best: Array
     row: npt.NDArray[np.int64]
     moved: Array
+    evaluated: npt.NDArray[np.int64]
 
     @property
     def begun(self) -> bool:
@@ -58,7 +61,7 @@ class Trace:
         """Give the incumbent's score at the places `x (p,)` of an axis; NaN before there is one."""
         places = {
             "iteration": np.maximum.accumulate(np.where(np.isnan(self.score), 0, self.step)),
-            "evaluations": np.arange(1, len(self.step) + 1),
+            "evaluations": self.evaluated,
             "time": self.finished,
             "bytes": self.moved,
         }[axis]
@@ -90,6 +93,8 @@ def traces(observations: Any, events: Any = None) -> list[Trace]:
     """
     columns = {name: column_of(observations, name) for name in ("cell", "algorithm", "replicate", "agent", "step", "finished")}
     rows = np.flatnonzero(column_of(observations, "phase") != "history")
+    many = "pulls" in observations.column_names  # runs of earlier versions have none
+    columns["pulls"] = column_of(observations, "pulls") if many else np.ones(len(observations), dtype=np.int64)
     value, score = (column_of(observations, name).astype(np.float64) for name in ("value", "score"))
     # An evaluation that failed, or was forgotten, cost time but gave nothing that could be an incumbent.
     failed = ~np.asarray(observations["error"].is_null()) | ~np.isfinite(value)
@@ -167,7 +172,9 @@ def grid(found: Sequence[Trace], axis: Axis, points: int) -> Array:
     begun = [trace for trace in found if trace.begun] or found
     first = [int(np.argmax(trace.row >= 0)) for trace in begun]
     if axis == "evaluations":
-        return np.arange(max(first) + 1, max(len(trace.step) for trace in found) + 1, dtype=np.float64)
+        begin = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
+        end = max(int(trace.evaluated[-1]) for trace in found)
+        return np.unique(np.linspace(begin, end, min(_MOST, end - begin + 1)).round())
     places = [trace.finished if axis == "time" else trace.moved for trace in begun]
     begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
     end = max(float(place[-1]) for place in places)
@@ -218,6 +225,7 @@ def _trace(
         best=np.where(row >= 0, score[row], np.nan),
         row=row,
         moved=_before(traffic.get(key), finished),
+        evaluated=np.cumsum(columns["pulls"][rows], dtype=np.int64),
     )
 
 

@@ -70,7 +70,7 @@ def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
         raise StudyError("decision times of private algorithms cannot be measured: their messages are not handed on one by one")
     federation, target = study.federation(), study.targets[0]
     dim, agents, streams = len(federation.parameters), federation.n_agents, Streams(study.study.seed, repeat)
-    problem = Problem(dim, agents, study.targets, study.agents.initial, study.budget.iterations)
+    problem = Problem(dim, agents, study.targets, study.agents.initial, study.budget.decisions)
     observations = study.agents.history.observations if study.agents.history else 0
     with threadpool_limits(1):
         inbox, state = _first_round(problem, algorithm, observations, streams)

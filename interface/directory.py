@@ -165,8 +165,9 @@ def best_values(ended: Sequence[Ended]) -> dict[str, Any]:
     """Give the known optima by cell, replicate and agent."""
     values: dict[str, Any] = {}
     for end in ended:
-        by_agent = {str(agent): value for agent, value in end.best_values.items()}
-        values.setdefault(str(end.key.cell), {})[str(end.key.replicate)] = by_agent
+        known = values.setdefault(str(end.key.cell), {}).setdefault(str(end.key.replicate), {})
+        # The single agent of a centralised run has no known one, and does not hide that of the agent with its number.
+        known |= {str(agent): value for agent, value in end.best_values.items() if value is not None or str(agent) not in known}
     return values
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
-from fedbo.algorithms.base import Algorithm, Declaration, Private, Problem
+from fedbo.algorithms.base import Algorithm, Phased, Private, Problem
+from fedbo.coordinator.messages import weight
 from fedbo.objectives.base import described
 from fedbo.study import Study
+from fedbo.tables import AlgorithmTable
 
 MIB = 2**20
 PROCESS = 250 * MIB  # this process or one worker, with NumPy, SciPy, scikit-learn and Ray imported
@@ -20,7 +18,7 @@ ROW = 200  # bytes in memory of one observation and its events
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The cost of a study: points evaluated, Ray actors at a time, bytes of memory, messages and bytes each way.
+    """The cost of a study: evaluations, Ray actors at a time, bytes of memory, messages and bytes each way.
 
     `twins` describes objectives that stand in for others.
     """
@@ -38,7 +36,8 @@ class Estimate:
     def assumptions(self) -> tuple[str, ...]:
         """Say what the numbers rest on."""
         return (
-            "decisions of varying length count as one point",
+            "decisions of varying length count as one point, and so does what varies in length in a message",
+            "an algorithm with phases makes as many as it can at most",
             "every message is as large as declared, and every one is answered",
             "nothing fails, is late or is lost, and an agent that is not asked sends nothing",
             f"a process takes {PROCESS // MIB} MiB and an actor {ACTOR // MIB} MiB, data and surrogates not counted",
@@ -48,10 +47,11 @@ class Estimate:
 
 def estimate(study: Study) -> Estimate:
     """Add up all cells, algorithms and replicates of a study."""
-    parts = [_run(cell.study, table.make()) for cell in study.cells() for table in cell.study.algorithm]
+    parts = [_run(cell.study, table) for cell in study.cells() for table in cell.study.algorithm]
     repeats = study.study.replicates
-    evaluations, messages, up, down = (repeats * sum(part[place] for part in parts) for place in range(4))
-    evaluations += sum(_history(cell.study) for cell in study.cells())
+    evaluations, messages, up, down, points = (repeats * sum(part[place] for part in parts) for place in range(5))
+    before = sum(_history(cell.study) for cell in study.cells())
+    evaluations, points = evaluations + before, points + before
     actors = _actors(study)
     processes = 1 if study.hosting.kind == "inline" and not actors else 2 + actors
     return Estimate(
@@ -59,28 +59,31 @@ def estimate(study: Study) -> Estimate:
         runs=repeats * len(parts),
         evaluations=evaluations,
         actors=actors,
-        memory=PROCESS * min(processes, 3) + ACTOR * actors + ROW * evaluations,
+        memory=PROCESS * min(processes, 3) + ACTOR * actors + ROW * points,
         messages_up=messages,
         bytes_up=up,
         bytes_down=down,
     )
 
 
-def _run(study: Study, algorithm: Algorithm) -> tuple[int, int, int, int]:
-    """Count evaluations, messages up, bytes up and bytes down of one replicate."""
-    federation, iterations = study.federation(), study.budget.iterations
-    targets = study.targets
-    problem = study.problem()
-    evaluations = len(targets) * (study.agents.initial + iterations * (algorithm.queries or 1))
+def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
+    """Count evaluations, messages up, bytes up, bytes down, and points of one replicate."""
+    algorithm, problem = table.make(), study.problem_of(table)
+    targets, decisions = len(problem.targets), problem.iterations
+    if isinstance(algorithm, Phased):
+        decisions = min(decisions, algorithm.phases(problem))
+    points = targets * (problem.initial + decisions * (algorithm.queries or 1))
+    evaluations = targets * problem.pulls or points
     declared = algorithm.upload(problem)
     if declared is None:
-        return evaluations, 0, 0, 0
-    steps = sum(algorithm.sends(step) for step in range(iterations + 1))
-    others = (federation.n_agents - len(targets)) * algorithm.sends(0)
-    messages = len(targets) * steps + others
+        return evaluations, 0, 0, 0, min(points, evaluations)
+    steps = sum(algorithm.sends(step) for step in range(decisions + 1))
+    others = (problem.n_agents - targets) * algorithm.sends(0)
+    messages = targets * steps + others
     sent = round(messages * _asked(study, algorithm, problem))
     answered = messages if isinstance(algorithm, Private) else sent
-    return evaluations, sent, sent * _size(declared), answered * _size(algorithm.download(problem))
+    sizes = sent * weight(declared), answered * weight(algorithm.download(problem))
+    return evaluations, sent, *sizes, min(points, evaluations)
 
 
 def _asked(study: Study, algorithm: Algorithm, problem: Problem) -> float:
@@ -104,8 +107,3 @@ def _actors(study: Study) -> int:
     if hosting.kind == "inline":
         return hosting.workers or 0
     return 1 + (study.federation().n_agents if hosting.kind == "dedicated" else hosting.workers or 1)
-
-
-def _size(declared: Declaration | None) -> int:
-    fields: Iterable[tuple[tuple[int, ...], str]] = ((f.shape, f.dtype) for f in (declared or {}).values())
-    return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in fields)

@@ -38,7 +38,7 @@ def forecasts(study: Study) -> list[Forecast]:
 
 
 def _forecast(study: Study, cell: str, label: str, algorithm: Private) -> Forecast:
-    federation, iterations = study.federation(), study.budget.iterations
+    federation, iterations = study.federation(), study.budget.decisions
     problem = study.problem()
     mechanism, terms = algorithm.mechanism(problem), study.privacy
     whole = charged_whole(mechanism, study.exchange.make(), world_of(study))

@@ -11,12 +11,14 @@ from pathlib import Path
 from fedbo.actors.history import history_task
 from fedbo.actors.rows import Key
 from fedbo.actors.task import Task
-from fedbo.algorithms.base import Algorithm, Problem
+from fedbo.algorithms.base import Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.actor import Learning, Run
 from fedbo.coordinator.privacy import DEFAULT_TERMS, Terms
+from fedbo.objectives.centralised import Centralised
 from fedbo.study import Study
-from fedbo.world import world_of
+from fedbo.tables import AlgorithmTable
+from fedbo.world import lone, world_of
 
 _CHUNK = 4  # agents to one job of learning: enough jobs to keep all workers busy
 
@@ -26,9 +28,9 @@ def runs(study: Study, parts: Path) -> list[Run]:
     return [
         Run(
             key=Key(cell.number, table.title, replicate),
-            task=_task(cell.study, table.make(), replicate, parts),
+            task=_task(cell.study, table, replicate, parts),
             exchange=cell.study.exchange.make(),
-            world=world_of(cell.study),
+            world=lone(world_of(cell.study)) if table.centralised else world_of(cell.study),
             folder=parts,
             hosting=study.hosting.kind,
             workers=study.hosting.workers or 1,
@@ -53,8 +55,7 @@ def learnings(study: Study, parts: Path) -> list[Learning]:
             folder = _history_folder(cell.study, replicate, parts)
             if folder is None or folder in jobs:
                 continue
-            made = table.algorithm.make()
-            task = history_task(_task(cell.study, made, replicate if table.fresh else 0, parts))
+            task = history_task(_task(cell.study, table.algorithm, replicate if table.fresh else 0, parts))
             initial = min(table.initial, table.observations)
             problem = Problem(
                 task.problem.dim, task.problem.n_agents, task.problem.targets, initial, table.observations - initial
@@ -67,13 +68,13 @@ def learnings(study: Study, parts: Path) -> list[Learning]:
     return [job for chunked in jobs.values() for job in chunked]
 
 
-def _task(study: Study, algorithm: Algorithm, replicate: int, parts: Path) -> Task:
-    federation = study.federation()
-    given = study.initial_points()
-    return Task(
+def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> Task:
+    problem, federation = study.problem_of(table), study.federation()
+    given = study.initial_points() if problem.initial else None
+    task = Task(
         federation=federation,
-        algorithm=algorithm,
-        problem=study.problem(),
+        algorithm=table.make(),
+        problem=problem,
         streams=Streams(study.study.seed, replicate),
         noise=study.objective.noise,
         initial={agent: points for (agent, number), points in (given or {}).items() if number == replicate},
@@ -81,6 +82,11 @@ def _task(study: Study, algorithm: Algorithm, replicate: int, parts: Path) -> Ta
         policy=study.evaluation.make(),
         checkpoint=study.agents.checkpoint,
     )
+    if not table.centralised:
+        return task
+    # The one agent begins where the first target does.
+    initial = {0: task.initial[study.targets[0]]} if task.initial else {}
+    return replace(task, federation=Centralised(federation), initial=initial, histories=None)
 
 
 def _terms(study: Study) -> Terms:

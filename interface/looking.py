@@ -15,6 +15,7 @@ def show(
     baseline: Baseline = None,
     trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
     privacy: Annotated[bool, typer.Option("--privacy", help="What was spent in privacy instead.")] = False,
+    regret: Annotated[bool, typer.Option("--regret", help="Regret on the mean of all agents' functions instead.")] = False,
     algorithm: Chosen = None,
     level: Level = None,
     printed: Printed = Format.text,
@@ -23,19 +24,23 @@ def show(
     from fedbo.compare import goal_of
     from fedbo.report import console
     from fedbo.report_privacy import privacy_facts, privacy_table
+    from fedbo.report_regret import regret_facts, regret_table
     from fedbo.report_trouble import facts_of, tables_of
     from fedbo.results import Result
 
     result, terminal = Result.open(folder), console()
     goal = goal_of(result, algorithm, level)
-    if trouble and privacy:
-        raise typer.BadParameter("--trouble and --privacy exclude each other; give one of them")
+    if trouble + privacy + regret > 1:
+        raise typer.BadParameter("--trouble, --privacy and --regret exclude each other; give one of them")
     if printed is Format.json:
         spent = {"privacy": privacy_facts(result)} if privacy else {}
-        print_json({**facts_of(result, baseline, goal, trouble), **spent, "figures": []})
+        lost = {"regret": regret_facts(result)} if regret else {}
+        print_json({**facts_of(result, baseline, goal, trouble), **spent, **lost, "figures": []})
         return
     if privacy:
         terminal.print(privacy_table(result))
+    elif regret:
+        terminal.print(regret_table(result))
     else:
         terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
     print(f"results: {result.directory}")
@@ -44,7 +49,9 @@ def show(
 def plot(
     folder: RunFolder,
     out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
-    kind: Annotated[str, typer.Option(help="overview, curves, timeline, trouble, privacy or sweep.")] = "overview",
+    kind: Annotated[
+        str, typer.Option(help="overview, curves, regret, timeline, trouble, privacy, optima or sweep.")
+    ] = "overview",
     cell: Annotated[int, typer.Option(help="Which cell of the sweep.")] = 0,
     regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
     algorithm: Chosen = None,

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fedbo.compare import goal_of
+from fedbo.plot_mean_regret import draw_regret
 from fedbo.plot_optima import draw_optima
 from fedbo.plot_privacy import draw_privacy
 from fedbo.plot_regret import draw_curves
@@ -22,7 +23,7 @@ from fedbo.plot_trouble import draw_trouble
 if TYPE_CHECKING:
     from fedbo.results import Result
 
-KINDS = ("overview", "curves", "timeline", "trouble", "privacy", "optima", "sweep")
+KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep")
 
 
 class Choices(TypedDict, total=False):
@@ -119,6 +120,9 @@ def _figure(result: Result, view: View) -> Figure:
     _head(figure, result, view)
     bottom, height = (0.545, 0.325) if view.kind == "overview" else (0.12, 0.66)
     left, right = (figure.add_axes((x, bottom, 0.42, height)) for x in (0.06, 0.56))
+    if view.kind == "regret":
+        draw_regret((left, right), result, view.cell)
+        return figure
     draw_curves((left, right), result, view.cell, view.regret)
     if view.kind == "overview":
         draw_timeline(figure.add_axes((0.06, 0.065, 0.92, 0.37)), result, view.cell, goal.algorithm)
@@ -135,7 +139,9 @@ def _head(figure: Figure, result: Result, view: View) -> None:
     facts = [
         f"{agents} agents",
         f"{header.replicates} replicate{'s' * (header.replicates > 1)}",
-        f"{study.budget.iterations} iterations after {study.agents.initial} initial points",
+        f"{study.budget.pulls:,} evaluations"
+        if study.budget.pulls
+        else f"{study.budget.iterations} iterations after {study.agents.initial} initial points",
         f"{study.exchange.mode} exchange",
         f"seed {header.seed}",
         *([values] if values else []),

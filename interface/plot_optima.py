@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from fedbo.mean_values import best_of_mean
 from fedbo.objectives.base import Parameter
 from fedbo.plot_style import FAINT, INK, PALE, remark
 
@@ -35,31 +37,36 @@ def draw_optima(figure: Figure, result: Result, cell: int) -> None:
     parameters = federation.parameters
     pairs = list(combinations(range(len(parameters)), 2))[:MOST_PAIRS] or [(0, 0)]
     columns = 1 if len(pairs) == 1 else 2 if len(pairs) <= 4 else 3
-    rows = -(-len(pairs) // columns)
+    rows, mean = -(-len(pairs) // columns), best_of_mean(result, cell)
     width, height = 0.56 / columns, 0.8 / rows
     for place, pair in enumerate(pairs):
         column, row = place % columns, place // columns
         box = (0.06 + column * width, 0.07 + (rows - 1 - row) * height, width - 0.055, height - 0.075)
         axes = figure.add_axes(box)
         (_curve if len(parameters) == 1 else _pair)(axes, best, seen, pair, parameters)
+        if mean is not None:
+            _mark(axes, mean.x, pair, place == 0)
         if place == 0:
             axes.set_title("Every agent's best point, among all that were evaluated")
             if federation.drawn:
                 remark(axes, "replicate 0")
-    _ranked(figure.add_axes((0.68, 0.07, 0.3, 0.725)), best, result.metric(cell))
+    names = getattr(federation, "agent_names", None)
+    left = 0.68 if names is None else 0.76
+    _ranked(figure.add_axes((left, 0.07, 0.98 - left, 0.725)), best, result.metric(cell), names)
 
 
 def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
     """Give each agent's best point over all algorithms, replicates and earlier tasks, and all points `(n, d)`.
 
-    Where objectives are drawn anew in every replicate, those of the first only.
+    Where objectives are drawn anew in every replicate, those of the first only. A centralised run is nobody's own.
     """
-    columns = ["cell", "replicate", "agent", "x", "score", "error"]
+    columns = ["cell", "algorithm", "replicate", "agent", "x", "score", "error"]
+    central = {table.title for table in result.study.algorithm if table.centralised}
     rows = [
         row
         for table in (result.observations, result.histories)
         for row in table.select(columns).to_pylist()
-        if row["cell"] == cell and row["error"] is None and not (drawn and row["replicate"])
+        if row["cell"] == cell and row["error"] is None and not (drawn and row["replicate"]) and row["algorithm"] not in central
     ]
     chosen: dict[int, Any] = {}
     for row in rows:
@@ -94,6 +101,17 @@ def _curve(axes: Axes, best: Best, seen: np.ndarray, pair: tuple[int, int], para
         axes.set_xscale("log")
 
 
+def _mark(axes: Axes, x: tuple[float, ...], pair: tuple[int, int], named: bool) -> None:
+    """Mark where the mean of all agents' functions is largest."""
+    i, j = pair
+    look: Any = {"color": INK, "linestyle": "--", "linewidth": 1.2, "zorder": 2}
+    axes.axvline(x[i], label=f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}", **look)
+    if i != j:
+        axes.axhline(x[j], **look)
+    if named:
+        axes.legend(loc="best")
+
+
 def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
     if len(best.agent) > MOST_NAMED:
         return
@@ -101,8 +119,8 @@ def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
         axes.annotate(str(agent), tuple(place), (4, 3), textcoords="offset points", fontsize=7.5, color=FAINT, zorder=4)
 
 
-def _ranked(axes: Axes, best: Best, metric: Any) -> None:
-    """Draw the agents from best to worst."""
+def _ranked(axes: Axes, best: Best, metric: Any, names: Sequence[str] | None) -> None:
+    """Draw the agents from best to worst, by name where they have names."""
     order = np.argsort(metric.sign * -best.score, kind="stable")
     axes.set_title(f"The {metric.name} that it has there")
     axes.scatter(
@@ -112,6 +130,9 @@ def _ranked(axes: Axes, best: Best, metric: Any) -> None:
     axes.set_ylabel("agent, best first")
     axes.invert_yaxis()
     if len(order) <= MOST_NAMED:
-        axes.set_yticks(np.arange(len(order)), [str(best.agent[place]) for place in order], fontsize=8)
+        words = [
+            str(best.agent[place]) if names is None else f"{names[best.agent[place]]} {best.agent[place]}" for place in order
+        ]
+        axes.set_yticks(np.arange(len(order)), words, fontsize=8)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))

@@ -118,7 +118,7 @@ def _messages(axes: Axes, shown: Shown) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_ylim(*_range(everything))
     dress(axes, "", "numbers of 8 bytes in each agent's message")
-    axes.set_ylabel(_name(shown, f" after {shown.study.budget.iterations} iterations"))
+    axes.set_ylabel(_name(shown, f" after {shown.study.budget.decisions} iterations"))
     _legend_above(axes)
     if shown.study.study.replicates > 1:
         remark(axes, _bands(shown))
@@ -160,7 +160,7 @@ def _growth(axes: Axes, shown: Shown) -> None:
     axes.set_yscale("log")
     _plain(axes)
     dress(axes, "", "number N of other agents")
-    axes.set_ylabel(f"processor seconds for {shown.study.budget.iterations} decisions")
+    axes.set_ylabel(f"processor seconds for {shown.study.budget.decisions} decisions")
     axes.set_xlim(left=0)
     _legend_above(axes)
     remark(axes, "one thread of this machine, 95 % intervals")

@@ -176,7 +176,7 @@ def _numbers(outcome: Outcome) -> str:
         "algorithm": [_whole(row.algorithm) for row in rows],
         "numbers in a message": [f"{row.floats:,}" if row.floats else "" for row in rows],
         "federated queries": [f"{row.federated:.3g}" if row.floats else "" for row in rows],
-        f"{name} after t = {shown.study.budget.iterations} [95 %]": [interval(row.final) for row in rows],
+        f"{name} after t = {shown.study.budget.decisions} [95 %]": [interval(row.final) for row in rows],
         f"minus {escape(shown.study.labels[0])} [95 %]": [_gap(row.gap) for row in rows],
     }
     kept = {heading: column for heading, column in columns.items() if any(column)}

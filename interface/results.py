@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 from fedbo.by_run import by_run
 from fedbo.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
 from fedbo.objectives.base import Metric
+from fedbo.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
+from fedbo.regret_summary import RegretRow, regret_row
 from fedbo.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.spending import Spending, spending
 from fedbo.study import Study, recall_study
@@ -160,6 +162,25 @@ class Result:
             curve(mine, by, grid(mine, by, points), REGRET if regret else self.metric(cell))
             for (cell, _), mine in by_cell_and_algorithm(judged(self, regret)).items()
         ]
+
+    @cached_property
+    def regret(self) -> list[RegretTrace]:
+        """Give every agent's regret on the mean of all agents' functions, of every evaluation; ResultError if it is not known.
+
+        The largest value of the mean is sought once, which may take a minute, and kept beside the tables as `optima.json`.
+        """
+        return regret_traces(self)
+
+    def regret_curves(self, points: int = 200) -> list[RegretCurve]:
+        """Average that regret over agents and replicates, cumulative and instantaneous, against evaluations of each agent."""
+        return regret_curves(self.regret, points)
+
+    def regret_summary(self) -> list[RegretRow]:
+        """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
+        groups: dict[tuple[int, str], list[RegretTrace]] = {}
+        for trace in self.regret:
+            groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
+        return [regret_row(mine, _of(self.shown[1], *key)) for key, mine in groups.items()]
 
     def trouble(self) -> list[Trouble]:
         """Measure what went wrong, one row for each algorithm in each cell."""

@@ -129,7 +129,7 @@ def worths(shown: Shown, labels: Sequence[str], at: At) -> dict[int, float]:
 
 def _places(shown: Shown, at: At) -> Array:
     if at == "mean":
-        return np.arange(1.0, shown.study.budget.iterations + 1)
+        return np.arange(1.0, shown.study.budget.decisions + 1)
     return np.array([math.inf if at == "end" else float(at)])
 
 
@@ -166,7 +166,7 @@ def judge(test: TestTable, shown: Shown, others: Mapping[str, Shown]) -> Finding
         return found(f"there are no runs of {test.than_in or 'this figure'}")
     if _world(shown) != _world(other):
         return found(f"{test.than_in} has another seed, objective or targets, so that nothing is paired")
-    if isinstance(test.at, int) and test.at > min(each.study.budget.iterations for each in (shown, other)):
+    if isinstance(test.at, int) and test.at > min(each.study.budget.decisions for each in (shown, other)):
         return found(f"the runs end before t = {test.at}")
     gain = paired(_gaps(worths(shown, test.of, test.at), worths(other, test.than, test.at)))
     if gain is None:
@@ -245,14 +245,14 @@ def _native(mine: Mapping[int, float], metric: Metric) -> Difference:
 def _incomparable(shown: Shown, at: At) -> str:
     """Say why a published number has no counterpart in these runs; empty where it has one."""
     ran, full = shown.study.document(), shown.full.document()
-    iterations = shown.study.budget.iterations
+    iterations = shown.study.budget.decisions
     if isinstance(at, int) and at > iterations:
         return f"the runs end at t = {iterations}"
-    if not isinstance(at, int) and iterations != shown.full.budget.iterations:
+    if not isinstance(at, int) and iterations != shown.full.budget.decisions:
         return f"the runs end at t = {iterations}"
     for document in (ran, full):
         document["study"] = {"seed": document["study"].get("seed")}
         document.pop("hosting", None)
         document.pop("recovery", None)
-        document["budget"].pop("iterations")
+        document["budget"].pop("iterations", None)
     return "" if ran == full else "quick run, on less"

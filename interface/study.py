@@ -6,13 +6,14 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, ValidationError
 
-from fedbo.algorithms.base import Problem
+from fedbo.algorithms.base import Problem, Starting
 from fedbo.check import combinations
 from fedbo.document import (
     LISTS,
@@ -103,9 +104,22 @@ class Study(Table):
             n_agents=federation.n_agents,
             targets=self.targets,
             initial=self.agents.initial,
-            iterations=self.budget.iterations,
+            iterations=self.budget.decisions,
             history=history.observations if history else 0,
+            pulls=self.budget.pulls or 0,
+            rounds=self.exchange.make().waits,
         )
+
+    def problem_of(self, table: AlgorithmTable) -> Problem:
+        """Say what one algorithm may know: it may be a single agent, or begin without initial points."""
+        algorithm, problem = table.make(), self.problem()
+        if table.centralised:
+            problem = replace(problem, n_agents=1, targets=(0,), history=0)
+        if isinstance(algorithm, Starting):
+            some = np.full((max(1, problem.initial), problem.dim), 0.5)
+            if not len(algorithm.initial_points(replace(problem, agent=problem.targets[0]), some)):
+                problem = replace(problem, initial=0)
+        return problem
 
     def initial_points(self) -> Points | None:
         """Read the initial file: points `(n, d)` of the unit cube for each (agent, replicate); None without a file."""

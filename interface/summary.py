@@ -86,7 +86,7 @@ def summary_row(found: Sequence[Trace], half: int, tables: tuple[Any, Any], metr
         bytes_up=(pc.sum(sent["bytes"]).as_py() or 0) / senders,
         messages=len(sent) / senders,
         duration=_duration(found),
-        evaluations=sum(len(trace.step) for trace in found) / replicates,
+        evaluations=sum(int(trace.evaluated[-1]) for trace in found) / replicates,
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from fedbo.actors.policy import Policy
 from fedbo.algorithms.base import Algorithm
@@ -125,7 +126,10 @@ class _Added:
 
 
 class AlgorithmTable(Named):
-    """[[algorithm]]: an algorithm by name, perhaps a preset, its label in the results, and its settings."""
+    """[[algorithm]]: an algorithm by name, perhaps a preset, its label in the results, and its settings.
+
+    One that is `centralised` runs as a single agent that evaluates the mean of all agents' objectives.
+    """
 
     key = "name"
     noun = "algorithm"
@@ -133,6 +137,7 @@ class AlgorithmTable(Named):
     name: str
     label: Annotated[str, Field(min_length=1)] | None = None
     preset: str | None = None
+    centralised: bool | None = None
 
     @property
     def title(self) -> str:
@@ -170,9 +175,10 @@ class PrivacyTable(Table):
 
 
 class HistoryAlgorithm(AlgorithmTable):
-    """The algorithm of a history: a table like [[algorithm]], without a label."""
+    """The algorithm of a history: a table like [[algorithm]], without a label, and of every agent alone."""
 
     label: None = None
+    centralised: None = None
 
     def resolved(self) -> Self:
         """Show every setting."""
@@ -211,10 +217,28 @@ class AgentsTable(Table):
 
 
 class BudgetTable(Table):
-    """[budget]: iterations of every target after its initial points, and perhaps a limit in time."""
+    """[budget]: iterations of every target after its initial points, or its evaluations in all; perhaps a limit in time."""
 
-    iterations: Positive
+    pulls: Positive | None = None
+    iterations: Annotated[Positive | None, Field(validate_default=True)] = None
     time: Annotated[float, Field(gt=0)] | None = None
+
+    @field_validator("iterations", mode="after")
+    @classmethod
+    def _one_of_two(cls, value: int | None, info: ValidationInfo) -> int | None:
+        pulls = info.data.get("pulls", 0)  # 0 where something else is wrong with them
+        if value is None and pulls is None:
+            raise PydanticCustomError("missing", "iterations or pulls")
+        if value is not None and pulls:
+            raise ValueError("stands beside pulls, which count evaluations; give one of the two")
+        return value
+
+    @property
+    def decisions(self) -> int:
+        """Give the largest number of decisions of a target."""
+        count = self.iterations or self.pulls
+        assert count is not None
+        return count
 
 
 class EvaluationTable(Declared):

@@ -54,6 +54,11 @@ def world_of(study: Study) -> World:
     )
 
 
+def lone(world: World) -> World:
+    """Give the world of a single agent that stands for all: the study's own models, without its groups and faults."""
+    return replace(world, exceptions={}, plan=())
+
+
 def _common(study: Study) -> Models:
     timing = study.timing
     return Models(

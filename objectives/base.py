@@ -86,6 +86,21 @@ class Objective(Protocol):
 
 
 @runtime_checkable
+class Repeated(Protocol):
+    """An objective that can be evaluated many times at one point in one call."""
+
+    def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
+        """Give `count` independent observations `(count,)` at x `(d,)`, in native units."""
+
+
+def observe(objective: Objective, x: Array, count: int, rng: np.random.Generator) -> Array:
+    """Give `count` observations `(count,)` at x, one after the other where the objective cannot make them all at once."""
+    if isinstance(objective, Repeated):
+        return np.asarray(objective.evaluate_many(x, count, rng), dtype=np.float64).reshape(count)
+    return np.array([objective.evaluate(x, rng) for _ in range(count)], dtype=np.float64)
+
+
+@runtime_checkable
 class Costly(Protocol):
     """An objective that says what an evaluation costs before it is made.
 

@@ -180,6 +180,8 @@ def _archive(data_set: DataSet, file: DataFile) -> Path | None:
 
 
 def _retrieved(data_set: DataSet, file: DataFile, workshop: Path) -> Path:
+    if file.by_hand:
+        raise DataMissing(_how_to_get(data_set, file, None))
     pooch.get_logger().setLevel("WARNING")
     try:
         # the hash of an archive says nothing of its member, so the check is ours, after unpacking
@@ -217,13 +219,15 @@ def _regular(source: IO[bytes] | None, name: str) -> IO[bytes]:
     return source
 
 
-def _how_to_get(data_set: DataSet, file: DataFile, failure: Exception) -> str:
+def _how_to_get(data_set: DataSet, file: DataFile, failure: Exception | None) -> str:
     within = f" (the member {file.member} of that archive)" if file.member else ""
     name = file.made_from.archive if file.made_from else file.name
     of = "sha256 of what it unpacks to" if file.gzipped else "sha256"
     rest = f", from which {file.name} is made" if file.made_from else f", {of} {file.sha256}"
+    why = "nobody publishes it as it is" if failure is None else f"could not be fetched ({type(failure).__name__})"
+    rest += f": {file.by_hand}" if file.by_hand else ""
     return (
-        f"the data set {data_set.name!r} is not on this machine and could not be fetched ({type(failure).__name__}). "
+        f"the data set {data_set.name!r} is not on this machine and {why}. "
         f"Get {name} from {file.address}{within}{rest}, and put it at "
         f"{cache() / data_set.name / name}, or into a folder {data_set.name!r} of your own whose parent the "
         "environment names as FEDBO_DATA"

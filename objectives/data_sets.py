@@ -27,7 +27,8 @@ class MadeFrom:
 class DataFile:
     """One file: its name, size in bytes, sha256 and public address; `member` if that is a zip or tar, or `made_from`.
 
-    Of a `gzipped` file the sha256 is that of its content, which may be packed in other bytes by others.
+    Of a `gzipped` file the sha256 is that of its content, which may be packed in other bytes by others. A file that was made
+    `by_hand` from what is published at the address, in the way that is told there, is never fetched.
     """
 
     name: str
@@ -37,6 +38,7 @@ class DataFile:
     member: str | None = None
     made_from: MadeFrom | None = None
     gzipped: bool = False
+    by_hand: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class DataSet:
 # None of these addresses could be reached from where this was written. A file from elsewhere with the sha256 is as good.
 UCI = "https://archive.ics.uci.edu"
 MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"  # PyTorch's mirror of http://yann.lecun.com/exdb/mnist
+COVSTRETCH = "https://github.com/wwiecek/covstretch"
 QMNIST = "https://raw.githubusercontent.com/facebookresearch/qmnist/master"
 UCI_HAR_FILES = tuple(
     DataFile(
@@ -106,6 +109,35 @@ DATA_SETS: dict[str, DataSet] = {
             licence="CC BY 4.0, says UCI; the authors ask to be cited and forbid commercial use of the sister set",
             citation="Reyes-Ortiz, Oneto, Sama, Parra, Anguita: Transition-aware human activity recognition using "
             "smartphones. Neurocomputing 171, 2016",
+        ),
+        DataSet(
+            name="covid",
+            files=(
+                DataFile(
+                    name="population_by_age_2020.csv",
+                    size=25_669,
+                    sha256="f9287d571dc3a2dd3dac10632b3b25d737f70a097e9eecedd27669d949b6b868",
+                    address=COVSTRETCH,
+                    by_hand="a table un_code, location, persons in nine age groups of ten years, of its default_inputs.Rdata",
+                ),
+                DataFile(
+                    name="polymod_contact_matrix.csv",
+                    size=1_730,
+                    sha256="a179fa3b98d94386f8c26903b060a565e14991c451a792c0cd55af44016ad0e8",
+                    address=COVSTRETCH,
+                    by_hand="the contact matrix of its default_inputs.Rdata, with a row and a column of age groups",
+                ),
+                DataFile(
+                    name="nab_efficacy_curve.csv",
+                    size=3_110,
+                    sha256="8daa4b816ba846fde0422b6b5066158bc2aecedc2b5586edd5f00c223d3c02d8",
+                    address="https://raw.githubusercontent.com/wwiecek/covstretch/main/data/curve.csv",
+                ),
+            ),
+            licence="none stated for the repository; populations CC BY 3.0 IGO, contacts CC BY 4.0",
+            citation="Wiecek, Ahuja, Chaudhuri, Kremer, Gomes, Snyder, Tabarrok, Tan: Testing fractional doses of COVID-19 "
+            "vaccines. PNAS 119(8), 2022; United Nations: World Population Prospects 2019; Mossong et al.: Social contacts and "
+            "mixing patterns. PLoS Medicine 5(3), 2008; Khoury et al.: Neutralizing antibody levels. Nature Medicine 27, 2021",
         ),
         DataSet(
             name="uci_har_meta",

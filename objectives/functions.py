@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.families import Family, FormulaAgent, Likeness
+from fedbo.objectives.formulas import branin, branin_values
+from fedbo.objectives.noise import Noise
 from fedbo.objectives.space import inside
 
-# Dixon and Szegö 1978: three minimisers, one value
-BRANIN_BOX = (Parameter("x1", -5.0, 10.0), Parameter("x2", 0.0, 15.0))
-BRANIN_MINIMISER = np.array([np.pi, 2.275])
-BRANIN_MINIMUM = 10.0 / (8.0 * np.pi)  # the squared term vanishes and the cosine is -1
-MOST_SHIFT = 2.0  # keeps the minimiser (pi, 2.275) in the box for every agent
+BRANIN_BOX = branin().parameters
+BRANIN_SIDE = 15.0  # of both axes
+USUAL_SHIFT, MOST_SHIFT = 1.0, 2.0  # keeps the minimiser (pi, 2.275) in the box for every agent
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,11 @@ class Bowl:
         """Give the value without noise."""
         gap = inside(self.parameters, x) - self.centre
         return -float((gap * gap).sum())
+
+    def scores(self, x: Array) -> Array:
+        """Give the values `(n,)` without noise at points `(n, d)`."""
+        gap = inside(self.parameters, x) - self.centre
+        return -np.asarray((gap * gap).sum(axis=1))
 
     def cost(self, x: Array) -> float:
         """Give the cost of an evaluation at x `(d,)`."""
@@ -103,22 +109,29 @@ class Quadratic:
 
 @dataclass(frozen=True, eq=False)
 class ShiftedBranin:
-    """Minus the Branin function moved by a shift `(2,)`, plus normal noise of variance `noise`."""
+    """Minus the Branin function moved by a shift `(2,)`, plus normal noise of variance `noise` and uniform noise."""
 
     shift: Array
     noise: float
+    half_width: float = 0.0
     parameters: tuple[Parameter, ...] = field(default=BRANIN_BOX, repr=False)
-    best_value: float = -BRANIN_MINIMUM
+    best_value: float = branin().best
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give one noisy value at x `(2,)`."""
-        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
+        return float(self.evaluate_many(x, 1, rng)[0])
+
+    def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
+        """Give `count` noisy values at x `(2,)`."""
+        return self.score(x) + Noise(self.noise, self.half_width).draws(rng, count)
 
     def score(self, x: Array) -> float:
         """Give the value without noise."""
-        first, second = inside(self.parameters, x) - self.shift
-        valley = second - 5.1 / (4.0 * np.pi**2) * first**2 + 5.0 / np.pi * first - 6.0
-        return -float(valley**2 + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(first) + 10.0)
+        return float(self.scores(inside(self.parameters, x)[None])[0])
+
+    def scores(self, x: Array) -> Array:
+        """Give the values `(n,)` without noise at points `(n, 2)`."""
+        return branin_values(inside(self.parameters, x) - self.shift)
 
 
 @dataclass(frozen=True)
@@ -126,22 +139,31 @@ class Branin:
     """The Branin function (Dixon and Szegö 1978), moved by up to `spread` native units per coordinate for each agent.
 
     The box is the usual one for every agent, so the shift also changes which of the three minimisers are inside; the
-    middle one always is, so the least value is that of the plain function. `noise` is the variance of an observation.
+    middle one always is, so the least value is that of the plain function. `noise` is the variance of an observation,
+    `half_width` that of uniform noise.
+
+    Of another `family` ("same", "mixture", "rotation", "offset"; see `bandits.py`), or `scaled` to [0, 1], what would leave the
+    box is reflected at its sides, and `spread` means what it means there, but that shifts and parts of a mixture are in native
+    units.
     """
 
     agents: int = 10
-    spread: float = 1.0
+    spread: float | None = None
     noise: float = 0.0
+    family: Family = "shift"
+    scaled: bool = False
+    half_width: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.agents >= 1, "agents", self.agents, "take at least 1")
-        require(0.0 <= self.spread <= MOST_SHIFT, "spread", self.spread, f"take 0 (all alike) to {MOST_SHIFT}")
-        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+        if self.family == "shift":
+            require(0.0 <= self._shift <= MOST_SHIFT, "spread", self.spread, f"take 0 (all alike) to {MOST_SHIFT}")
+        self._likeness.check(branin(), self._noise)
 
     @property
     def drawn(self) -> bool:
-        """Say that every replicate has objectives of its own."""
-        return True
+        """Say whether every replicate has objectives of its own."""
+        return self.family != "same"
 
     @property
     def n_agents(self) -> int:
@@ -155,13 +177,29 @@ class Branin:
 
     @property
     def metric(self) -> Metric:
-        """Say that the function is minimised."""
-        return Metric("value", sign=-1)
+        """Say that the function is minimised, or the reward maximised where it is scaled."""
+        return Metric("reward") if self.scaled else Metric("value", sign=-1)
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> ShiftedBranin:
-        """Build one agent's function; its shift is its own, and nothing is of the world."""
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> ShiftedBranin | FormulaAgent:
+        """Build one agent's function; a plain shift is its own, and nothing is of the world."""
         require_agent(agent, self.agents)
-        return ShiftedBranin(self.spread * own.uniform(-1.0, 1.0, 2), self.noise)
+        if self.family == "shift" and not self.scaled:
+            return ShiftedBranin(self._shift * own.uniform(-1.0, 1.0, 2), self.noise, self.half_width)
+        return self._likeness.of(branin(), self._noise, world, own)
+
+    @property
+    def _shift(self) -> float:
+        return USUAL_SHIFT if self.spread is None else self.spread
+
+    @property
+    def _likeness(self) -> Likeness:
+        """Give the family with shifts in units of the box, whose sides are equally long."""
+        native = {"shift": self._shift, "mixture": self.spread}.get(self.family)
+        return Likeness(self.family, self.spread if native is None else native / BRANIN_SIDE, self.scaled)
+
+    @property
+    def _noise(self) -> Noise:
+        return Noise(self.noise, self.half_width)
 
 
 FEDERATIONS = {"quadratic": Quadratic, "branin": Branin}

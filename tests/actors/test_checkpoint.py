@@ -22,7 +22,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedbo.actors import checkpoint
 from fedbo.actors.checkpoint import CheckpointError, pack, read_checkpoint, unpack, write_checkpoint
-from fedbo.algorithms.base import Algorithm, Inbound, Private, Problem
+from fedbo.algorithms.base import Algorithm, Inbound, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
@@ -418,7 +418,7 @@ def test_a_disk_that_is_full_leaves_the_old_file_and_says_so(tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == 1
 
 
-N, DIM, INITIAL, STEPS = 3, 2, 3, 4
+N, DIM, INITIAL, STEPS, PULLS = 3, 2, 3, 4, 300
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
 
 
@@ -432,7 +432,7 @@ class Run(NamedTuple):
 
 
 def _begin(algorithm: Algorithm, history: bool) -> Run:
-    problem = Problem(DIM, N, tuple(range(N)), INITIAL, STEPS, history=6 if history else 0)
+    problem = Problem(DIM, N, tuple(range(N)), INITIAL, STEPS, history=6 if history else 0, pulls=PULLS)
     states = []
     for agent in range(N):
         x = np.random.default_rng(agent).random((6, DIM)) if history else None
@@ -455,6 +455,8 @@ def _advance(run: Run, step: int) -> tuple[Run, bytes]:
         if step:
             decision, states[agent] = algorithm.ask(states[agent], tuple(inbox[agent]), streams)
             x = decision.x
+        elif isinstance(algorithm, Starting):
+            x = algorithm.initial_points(Problem(DIM, N, tuple(range(N)), INITIAL, STEPS, agent=agent, pulls=PULLS), x)
         asked.append(x.tobytes())
         states[agent] = algorithm.tell(states[agent], x, _value(x, agent))
         payload, states[agent] = algorithm.outbox(states[agent], streams) if algorithm.sends(step) else (None, states[agent])

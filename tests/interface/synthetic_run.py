@@ -110,7 +110,7 @@ def _live(rng: np.random.Generator, who: tuple[str, int, int], iterations: int, 
             {
                 **key, "phase": "search" if step else "initial", "step": step, "query": 0 if step else number,
                 "origin": origin, "x": [0.1 * 100 ** u[0], u[1]], "u": list(u), "value": value, "score": value,
-                "started": begun, "finished": now, "t_n": number + 1, "error": None,
+                "started": begun, "finished": now, "t_n": number + 1, "pulls": 1, "error": None,
             }
         )  # fmt: skip
     tell("done", iterations)

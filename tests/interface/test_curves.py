@@ -24,7 +24,7 @@ def observations(*runs: tuple[int, int, list[tuple[int, float, float]]]) -> Any:
                     "cell": 0, "algorithm": "A", "replicate": replicate, "agent": agent,
                     "phase": "search" if step else "initial", "step": step, "query": number, "origin": "own",
                     "x": [0.0], "u": [0.0], "value": value, "score": score, "started": float(number),
-                    "finished": number + 1.0, "t_n": number + 1, "error": None,
+                    "finished": number + 1.0, "t_n": number + 1, "pulls": 1, "error": None,
                 }
             )  # fmt: skip
     return pa.Table.from_pylist(rows, schema=OBSERVATIONS)
@@ -61,7 +61,7 @@ def test_evaluations_count_from_one_and_time_holds_the_last_value() -> None:
 
 def test_a_failed_evaluation_counts_but_is_no_incumbent() -> None:
     table = observations((0, 0, [(0, 1.0, 1.0), (1, 9.0, 9.0), (2, np.nan, np.nan), (3, 2.0, 2.0)]))
-    table = table.set_column(15, OBSERVATIONS.field("error"), pa.array([None, "fell over", None, None], pa.string()))
+    table = table.set_column(16, OBSERVATIONS.field("error"), pa.array([None, "fell over", None, None], pa.string()))
     (trace,) = traces(table)
     np.testing.assert_array_equal(trace.best, [1.0, 1.0, 1.0, 2.0])
 
@@ -86,7 +86,7 @@ def test_what_a_crash_made_an_agent_forget_counts_as_evaluations_and_time_only()
     kept, forgotten, again = (0, 1.0, 1.0), [(1, 9.0, 9.0), (2, 8.0, 8.0)], [(1, 2.0, 2.0), (2, 3.0, 3.0)]
     table = observations((0, 0, [kept, *forgotten, *again]))
     error = pa.array([None, "forgotten", "forgotten", None, None], pa.string())
-    (trace,) = traces(canonical(table.set_column(15, OBSERVATIONS.field("error"), error), ["A"]))
+    (trace,) = traces(canonical(table.set_column(16, OBSERVATIONS.field("error"), error), ["A"]))
     np.testing.assert_array_equal(trace.step, [0, 1, 2, 1, 2])  # in the order of time
     np.testing.assert_array_equal(trace.best, [1.0, 1.0, 1.0, 2.0, 3.0])
     np.testing.assert_array_equal(trace.at("iteration", np.array([0.0, 1.0, 2.0])), [1.0, 2.0, 3.0])

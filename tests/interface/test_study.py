@@ -69,7 +69,8 @@ def test_a_resolved_study_reads_as_itself() -> None:
 @pytest.mark.parametrize("name", algorithms())
 def test_every_algorithm_can_be_named_in_a_study_and_comes_back_from_its_file_the_same(name: str) -> None:
     for preset in (None, *algorithms()[name].presets):
-        study = load_study(tables(algorithm=[{"name": name, "preset": preset}], exchange={"mode": "barrier"}))
+        named = [{"name": name, "preset": preset}]
+        study = load_study(tables(algorithm=named, budget={"pulls": 50}, exchange={"mode": "barrier"}))
         assert isinstance(study.algorithm[0].make(), Algorithm)
         assert again(study).algorithm[0].make() == study.algorithm[0].make()
         assert study.labels == (f"{name} ({preset})" if preset else name,)

@@ -71,7 +71,7 @@ class Life:
             **self.key._asdict(), "agent": self.agent, "phase": "search" if step else "initial", "step": step,
             "query": 0 if step else number, "origin": origin, "x": [0.1 * 100 ** u[0], u[1]], "u": list(u),
             "value": np.nan if error else value, "score": np.nan if error else value, "started": begun,
-            "finished": self.now, "t_n": self.good, "error": error,
+            "finished": self.now, "t_n": self.good, "pulls": 1, "error": error,
         }  # fmt: skip
         self.rows.append(row)
         self.mine.append(row)

@@ -1,0 +1,202 @@
+"""Batched Lipschitz narrowing (Feng, Huang and Wang 2022, BLiN): cubes that shrink from batch to batch, every agent alone.
+
+A batch pulls every cube that is left equally often. Cubes whose mean is too far below the largest are dropped, and the others
+are cut into the smaller ones of the next batch. When no further batch fits into what remains of T, the cubes that are left are
+pulled for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.alone import Alone
+from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem, horizon
+from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.tree_search import POINTS
+
+Whole = npt.NDArray[np.int64]
+FINEST = 50  # halvings of the cube's side that doubles tell apart
+
+
+class Narrowed(NamedTuple):
+    """An agent's state: how many of the T pulls have been asked for, and the last batch, number 1 being the first.
+
+    Its cubes `(n, d)` are numbered along each input, and `halvings` is log2 of one over their edge; their points `x (n, d)` are
+    pulled `pulls (n,)` times. Each was told `told (n,)` times, on average `mean (n,)`. `rest` says that this batch is the last.
+    """
+
+    rounds: int
+    spent: int
+    batch: int
+    rest: bool
+    halvings: int
+    cubes: Whole
+    x: Array
+    pulls: Whole
+    mean: Array
+    told: Whole
+
+
+@dataclass(frozen=True, slots=True)
+class BLiN(Alone):
+    """BLiN. The objective is supposed to change by at most `lipschitz` L times the largest difference in any input.
+
+    `edges` says how the edges r of the cubes shrink: "doubling", r_m = 2^(1 - m); or "ace", see `ace`, for which `zooming` is
+    the zooming dimension d_z. In a batch a cube is pulled ceil(`factor` log T / (L r)^2) times, and it is dropped when its mean
+    is more than 4 L r below the largest. There are at most `batches`, 0 for as many as fit into T, before the rest. What is
+    evaluated of a cube is its `point`: its "centre", or one "uniform" draw from it.
+    """
+
+    edges: str = "doubling"
+    zooming: float = 0.0
+    batches: int = 0
+    lipschitz: float = 1.0
+    factor: float = 16.0
+    point: str = "centre"
+
+    def __post_init__(self) -> None:
+        for name, known in {"edges": ("ace", "doubling"), "point": POINTS}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(unknown(name, getattr(self, name), known))
+        if not self.zooming >= 0:
+            raise ValueError(f"zooming must be at least 0, not {self.zooming}")
+        if self.batches < 0:
+            raise ValueError(f"batches must be at least 0, not {self.batches}")
+        for name in ("lipschitz", "factor"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+
+    @property
+    def queries(self) -> None:
+        """Unknown before: a batch has as many points as there are cubes."""
+        return None
+
+    def upload(self, problem: Problem) -> Declaration | None:
+        """Nothing is sent; ValueError when the settings do not suit the problem."""
+        horizon(problem)
+        if self.zooming > problem.dim:
+            raise ValueError(f"zooming must be at most d = {problem.dim}, the number of parameters, not {self.zooming}")
+        return None
+
+    def initial_points(self, problem: Problem, uniform: Array) -> Array:
+        """Take none."""
+        return uniform[:0]
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Narrowed:
+        """Begin with the whole cube, as if it had been a batch."""
+        one, whole = np.ones(1, dtype=np.int64), np.zeros((1, problem.dim), dtype=np.int64)
+        x = np.full((1, problem.dim), 0.5)
+        return Narrowed(horizon(problem), 0, 0, False, 0, whole, x, one, np.zeros(1), one)
+
+    def ask(self, state: Narrowed, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Narrowed]:
+        """Ask for the next batch, or for the same one again while nothing of it has been told."""
+        if state.told.any():
+            state = self._narrowed(state, streams)
+        left, pulls = state.rounds - state.spent, state.pulls
+        if pulls.sum() > left:
+            pulls = _spread(left, state)
+        some = pulls > 0
+        decision = Decision(state.x[some], "rest" if state.rest else "batch", pulls[some])
+        return decision, state._replace(spent=state.spent + int(pulls.sum()))
+
+    def tell(self, state: Narrowed, x: Array, y: Array) -> Narrowed:
+        """Take in means of cubes of the last batch; what comes of an earlier one is too late to say anything."""
+        numbers = {point.tobytes(): number for number, point in enumerate(state.x)}
+        mean, told = state.mean.copy(), state.told.copy()
+        for point, value in zip(x, y.tolist(), strict=True):
+            number = numbers.get(point.tobytes())
+            if number is not None:
+                told[number] += 1
+                mean[number] += (value - mean[number]) / told[number]
+        return state._replace(mean=mean, told=told)
+
+    def _narrowed(self, state: Narrowed, streams: Streams) -> Narrowed:
+        """Drop cubes (Alg. 1), and cut the others if the next batch fits; one that was told nothing of, as it failed, stays."""
+        heard = state.told > 0
+        near = state.mean >= state.mean[heard].max() - 4.0 * self.lipschitz * 0.5**state.halvings
+        kept = near | ~heard
+        mean, cubes = np.where(heard, state.mean, -np.inf)[kept], state.cubes[kept]
+        state = state._replace(cubes=cubes, x=state.x[kept], mean=mean, told=np.zeros(len(cubes), dtype=np.int64))
+        finer = self._next(state)
+        if finer is None:
+            return state._replace(rest=True, pulls=_spread(state.rounds - state.spent, state), mean=np.zeros(len(cubes)))
+        cubes = _cut(cubes, 2 ** (finer - state.halvings))
+        n, dim = cubes.shape
+        pulls = np.full(n, self._each(state.rounds, finer), dtype=np.int64)
+        none = np.zeros(n, dtype=np.int64)
+        x: Array = (cubes + np.float64(0.5)) * 0.5**finer
+        if self.point == "uniform":
+            drawn = (cubes + streams.rng("points of cubes").random((n, dim))) * 0.5**finer
+            x = np.minimum(drawn, np.nextafter((cubes + 1) * 0.5**finer, 0.0))
+        return Narrowed(state.rounds, state.spent, state.batch + 1, False, finer, cubes, x, pulls, np.zeros(n), none)
+
+    def _next(self, state: Narrowed) -> int | None:
+        """Give the halvings of the next batch, or None when there is none that fits into what is left of T."""
+        dim = state.cubes.shape[1]
+        sequence = doubling() if self.edges == "doubling" else ace(state.rounds, dim, self.zooming)
+        if state.rest or state.batch == (self.batches or len(sequence)) or state.batch == len(sequence):
+            return None
+        finer = sequence[state.batch]
+        count = len(state.cubes) * 2 ** (dim * (finer - state.halvings))
+        return finer if count * self._each(state.rounds, finer) <= state.rounds - state.spent else None
+
+    def _each(self, rounds: int, halvings: int) -> int:
+        """Give n_m = ceil(16 log T / r_m^2), the pulls of a cube."""
+        return max(1, math.ceil(self.factor * math.log(rounds) * 4.0**halvings / self.lipschitz**2))
+
+
+def doubling() -> tuple[int, ...]:
+    """List log2(1 / r_m) for r_m = 2^(1 - m), as far as doubles go."""
+    return tuple(range(FINEST))
+
+
+@lru_cache(maxsize=64)
+def ace(rounds: int, dim: int, zooming: float) -> tuple[int, ...]:
+    """List log2(1 / r) for the appropriate combined edge-length sequence, rounded, without edges that are no shorter.
+
+    With c_1 = (d_z + 1) / ((d + 2) (d_z + 2)) log2(T / log T) and c_{i+1} = c_i (d + 1 - d_z) / (d + 2), the sum of the first i
+    is rounded down for one batch and up for the next. All sums stay below log2(T / log T) / (d_z + 2), so the list ends.
+    """
+    if rounds < 3:
+        return (0,)
+    step = (zooming + 1) / ((dim + 2) * (zooming + 2)) * math.log2(rounds / math.log(rounds))
+    total, halvings = 0.0, list[int]()
+    while step > 1e-9:
+        total += step
+        step *= (dim + 1 - zooming) / (dim + 2)
+        for whole in (math.floor(total), math.ceil(total)):
+            if not halvings or whole > halvings[-1]:
+                halvings.append(whole)
+    return tuple(halvings)
+
+
+def _spread(pulls: int, state: Narrowed) -> Whole:
+    """Share pulls among all cubes alike (Alg. 1, cleanup); what is left over goes to those with the largest means."""
+    each = np.full(len(state.cubes), pulls // len(state.cubes), dtype=np.int64)
+    each[np.argsort(-state.mean, kind="stable")[: pulls % len(each)]] += 1
+    return each
+
+
+def _cut(cubes: Whole, parts: int) -> Whole:
+    """Cut every cube `(n, d)` into so many parts along each input."""
+    dim = cubes.shape[1]
+    offsets = np.indices((parts,) * dim, dtype=np.int64).reshape(dim, -1).T
+    return (cubes[:, None] * parts + offsets).reshape(-1, dim)
+
+
+ALGORITHMS = {
+    "d_blin": Entry(
+        BLiN,
+        {"edges": "doubling", "zooming": 0.0},
+        summary="batched Lipschitz narrowing (BLiN) with edges that halve, every agent alone",
+    ),
+    "a_blin": Entry(BLiN, {"edges": "ace"}, summary="batched Lipschitz narrowing (BLiN) with few batches, every agent alone"),
+}

@@ -1,0 +1,209 @@
+"""Fed1-UCB in its exact model (Shi and Shen 2021): phased elimination of arms by their mean over all agents, on a grid.
+
+In a phase every agent pulls every active arm f(p) times and sends its means; the coordinator averages them over the agents
+and drops the arms that are certainly not the best. With one arm left nobody sends any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, log
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
+from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.arms import grid, nearest
+
+Counts = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+MISSING = ("wait", "mean")
+
+
+class Fed1State(NamedTuple):
+    """An agent's state: `pulls (K,)` of its arms `x (K, d)` and the sums of their values, `total (K,)`.
+
+    `active (K,)` are the arms that were left when it last heard; `rounds` is T and `planned` what of it has been asked for.
+    `flying` are arms and pulls that were asked for and not told yet. `heard` says that an answer has come, and `missing` how
+    many agents the arms were chosen without.
+    """
+
+    x: Array
+    pulls: Counts
+    total: Array
+    active: Flags
+    rounds: int
+    planned: int = 0
+    flying: tuple[tuple[int, int], ...] = ()
+    heard: bool = False
+    missing: int = 0
+
+
+class Fed1Server(NamedTuple):
+    """The coordinator's state: the newest means and pulls of every agent, each `(N, K)`, and the active arms `(K,)`.
+
+    `step (N,)` is the step after which an agent sent them, -1 for none; `needed (N,)` are the agents that optimise.
+    """
+
+    mean: Array
+    pulls: Counts
+    step: Counts
+    active: Flags
+    needed: Flags
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fed1UCB:
+    """Fed1-UCB on a grid of about `arms` midpoints (see `surrogates.arms.grid`).
+
+    A phase is f = ceil(`length` log T) pulls of every active arm by every agent. Arm k is dropped when its mean over the agents
+    plus B is below the largest less B, with B = sqrt(`constant` `sigma`^2 log T / (M n)) for M agents with n pulls each; where
+    pulls differ, 1 / (M n) is the mean of all 1 / n over M. `constant` is 4 in the authors' code and 6 in their theory, and
+    `sigma` the standard deviation of the noise, or a bound on it.
+
+    `missing` "wait" drops nothing before every agent that optimises has been heard once; "mean" goes by those that have been,
+    so that what is found may be the best arm of these only; the origin of the points then says how many were missing.
+    """
+
+    arms: int = 50
+    sigma: float = 0.5
+    constant: float = 4.0
+    length: float = 10.0
+    missing: str = "wait"
+
+    def __post_init__(self) -> None:
+        if self.arms < 1:
+            raise ValueError(f"arms must be at least 1, not {self.arms}")
+        for name in ("sigma", "constant", "length"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.missing not in MISSING:
+            raise ValueError(unknown("missing", self.missing, MISSING))
+
+    @property
+    def queries(self) -> None:
+        """A phase has as many points as there are active arms."""
+        return None
+
+    def sends(self, step: int) -> bool:
+        """After every phase; with one arm left there is nothing to say."""
+        return step > 0
+
+    def upload(self, problem: Problem) -> Declaration:
+        """The means of all pulls so far, and their numbers, of every arm; zeros where there are none. ValueError without T."""
+        horizon(problem)
+        k = len(grid(problem.dim, self.arms))
+        return {"mean": Field((k,)), "pulls": Field((k,), "int64")}
+
+    def download(self, problem: Problem) -> Declaration:
+        """Which arms are active, and how many agents they were chosen without."""
+        return {"active": Field((len(grid(problem.dim, self.arms)),), "bool"), "missing": Field((1,), "int64")}
+
+    def initial_points(self, problem: Problem, uniform: Array) -> Array:
+        """Take none."""
+        return uniform[:0]
+
+    def phases(self, problem: Problem) -> int:
+        """Bound the phases: each but the last two pulls two arms at least."""
+        rounds = horizon(problem)
+        return rounds // (2 * self._length(rounds)) + 2
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Fed1State:
+        """Begin with all arms."""
+        x = grid(problem.dim, self.arms)
+        k = len(x)
+        return Fed1State(x, np.zeros(k, np.int64), np.zeros(k), np.ones(k, bool), horizon(problem))
+
+    def ask(self, state: Fed1State, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Fed1State]:
+        """Pull every active arm for a phase, or the last one for all that remains; the last phase is cut at T.
+
+        Without an answer to the last phase another is made of the same arms, since means over more pulls are as good. The
+        order of the arms is drawn, so that the cut does not always spare the same.
+        """
+        active, missing = state.active, state.missing
+        for message in inbox:  # arms never come back, so neither the order of answers nor a second copy matters
+            active = active & message.payload["active"]
+            missing = int(message.payload["missing"][0])
+        state = state._replace(active=active, missing=missing, heard=state.heard or bool(inbox))
+        order = streams.rng("order of arms").permutation(np.flatnonzero(active))
+        pulls = self._pulls(len(order), state)
+        order = order[: len(pulls)]
+        flying = tuple(zip(order.tolist(), pulls.tolist(), strict=True))
+        state = state._replace(planned=state.planned + int(pulls.sum()), flying=state.flying + flying)
+        origin = "own" if not state.heard else f"federated missing {missing}" if missing else "federated"
+        return Decision(state.x[order], origin, pulls=pulls), state
+
+    def _pulls(self, arms: int, state: Fed1State) -> Counts:
+        """Give the pulls of the next phase, at most one entry for each arm; beyond T, after failures, a single one."""
+        left = max(state.rounds - state.planned, 1)
+        if arms == 1:
+            return np.array([left])
+        phase = self._length(state.rounds)
+        pulls = np.clip(left - phase * np.arange(arms), 0, phase)
+        return np.asarray(pulls[pulls > 0])
+
+    def _length(self, rounds: int) -> int:
+        """Give f(p), the same in all phases."""
+        return max(ceil(self.length * log(rounds)), 1)
+
+    def tell(self, state: Fed1State, x: Array, y: Array) -> Fed1State:
+        """Add the pulls and their sums; a point counts as often as it was asked for."""
+        pulls, total, flying = state.pulls.copy(), state.total.copy(), list(state.flying)
+        for arm, mean in zip(nearest(state.x, x).tolist(), y, strict=True):
+            place = next((place for place, (there, _) in enumerate(flying) if there == arm), None)
+            times = 1 if place is None else flying.pop(place)[1]
+            pulls[arm] += times
+            total[arm] += times * mean
+        return state._replace(pulls=pulls, total=total, flying=tuple(flying))
+
+    def outbox(self, state: Fed1State, streams: Streams) -> tuple[Payload | None, Fed1State]:
+        """Send all means so far, while there is something to choose between."""
+        if state.active.sum() == 1:
+            return None, state
+        return {"mean": state.total / np.maximum(state.pulls, 1), "pulls": state.pulls.copy()}, state
+
+    def server_init(self, problem: Problem) -> Fed1Server:
+        """Begin with all arms, and nobody heard."""
+        n, k = problem.n_agents, len(grid(problem.dim, self.arms))
+        needed = np.isin(np.arange(n), problem.targets)
+        mean, pulls = np.zeros((n, k)), np.zeros((n, k), np.int64)
+        return Fed1Server(mean, pulls, np.full(n, -1), np.ones(k, bool), needed, horizon(problem))
+
+    def receive(self, state: Fed1Server, message: Inbound, now: float) -> Fed1Server:
+        """Keep an agent's newest message; one that comes after a newer one says nothing."""
+        if message.step > state.step[message.sender]:
+            state.mean[message.sender] = message.payload["mean"]
+            state.pulls[message.sender] = message.payload["pulls"]
+            state.step[message.sender] = message.step
+        return state
+
+    def broadcast(
+        self, state: Fed1Server, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], Fed1Server]:
+        """Drop arms, and tell which are left. Pulls do not age, so `worth` is of no account."""
+        heard, active = state.step >= 0, state.active.copy()
+        if not heard.any():
+            return {}, state
+        silent = int((state.needed & ~heard).sum())
+        if self.missing == "mean" or not silent:
+            rows = np.ix_(heard, state.active)
+            active[state.active] = self.kept(state.mean[rows], state.pulls[rows], state.rounds)
+        active.flags.writeable = False
+        answer = {"active": active, "missing": np.array([silent if self.missing == "mean" else 0])}
+        return dict.fromkeys(recipients, answer), state._replace(active=active)
+
+    def kept(self, mean: Array, pulls: Counts, rounds: int) -> Flags:
+        """Say which of some arms may be the best of them `(K,)`, by the means and pulls of M agents `(M, K)`."""
+        with np.errstate(divide="ignore"):
+            spread = (1.0 / pulls).sum(axis=0) / len(pulls) ** 2  # infinite where an agent has no pull yet
+        bound = np.sqrt(self.constant * self.sigma**2 * log(max(rounds, 2)) * spread)
+        means = mean.mean(axis=0)
+        return np.asarray(means + bound >= (means - bound).max())
+
+
+ALGORITHMS = {"fed1_ucb": Entry(Fed1UCB, summary="Fed1-UCB: arms of a grid are dropped by their mean over all agents")}

@@ -1,0 +1,270 @@
+"""FN-UCB (Dai et al. 2023), the variant with less communication: neural contextual bandits that share what they have seen.
+
+The gradient g(x) of a network at its first weights theta_0, which all agents share, is a vector of features. An agent goes by
+a ridge regression on these features with the data of all agents (UCB^b), and more and more by the mean of all agents'
+trained networks (UCB^a). Letters as in the paper; the authors' code where the two differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.arms import grid
+from fedbo.surrogates.neural import Sample, added, descend, empty, jacobian, parameters, value
+from fedbo.surrogates.ridge import Ridge, joined, norms, ridge
+
+CRITERIA = ("determinant", "diagonal")
+STARTS = ("mean", "last", "initial")
+
+
+class FNState(NamedTuple):
+    """An agent's state.
+
+    `initial (p,)` is theta_0 and `weights (p,)` its own trained network. `precision (p, p)` and `moment (p,)` are W_i and B_i,
+    the sums of g g' and y g over its own data, and `local` is the ridge of W_i. `others (p,)` is the sum of the others' B, and
+    `team` the ridge of all agents' W, V. `network (p,)` and `spread (p, p)` are the means of all networks and of all inverses
+    of `local`, as last heard. `t` is the round, `last` t_last; `called` says that another agent has asked for a message, and
+    `heard` that an answer has come.
+    """
+
+    initial: Array
+    weights: Array
+    precision: Array
+    moment: Array
+    local: Ridge
+    others: Array
+    team: Ridge
+    network: Array
+    spread: Array
+    sample: Sample
+    t: int = -1
+    last: int = 0
+    called: bool = False
+    heard: bool = False
+
+
+class FNServer(NamedTuple):
+    """The coordinator's state: the newest message of every agent, the `step (N,)` it was sent after, -1 for none.
+
+    `came (N,)` is the number of the answer that it came before, `answers` counts these, and `call` is `came` of the newest
+    message that an agent sent of its own accord.
+    """
+
+    precision: Array
+    moment: Array
+    local: Array
+    weights: Array
+    step: npt.NDArray[np.int64]
+    came: npt.NDArray[np.int64]
+    answers: int = 0
+    call: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FNUCB:
+    """FN-UCB on a grid of about `arms` midpoints (see `surrogates.arms.grid`), moved to [-1, 1]^d and divided by sqrt(d).
+
+    The network has one hidden layer of `width` rectified units; its first weights are normal draws. With lambda `ridge`, nu
+    `nu_b` and nu_2 `nu_a`, an agent plays the arm with the largest alpha UCB^a + (1 - alpha) UCB^b, where alpha is 0 for the
+    first `delay` rounds and then rises to 1 along a line, over `rise` rounds.
+
+    An agent sends when (t - t_last) log(det V / det V_last) exceeds `threshold` D, or with `criterion` "diagonal" the same of
+    the diagonals' products, as in the authors' code. Before, it takes `steps` of gradient descent at `rate` on its own data,
+    with weight decay lambda / n: from the `mean` of all networks as it last heard, from its own `last` weights, or from the
+    `initial` ones, as in the paper. In the authors' code all networks share one memory, to which "mean" comes nearest. There
+    is no training before alpha rises, nor in the round `until` and after.
+    """
+
+    arms: int = 100
+    width: int = 20
+    ridge: float = 0.1
+    nu_a: float = 0.1
+    nu_b: float = 0.1
+    delay: int = 3
+    rise: int = 700
+    threshold: float = 0.0
+    criterion: str = "determinant"
+    steps: int = 30
+    rate: float = 0.01
+    until: int = 2000
+    start: str = "mean"
+
+    def __post_init__(self) -> None:
+        for name in ("arms", "width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("ridge", "rate"):
+            if not 0 < getattr(self, name) < np.inf:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in ("nu_a", "nu_b", "delay", "rise", "threshold", "steps", "until"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+        for name, known in (("criterion", CRITERIA), ("start", STARTS)):
+            if getattr(self, name) not in known:
+                raise ValueError(unknown(name, getattr(self, name), known))
+
+    @property
+    def queries(self) -> int:
+        """One point for each decision."""
+        return 1
+
+    def sends(self, step: int) -> bool:
+        """After every round in which the criterion says so."""
+        return step > 0
+
+    def upload(self, problem: Problem) -> Declaration:
+        """W_i and B_i of all own data, (lambda I + W_i)^-1, the trained network, and whether the criterion asked for it."""
+        return {**_shared(self._p(problem)), "call": Field((1,))}
+
+    def download(self, problem: Problem) -> Declaration:
+        """W and B of all others, the means of all inverses and networks, and whether a fresh message is asked for."""
+        return {**_shared(self._p(problem)), "call": Field((1,))}
+
+    def _p(self, problem: Problem) -> int:
+        return parameters(problem.dim, self.width)
+
+    def initial_points(self, problem: Problem, uniform: Array) -> Array:
+        """Take none."""
+        return uniform[:0]
+
+    def agent_init(self, problem: Problem, streams: Streams) -> FNState:
+        """Begin with the weights that all agents share, and nothing seen."""
+        p = self._p(problem)
+        initial = streams.shared("first weights").standard_normal(p)
+        square, row = np.zeros((p, p)), np.zeros(p)
+        own, sample = ridge(square, self.ridge), empty(problem.dim)
+        return FNState(initial, initial, square, row, own, row, own, initial, own.inverse, sample)
+
+    def ask(self, state: FNState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FNState]:
+        """Play the arm with the largest bound."""
+        state = self.begun(state, inbox)
+        arms = grid(state.sample.x.shape[1], self.arms)
+        best = int(np.argmax(self.bounds(state, inward(arms))))
+        return Decision(arms[best : best + 1].copy(), "federated" if state.heard else "own"), state
+
+    def begun(self, state: FNState, inbox: Sequence[Inbound]) -> FNState:
+        """Begin a round with what came in."""
+        state = state._replace(t=state.t + 1)
+        if not inbox:
+            return state
+        answer = max(inbox, key=lambda message: message.step).payload
+        return state._replace(
+            others=answer["moment"],
+            team=ridge(state.precision + answer["precision"], self.ridge),
+            network=answer["weights"],
+            spread=answer["local"],
+            last=state.t - 1,
+            called=bool(answer["call"][0]),
+            heard=True,
+        )
+
+    def alpha(self, t: int) -> float:
+        """Give the weight of UCB^a in round t = 0, 1, ..."""
+        return float(t >= self.delay) if not self.rise else min(max((t - self.delay) / self.rise, 0.0), 1.0)
+
+    def bounds(self, state: FNState, x: Array) -> Array:
+        """Give alpha UCB^a + (1 - alpha) UCB^b of the network's inputs `x (K, d)`."""
+        rows, alpha = jacobian(state.initial, x), self.alpha(state.t)
+        bounds = np.zeros(len(x))
+        if alpha < 1.0:
+            mean = rows @ (state.team.inverse @ (state.others + state.moment))
+            bounds += (1.0 - alpha) * (mean + self.nu_b * sqrt(self.ridge) * norms(rows, state.team.inverse))
+        if alpha > 0.0:
+            mean = value(state.network, x)
+            bounds += alpha * (mean + self.nu_a * sqrt(self.ridge) * norms(rows, state.spread))
+        return bounds
+
+    def tell(self, state: FNState, x: Array, y: Array) -> FNState:
+        """Take in the values."""
+        for point, target in zip(inward(x), y, strict=True):
+            state = self.learned(state, point, float(target))
+        return state
+
+    def learned(self, state: FNState, x: Array, y: float) -> FNState:
+        """Take in a value at an input `x (d,)` of the network."""
+        row = jacobian(state.initial, x[None, :])[0]
+        return state._replace(
+            precision=state.precision + np.outer(row, row),
+            moment=state.moment + y * row,
+            local=joined(state.local, row),
+            team=joined(state.team, row),
+            sample=added(state.sample, x, y),
+        )
+
+    def outbox(self, state: FNState, streams: Streams) -> tuple[Payload | None, FNState]:
+        """Train and send when the criterion says so, or another agent has."""
+        growth = state.team.volume if self.criterion == "determinant" else state.team.width
+        call = (state.t - state.last) * growth > self.threshold
+        if not (call or state.called):
+            return None, state
+        if self.alpha(state.t + 1) > 0.0 and state.t < self.until:
+            state = state._replace(weights=self.trained(state))
+        payload = {
+            "precision": state.precision,
+            "moment": state.moment,
+            "local": state.local.inverse,
+            "weights": state.weights,
+            "call": np.array([float(call)]),
+        }
+        return payload, state._replace(called=False)
+
+    def trained(self, state: FNState) -> Array:
+        """Fit the network to the agent's own data."""
+        start = {"mean": state.network, "last": state.weights, "initial": state.initial}[self.start]
+        n = float(state.sample.times.sum())
+        return descend(start, state.sample, self.steps, self.rate, self.ridge / n) if n else start
+
+    def server_init(self, problem: Problem) -> FNServer:
+        """Begin without messages."""
+        n, p = problem.n_agents, self._p(problem)
+        nobody = np.full(n, -1)
+        return FNServer(np.zeros((n, p, p)), np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)), nobody, nobody.copy())
+
+    def receive(self, state: FNServer, message: Inbound, now: float) -> FNServer:
+        """Keep an agent's newest message; one that comes after a newer one says nothing."""
+        if message.step <= state.step[message.sender]:
+            return state
+        for name in ("precision", "moment", "local", "weights"):
+            getattr(state, name)[message.sender] = message.payload[name]
+        state.step[message.sender], state.came[message.sender] = message.step, state.answers
+        return state._replace(call=state.answers) if message.payload["call"][0] else state
+
+    def broadcast(
+        self, state: FNServer, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], FNServer]:
+        """Give everybody the data of the others, and the mean network; whoever was silent at the last call is asked."""
+        there = state.step >= 0
+        if not (state.came == state.answers).any():  # nothing is new
+            return {}, state
+        weight = np.where(there, worth, 0.0)
+        weight = (weight if weight.any() else there) / (weight if weight.any() else there).sum()
+        common = {"local": np.tensordot(weight, state.local, 1), "weights": weight @ state.weights}
+        precision, moment = state.precision.sum(axis=0), state.moment.sum(axis=0)
+        payloads: dict[int, Payload] = {}
+        for agent in recipients:  # what was observed does not age: the sums take no account of worth
+            own = {"precision": precision - state.precision[agent], "moment": moment - state.moment[agent]}
+            payloads[agent] = {**common, **own, "call": np.array([float(state.came[agent] < state.call)])}
+        for array in common.values():  # one copy for all recipients, since none may write to it
+            array.flags.writeable = False
+        return payloads, state._replace(answers=state.answers + 1)
+
+
+def inward(x: Array) -> Array:
+    """Move points `(n, d)` of the unit cube into the unit ball, the network's inputs."""
+    return np.asarray((2.0 * x - 1.0) / sqrt(x.shape[1]))
+
+
+def _shared(p: int) -> dict[str, Field]:
+    return {"precision": Field((p, p)), "moment": Field((p,)), "local": Field((p, p)), "weights": Field((p,))}
+
+
+ALGORITHMS = {"fn_ucb": Entry(FNUCB, summary="FN-UCB: neural bandits that share sums of gradients and average their networks")}

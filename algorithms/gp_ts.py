@@ -1,0 +1,107 @@
+"""GP-TS (Chowdhury and Gopalan 2017), the "Kernel TS" of federated bandit papers: every agent alone, on a grid of arms.
+
+In round t a function is drawn from the posterior of a Gaussian process, its standard deviations multiplied by v_t, and the
+arm is played where it is largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.alone import Alone
+from fedbo.algorithms.base import Array, Decision, Inbound, Problem
+from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.arms import KERNELS, ArmBelief, draw, draw_apart, grid, nearest, observe, prior
+
+DRAWS = ("joint", "diagonal")
+
+
+class GPTSState(NamedTuple):
+    """What is believed of the arms `arms (K, d)`, and lambda, the noise variance of the model."""
+
+    arms: Array
+    belief: ArmBelief
+    regulariser: float
+
+
+@dataclass(frozen=True, slots=True)
+class GPTS(Alone):
+    """Thompson sampling on a grid of about `arms` midpoints, the D_t of the paper, which does not grow here.
+
+    The prior has mean 0, variance 1 and a `kernel` "se", "matern52" or "exponential" with `length_scale`. `regulariser` is
+    lambda, 1 + 2/T unless it is given. The posterior's standard deviations are multiplied by
+    v_t = `norm` + `deviation` sqrt(2 (gamma_{t-1} + 1 + ln(2 / `delta`))), or by `multiplier` where that is given; `norm` B
+    bounds the objective's RKHS norm, `deviation` R the noise, which is R-sub-Gaussian. `draws` "joint" draws all arms
+    together, "diagonal" each by itself, as if they were independent.
+    """
+
+    arms: int = 200
+    kernel: str = "se"
+    length_scale: float = 0.2
+    norm: float = 1.0
+    deviation: float = 0.1
+    delta: float = 0.1
+    regulariser: float | None = None
+    multiplier: float | None = None
+    draws: str = "joint"
+
+    def __post_init__(self) -> None:
+        if self.arms < 1:
+            raise ValueError(f"arms must be at least 1, not {self.arms}")
+        for name, known in (("kernel", KERNELS), ("draws", DRAWS)):
+            if getattr(self, name) not in known:
+                raise ValueError(unknown(name, getattr(self, name), known))
+        for name in ("length_scale", "regulariser"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in ("norm", "deviation", "multiplier"):
+            if getattr(self, name) is not None and not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+        if not 0 < self.delta < 1:
+            raise ValueError(f"delta must lie between 0 and 1, not {self.delta}")
+
+    def initial_points(self, problem: Problem, uniform: Array) -> Array:
+        """Take none: the first round is a draw from the prior."""
+        return uniform[:0]
+
+    def agent_init(self, problem: Problem, streams: Streams) -> GPTSState:
+        """Begin with the prior; T is the evaluations that the agent may make, or its decisions."""
+        rounds = max(problem.pulls or problem.iterations, 1)
+        regulariser = 1.0 + 2.0 / rounds if self.regulariser is None else self.regulariser
+        belief = prior(self.kernel, self.length_scale, problem.dim, self.arms)
+        return GPTSState(grid(problem.dim, self.arms), belief, regulariser)
+
+    def scale(self, belief: ArmBelief) -> float:
+        """Give v_t."""
+        # differs from the paper: gamma_{t-1} is the information gain of the arms that were played, not the largest possible.
+        if self.multiplier is not None:
+            return self.multiplier
+        return self.norm + self.deviation * sqrt(2.0 * (belief.gain + 1.0 + log(2.0 / self.delta)))
+
+    def ask(self, state: GPTSState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, GPTSState]:
+        """Play the arm at which a draw is largest."""
+        sample = draw if self.draws == "joint" else draw_apart
+        values = sample(state.belief, streams.rng("arms drawn"), self.scale(state.belief))
+        best = int(np.argmax(values))
+        return Decision(state.arms[best : best + 1].copy(), "own"), state
+
+    def tell(self, state: GPTSState, x: Array, y: Array) -> GPTSState:
+        """Take in the values, in any order and any number."""
+        belief = state.belief
+        for arm, value in zip(nearest(state.arms, x), y, strict=True):
+            belief = observe(belief, int(arm), float(value), state.regulariser)
+        return state._replace(belief=belief)
+
+
+# The kernel TS that Dai et al. 2023 compare with in their code; they also stop learning after 1000 values, we do not.
+DAI2023 = {"kernel": "exponential", "length_scale": 1.0, "regulariser": 0.1, "multiplier": 0.1, "draws": "diagonal"}
+
+ALGORITHMS = {
+    "gp_ts": Entry(GPTS, presets={"dai2023": DAI2023}, summary="GP-TS: Thompson sampling on a grid of arms, every agent alone")
+}

@@ -1,0 +1,61 @@
+"""What a coordinator makes of means of some clients where those of others are missing: the mean, and how many it is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Array
+from fedbo.algorithms.catalog import unknown
+
+POLICIES = ("flag", "correct", "wait")
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A policy for missing clients.
+
+    - "flag": the mean over who responded. Where clients differ it is biased: no client's function is more than
+      `heterogeneity` z from the mean of all, at any point, and N - n of N clients are missing; then the bias is at most
+      min(1, (N - n) / n) z, since deviations of all clients sum to zero. That much is added to the width; with z = 0 it is not,
+      and how many were missing is only told.
+    - "correct": every client is weighted by 1 / p, where p is the share of phases in which it has responded, this one
+      included. Clients that are often missing so count for their kind; one that never responds cannot be made up for.
+    - "wait": nothing is missing, since a phase goes on until all have responded.
+    """
+
+    policy: str
+    heterogeneity: float
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise ValueError(unknown("missing", self.policy, POLICIES))
+        if not 0 <= self.heterogeneity < np.inf:
+            raise ValueError(f"heterogeneity must be at least 0 and finite, not {self.heterogeneity}")
+
+    def mean(self, means: Array, shares: Array) -> tuple[Array, Array]:
+        """Average means `(n, K)` of n clients with shares `(n,)`; give `(K,)`, NaN where nobody has one, and as many counts.
+
+        A count is that of clients, or of as many equally weighted ones as would scatter as little.
+        """
+        there = ~np.isnan(means)
+        weights = there / shares[:, None] if self.policy == "correct" else there.astype(np.float64)
+        total, squares = weights.sum(axis=0), (weights**2).sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.nansum(weights * np.where(there, means, 0.0), axis=0) / total, np.where(
+                total > 0, total**2 / squares, 0.0
+            )
+
+    def bias(self, n: Array, clients: int) -> Array | float:
+        """Bound the bias of a mean over n of N clients."""
+        if self.policy == "correct" or not self.heterogeneity:
+            return 0.0
+        with np.errstate(divide="ignore"):
+            return np.minimum(1.0, (clients - n) / n) * self.heterogeneity
+
+
+def shares(responded: npt.NDArray[np.int64], phases: int) -> Array:
+    """Give in which share of the phases each client has responded, where it has in the last; counts `(n,)` are with that."""
+    return np.asarray(responded / phases)

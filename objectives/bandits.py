@@ -1,0 +1,176 @@
+"""Published test functions as federations: agents that share a formula and differ in where it peaks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedbo.objectives import formulas
+from fedbo.objectives.base import Metric, Parameter, require, require_agent
+from fedbo.objectives.families import Family, FormulaAgent, Likeness
+from fedbo.objectives.formulas import Formula
+from fedbo.objectives.noise import Noise
+
+
+@dataclass(frozen=True)
+class Bandit(ABC):
+    """What such federations have in common; one says which formula it is.
+
+    `family` says how agents differ: "same", "shift" (the function is moved by up to `spread` of the box along each axis),
+    "mixture" (each agent weighs three such moves, common to all, in its own way), "rotation" (turned by up to `spread` of a
+    full turn) or "offset" (a normal constant of standard deviation `spread`, which changes nothing of where it peaks).
+    `scaled` puts values into [0, 1], `noise` is the variance of normal noise, `half_width` that of uniform noise.
+    """
+
+    agents: int = 10
+    family: Family = "shift"
+    spread: float | None = None
+    scaled: bool = False
+    noise: float = 0.0
+    half_width: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        self._likeness.check(self.formula, self._noise)
+
+    @property
+    @abstractmethod
+    def formula(self) -> Formula:
+        """Give the formula."""
+
+    @property
+    def drawn(self) -> bool:
+        """Say whether every replicate has objectives of its own."""
+        return self.family != "same"
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the box."""
+        return self.formula.parameters
+
+    @property
+    def metric(self) -> Metric:
+        """Say that the formula's own quantity is optimised, or the reward where it is scaled."""
+        return Metric("reward") if self.scaled else self.formula.metric
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> FormulaAgent:
+        """Build one agent's function."""
+        require_agent(agent, self.agents)
+        return self._likeness.of(self.formula, self._noise, world, own)
+
+    @property
+    def _likeness(self) -> Likeness:
+        return Likeness(self.family, self.spread, self.scaled)
+
+    @property
+    def _noise(self) -> Noise:
+        return Noise(self.noise, self.half_width)
+
+
+@dataclass(frozen=True)
+class Garland(Bandit):
+    """The garland on [0, 1]: a hill with a cusp at each of 19 zeros of a sine; its largest value is 0.997772, at pi / 6."""
+
+    @property
+    def formula(self) -> Formula:
+        """Give the garland."""
+        return formulas.garland()
+
+
+@dataclass(frozen=True)
+class DoubleSine(Bandit):
+    """A wave between two cusps, u^0.32 and u^1.74 of the distance to `tmax` by default: the difficult function of POO.
+
+    It has 0 < `rho1` <= `rho2` < 1, and is 0 at `tmax` and negative elsewhere.
+    """
+
+    rho1: float = 0.3
+    rho2: float = 0.8
+    tmax: float = 0.5
+
+    def __post_init__(self) -> None:
+        require(0.0 < self.rho1 < 1.0, "rho1", self.rho1, "take a number between 0 and 1")
+        require(self.rho1 <= self.rho2 < 1.0, "rho2", self.rho2, "take a number from rho1 on, below 1")
+        require(0.0 <= self.tmax <= 1.0, "tmax", self.tmax, "take a place in [0, 1]")
+        Bandit.__post_init__(self)
+
+    @property
+    def formula(self) -> Formula:
+        """Give the wave."""
+        return formulas.double_sine(self.rho1, self.rho2, self.tmax)
+
+
+@dataclass(frozen=True)
+class Himmelblau(Bandit):
+    """Himmelblau's function on [-5, 5]^2, to be minimised: four places where it is 0."""
+
+    @property
+    def formula(self) -> Formula:
+        """Give Himmelblau's function."""
+        return formulas.himmelblau()
+
+
+@dataclass(frozen=True)
+class Ackley(Bandit):
+    """Ackley's function on [-32.768, 32.768]^d, to be minimised: a funnel among many pits; `dimensions` is d."""
+
+    dimensions: int = 2
+
+    def __post_init__(self) -> None:
+        require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
+        Bandit.__post_init__(self)
+
+    @property
+    def formula(self) -> Formula:
+        """Give Ackley's function."""
+        return formulas.ackley(self.dimensions)
+
+
+@dataclass(frozen=True)
+class Rastrigin(Bandit):
+    """Rastrigin's function on [-5.12, 5.12]^d, to be minimised: a bowl among many pits; `dimensions` is d."""
+
+    dimensions: int = 2
+
+    def __post_init__(self) -> None:
+        require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
+        Bandit.__post_init__(self)
+
+    @property
+    def formula(self) -> Formula:
+        """Give Rastrigin's function."""
+        return formulas.rastrigin(self.dimensions)
+
+
+@dataclass(frozen=True)
+class Hartmann(Bandit):
+    """The Hartmann function on [0, 1]^d, to be minimised: four bumps; `dimensions` is 3 or 6."""
+
+    dimensions: Literal[3, 6] = 6
+
+    def __post_init__(self) -> None:
+        require(self.dimensions in (3, 6), "dimensions", self.dimensions, "take 3 or 6")
+        Bandit.__post_init__(self)
+
+    @property
+    def formula(self) -> Formula:
+        """Give the Hartmann function."""
+        return formulas.hartmann(self.dimensions)
+
+
+FEDERATIONS = {
+    "garland": Garland,
+    "double_sine": DoubleSine,
+    "himmelblau": Himmelblau,
+    "ackley": Ackley,
+    "rastrigin": Rastrigin,
+    "hartmann": Hartmann,
+}

@@ -1,0 +1,105 @@
+"""A federation as one agent: it evaluates the mean of all agents' functions, as who had all their data in one place would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedbo.objectives.base import Array, Federation, Metric, Objective, Parameter, cost_of, observe, reports_costs
+
+_KEPT = 4096  # points whose mean is remembered, since tree methods come back to theirs
+
+
+@dataclass(frozen=True, eq=False)
+class MeanObjective:
+    """The mean over agents of their noise-free values, plus the noise of one evaluation of an agent drawn at random.
+
+    One evaluation is thus as noisy as a local one, and not as the mean of N. An agent that gives no score is free of noise.
+    The cost of an evaluation is the agents' mean cost, and the largest value over the box is not known.
+    """
+
+    agents: tuple[Objective, ...]
+    best_value: float | None = None
+    _means: dict[bytes, Array] = field(default_factory=dict, repr=False, compare=False)
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give one noisy value at x `(d,)`."""
+        return float(self.evaluate_many(x, 1, rng)[0])
+
+    def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
+        """Give `count` noisy values `(count,)` at x."""
+        exact = self._exact(x)
+        drawn = rng.integers(len(self.agents), size=count)
+        noise = np.zeros(count)
+        for agent in np.unique(drawn):
+            mine = drawn == agent
+            objective = self.agents[agent]
+            if objective.score(x) is not None:
+                noise[mine] = observe(objective, x, int(mine.sum()), rng) - exact[agent]
+        return np.asarray(exact.mean() + noise)
+
+    def score(self, x: Array) -> float:
+        """Give the mean of the noise-free values at x."""
+        return float(self._exact(x).mean())
+
+    def cost(self, x: Array) -> float:
+        """Give the mean cost of an evaluation at x."""
+        return float(np.mean([cost_of(objective, x) for objective in self.agents]))
+
+    def _exact(self, x: Array) -> Array:
+        """Give every agent's noise-free value at x `(N,)`."""
+        key = x.tobytes()
+        found = self._means.get(key)
+        if found is None:
+            if len(self._means) >= _KEPT:
+                self._means.clear()
+            found = self._means[key] = np.array([_noise_free(objective, x) for objective in self.agents])
+        return found
+
+
+def _noise_free(objective: Objective, x: Array) -> float:
+    score = objective.score(x)
+    # What has no score draws nothing that would matter: its evaluation is the score.
+    return float(objective.evaluate(x, np.random.default_rng(0)) if score is None else score)
+
+
+@dataclass(frozen=True)
+class Centralised:
+    """Some federation's parameters and metric, with a single agent; `mean` makes its objective of theirs."""
+
+    federation: Federation
+
+    @property
+    def drawn(self) -> bool:
+        """Say what the federation says."""
+        return self.federation.drawn
+
+    @property
+    def n_agents(self) -> int:
+        """Count the one."""
+        return 1
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give those of the federation."""
+        return self.federation.parameters
+
+    @property
+    def metric(self) -> Metric:
+        """Give that of the federation."""
+        return self.federation.metric
+
+    @property
+    def costly(self) -> bool:
+        """Say whether evaluations report their costs."""
+        return reports_costs(self.federation)
+
+    def mean(self, objectives: Sequence[Objective]) -> MeanObjective:
+        """Make the objective from those of all agents."""
+        return MeanObjective(tuple(objectives))
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Objective:
+        """Refuse: one agent's streams do not make the others' objectives."""
+        raise TypeError("the objective of a centralised run is made by `mean` from those of all agents")

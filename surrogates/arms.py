@@ -1,0 +1,106 @@
+"""A Gaussian process on K arms, exactly: as a square root of the posterior covariance, changed by one outer product per value.
+
+Whatever number of values has been seen, the state is a mean (K,) and a root R (r, K) with R'R the covariance of the arms,
+and a draw is mean + R'z. The update is Potter's square-root filter: no matrix is inverted or factorised after the prior,
+and the covariance stays positive semi-definite by construction.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import log1p, sqrt
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import blas
+from scipy.spatial.distance import cdist
+
+from fedbo.surrogates.kernels import make_kernel
+
+Array = npt.NDArray[np.float64]
+Index = npt.NDArray[np.intp]
+KERNELS = ("se", "matern52", "exponential")
+
+
+class ArmBelief(NamedTuple):
+    """Mean `(K,)` and root `(r, K)` of the values of K arms, and the information gain of what has been seen, in nats."""
+
+    mean: Array
+    root: Array
+    gain: float = 0.0
+
+
+@lru_cache(maxsize=8)
+def grid(dim: int, count: int) -> Array:
+    """Midpoints `(K, d)` of a grid on the unit cube with K as near to `count` as equal axes allow; read-only.
+
+    Beginning with one cell for each axis, the axes are divided once more in turn; of the numbers of cells that this passes
+    through the nearest to `count` counts, the smaller of two. An axis that is not divided stays at 1/2.
+    """
+    sizes, best = [1] * dim, [1] * dim
+    while np.prod(sizes) < count:
+        sizes[int(np.argmin(sizes))] += 1
+        if abs(np.prod(sizes) - count) < abs(np.prod(best) - count):
+            best = list(sizes)
+    axes = [(np.arange(size) + 0.5) / size for size in best]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, dim)
+    points.flags.writeable = False
+    return points
+
+
+def nearest(arms: Array, x: Array) -> Index:
+    """Numbers `(q,)` of the arms nearest to `x (q, d)`."""
+    return np.asarray(cdist(x, arms, "sqeuclidean").argmin(axis=1))
+
+
+def correlations(kernel: str, length_scale: float, x: Array) -> Array:
+    """Correlations `(K, K)` of the arms `x (K, d)`: a kernel of `make_kernel`, or "exponential", exp(-|x - z| / l)."""
+    if kernel == "exponential":
+        return np.exp(-cdist(x, x) / length_scale)
+    return make_kernel(kernel, length_scale, 1.0)(x, x)
+
+
+@lru_cache(maxsize=8)
+def _root(kernel: str, length_scale: float, dim: int, count: int) -> Array:
+    """Root `(r, K)` of the prior covariance; directions that rounding cannot tell from none are left out, so r may be small."""
+    values, vectors = np.linalg.eigh(correlations(kernel, length_scale, grid(dim, count)))
+    keep = values > len(values) * np.finfo(float).eps * values[-1]
+    root = np.ascontiguousarray((vectors[:, keep] * np.sqrt(values[keep])).T)
+    root.flags.writeable = False
+    return root
+
+
+def prior(kernel: str, length_scale: float, dim: int, count: int) -> ArmBelief:
+    """Belief before the first value, on `grid(dim, count)`: mean 0 and variance 1."""
+    root = _root(kernel, length_scale, dim, count)
+    return ArmBelief(np.zeros(root.shape[1]), root)
+
+
+def observe(belief: ArmBelief, arm: int, y: float, noise_variance: float) -> ArmBelief:
+    """Belief after the value `y` of an arm, seen with so much noise; O(r K)."""
+    direction = np.ascontiguousarray(belief.root[:, arm])
+    variance = float(direction @ direction)
+    cross = direction @ belief.root  # covariances of the arm with all arms
+    inverse = 1.0 / (variance + noise_variance)
+    step = inverse / (1.0 + sqrt(inverse * noise_variance))
+    # BLAS wants columns together, which the transpose of a root has; without overwriting it copies and updates in one pass.
+    root = blas.dger(-step, cross, direction, a=belief.root.T).T
+    mean = belief.mean + cross * (inverse * (y - belief.mean[arm]))
+    return ArmBelief(mean, root, belief.gain + 0.5 * log1p(variance / noise_variance))
+
+
+def draw(belief: ArmBelief, rng: np.random.Generator, scale: float) -> Array:
+    """Values `(K,)` of all arms drawn together, with `scale` times the standard deviations; O(r K)."""
+    return np.asarray(belief.mean + scale * (rng.standard_normal(len(belief.root)) @ belief.root))
+
+
+def draw_apart(belief: ArmBelief, rng: np.random.Generator, scale: float) -> Array:
+    """Values `(K,)` of all arms, each drawn as if it were alone."""
+    return np.asarray(belief.mean + scale * deviations(belief) * rng.standard_normal(len(belief.mean)))
+
+
+def deviations(belief: ArmBelief) -> Array:
+    """Standard deviations `(K,)` of the arms."""
+    variances: Array = np.einsum("ij,ij->j", belief.root, belief.root)
+    return np.sqrt(variances)

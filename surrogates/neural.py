@@ -1,0 +1,89 @@
+"""A network with one hidden layer of rectified units: its value, its gradient by the weights in closed form, its fit.
+
+f(x) = outer . max(0, inner x + shift) + offset. The weights are one vector `(p,)`, p = w (d + 2) + 1 with w units: inner
+(w, d) row by row, shift (w,), outer (w,), offset.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+
+class Sample(NamedTuple):
+    """Values at inputs: `x (n, d)`, how many of each, `times (n,)`, and the sums of them, `total (n,)`."""
+
+    x: Array
+    times: Array
+    total: Array
+
+
+class Diverged(ValueError):
+    """Gradient descent whose weights grew beyond all numbers."""
+
+
+def parameters(dim: int, width: int) -> int:
+    """Number of weights p."""
+    return width * (dim + 2) + 1
+
+
+def _parts(weights: Array, dim: int) -> tuple[Array, Array, Array, float]:
+    width = (len(weights) - 1) // (dim + 2)
+    split = width * dim
+    inner = weights[:split].reshape(width, dim)
+    return inner, weights[split : split + width], weights[split + width : -1], float(weights[-1])
+
+
+def value(weights: Array, x: Array) -> Array:
+    """Values `(n,)` at the inputs `x (n, d)`."""
+    inner, shift, outer, offset = _parts(weights, x.shape[1])
+    return np.asarray(np.maximum(x @ inner.T + shift, 0.0) @ outer + offset)
+
+
+def jacobian(weights: Array, x: Array) -> Array:
+    """Gradients `(n, p)` of the values at `x (n, d)` by the weights; a unit at exactly 0 counts as off."""
+    inner, shift, outer, _ = _parts(weights, x.shape[1])
+    active = np.maximum(x @ inner.T + shift, 0.0)
+    by_shift = np.where(active > 0.0, outer, 0.0)
+    by_inner = (by_shift[:, :, None] * x[:, None, :]).reshape(len(x), -1)
+    return np.hstack([by_inner, by_shift, active, np.ones((len(x), 1))])
+
+
+def empty(dim: int) -> Sample:
+    """No values at inputs `(d,)`."""
+    return Sample(np.empty((0, dim)), np.empty(0), np.empty(0))
+
+
+def added(sample: Sample, x: Array, y: float) -> Sample:
+    """One more value, at `x (d,)`; a mean and a number say all that a fit needs of the values of one input."""
+    same = np.flatnonzero((sample.x == x).all(axis=1))
+    if not len(same):
+        return Sample(np.vstack([sample.x, x]), np.append(sample.times, 1.0), np.append(sample.total, y))
+    times, total = sample.times.copy(), sample.total.copy()
+    times[same[0]] += 1.0
+    total[same[0]] += y
+    return sample._replace(times=times, total=total)
+
+
+def descend(weights: Array, sample: Sample, steps: int, rate: float, decay: float) -> Array:
+    """Weights after some steps of gradient descent on the mean squared error plus `decay` |weights|^2 / 2; raises Diverged."""
+    y, share = sample.total / sample.times, 2.0 * rate * sample.times / sample.times.sum()
+    inputs = np.hstack([sample.x, np.ones((len(y), 1))])
+    inner, shift, outer, offset = _parts(weights, sample.x.shape[1])
+    planes, kept = np.column_stack([inner, shift]), 1.0 - rate * decay
+    with np.errstate(over="ignore", invalid="ignore"):
+        for _ in range(steps):
+            active = np.maximum(inputs @ planes.T, 0.0)
+            move = share * (active @ outer + (offset - y))
+            back = np.where(active > 0.0, move[:, None] * outer, 0.0)
+            outer = kept * outer - move @ active
+            planes = kept * planes - back.T @ inputs
+            offset = kept * offset - float(move.sum())
+    weights = np.concatenate([planes[:, :-1].ravel(), planes[:, -1], outer, [offset]])
+    if not np.isfinite(weights).all():
+        raise Diverged(f"the network's weights diverge at a rate of {rate:g}; a lower one, or fewer units, would do")
+    return weights

@@ -1,0 +1,54 @@
+"""The inverse of a precision matrix V = lambda I + sum of g g', kept as rows g are added one by one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import lapack
+
+Array = npt.NDArray[np.float64]
+
+
+class Ridge(NamedTuple):
+    """V^-1 `(p, p)`, the diagonal `(p,)` of V, and by what V has grown since it was made.
+
+    `volume` is the log of the ratio of the determinants, `width` that of the products of the diagonals.
+    """
+
+    inverse: Array
+    diagonal: Array
+    volume: float = 0.0
+    width: float = 0.0
+
+
+def ridge(precision: Array, regulariser: float) -> Ridge:
+    """Ridge of lambda I + `precision (p, p)`, which is a sum of g g'; LinAlgError when that is not positive definite."""
+    matrix = precision.copy()
+    matrix.flat[:: len(matrix) + 1] += regulariser
+    factor, info = lapack.dpotrf(matrix, lower=1)
+    if info:
+        raise np.linalg.LinAlgError(f"a matrix of {matrix.shape} that should be positive definite is not")
+    half = np.tril(lapack.dpotri(factor, lower=1)[0])
+    return Ridge(np.ascontiguousarray(half + np.tril(half, -1).T), matrix.diagonal().copy())
+
+
+def joined(before: Ridge, row: Array) -> Ridge:
+    """Ridge of V + g g' for `row` g `(p,)`; O(p^2) (Sherman and Morrison)."""
+    turned = before.inverse @ row
+    growth = float(row @ turned)
+    scaled = turned / np.sqrt(1.0 + growth)
+    squares = row * row
+    return Ridge(
+        before.inverse - np.outer(scaled, scaled),
+        before.diagonal + squares,
+        before.volume + float(np.log1p(growth)),
+        before.width + float(np.log1p(squares / before.diagonal).sum()),
+    )
+
+
+def norms(rows: Array, inverse: Array) -> Array:
+    """sqrt(g' V^-1 g) for the `rows (n, p)`, `(n,)`."""
+    squares: Array = np.einsum("np,np->n", rows @ inverse, rows)
+    return np.sqrt(np.maximum(squares, 0.0))

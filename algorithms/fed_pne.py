@@ -211,9 +211,9 @@ class FedPNE:
         rule, n = self.rule(problem), problem.n_agents
         depth, nodes = rule.start()
         means, clients = np.full((n, len(nodes)), np.nan), np.array(problem.targets)
-        zeros = [np.zeros(n, dtype=np.int64) for _ in range(2)]
+        silent, responded = (np.zeros(n, dtype=np.int64) for _ in range(2))
         there, told = np.zeros(n, dtype=bool), np.ones(n, dtype=np.int64)
-        return Server(rule, problem.rounds, 1, depth, nodes, means, there, told, *zeros, clients, (depth,))
+        return Server(rule, problem.rounds, 1, depth, nodes, means, there, told, silent, responded, clients, (depth,))
 
     def receive(self, state: Server, message: Inbound, now: float) -> Server:
         """Keep means of the open phase, once; those of a phase that has closed come too late."""

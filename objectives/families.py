@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbo.objectives.base import Array, Parameter, require
 from fedbo.objectives.formulas import Formula
@@ -73,6 +74,10 @@ class FormulaAgent:
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
         """Give `count` noisy values at x `(d,)`."""
         return self.score(x) + self.noise.draws(rng, count)
+
+    def evaluate_points(self, x: Array, counts: npt.NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Give `counts (n,)` noisy values of each point `(n, d)`."""
+        return np.repeat(self.scores(x), counts) + self.noise.draws(rng, int(counts.sum()))
 
     def score(self, x: Array) -> float:
         """Give the value without noise."""

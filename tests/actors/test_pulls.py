@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.actors.agent import Agent
+from fedbo.actors.agent import Agent, objective_of
+from fedbo.actors.batches import made_at_once
 from fedbo.actors.policy import Policy
 from fedbo.actors.pulls import counted, within
 from fedbo.actors.task import Order, Task
 from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.bandits import Garland
 from fedbo.objectives.centralised import Centralised
 from fedbo.objectives.functions import Quadratic
 
@@ -186,3 +188,16 @@ def test_a_single_agent_in_place_of_all_sees_their_mean_with_the_noise_of_one() 
     values = central._objective.evaluate_many(x, 20_000, np.random.default_rng(0))  # type: ignore[attr-defined]
     assert abs(values.mean() - exact) < 4 * 0.2 / np.sqrt(20_000)
     assert abs(values.var() / 0.04 - 1.0) < 4 * np.sqrt(2 / 20_000)
+
+
+def test_points_evaluated_together_are_as_they_should_be_one_by_one() -> None:
+    """Means of 400 pulls of a function with uniform noise of +-0.1: each within 5 standard errors of its score."""
+    decision = Decision(np.linspace(0.0, 1.0, 50)[:, None], "asked", np.full(50, 400), (0.0, 1.0))
+    objective, streams = objective_of(Garland(agents=3), 1, Streams(4)), Streams(4).of(1).at(7)
+    made = made_at_once(objective, decision, decision.x, 0.0, streams)
+    assert made is not None and made == made_at_once(objective, decision, decision.x, 0.0, streams)
+    for (value, score), x in zip(made, decision.x, strict=True):
+        assert score == objective.score(x) and abs(value - score) < 5 * 0.1 / np.sqrt(3 * 400)
+    assert made_at_once(_Brittle(), decision, decision.x, 0.0, streams) is None
+    outside = decision._replace(x=decision.x + 0.5)
+    assert made_at_once(objective, outside, outside.x, 0.0, streams) is None

@@ -42,7 +42,7 @@ def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
         found.update(events_of(check(setting)))
 
     # What is drawn changes with every constant in the sources, and damage to messages is rare: some more of it.
-    @profile(QUICK, max_examples=100)
+    @profile(QUICK, max_examples=250)
     @given(settings(st.lists(faults("corruption"), min_size=1, max_size=2).map(tuple)))
     def holds_with_damage(setting: Setting) -> None:
         found.update(events_of(check(setting)))

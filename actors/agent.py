@@ -181,7 +181,8 @@ class Agent:
                 length = None if order.tries is None else order.tries[len(outcomes)]
                 if length is not None and order.costs is not None:
                     length *= order.costs[point]
-                known = Known(self.number, number, point, natives[point], length, every and every[point], made and made[point])
+                pulls, known_mean = None if every is None else every[point], None if made is None else made[point]
+                known = Known(self.number, number, point, natives[point], length, pulls, known_mean)
                 outcomes.append(self._evaluator(self._objective, known, self._streams.at(number), self._clock))
             succeeded = {outcome.point for outcome in outcomes if outcome.error is None}
             points, made = [point for point in points if point not in succeeded], None

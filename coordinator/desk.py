@@ -11,7 +11,7 @@ import numpy as np
 from fedbo.algorithms.base import Array, Inbound, Payload
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.events import Arrived, Delivered, Due, Effect, Reached, Unheard
-from fedbo.coordinator.messages import fault, size, varies, weight
+from fedbo.coordinator.messages import MOST, fault, size, varies, weight
 from fedbo.coordinator.state import ProtocolError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Desk:
             return "this algorithm declares no messages"
         if message.step in self._core.state.seen[message.sender]:
             return "duplicate: this message has already taken effect"
-        return fault(message.payload, self._core.upload)
+        return fault(message.payload, self._core.upload, MOST)
 
     def _staleness(self, base: int) -> int:
         """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""

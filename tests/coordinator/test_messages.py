@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Field
-from fedbo.coordinator.messages import decode, encode, fault, size, varies, weight
+from fedbo.coordinator.messages import MOST, decode, encode, fault, size, varies, weight
 
 DECLARED = {"omega": Field((3,)), "sender": Field((1,), "int64")}
 GOOD = {"omega": np.array([1.0, -2.0, 3.5]), "sender": np.array([4])}
@@ -54,6 +54,15 @@ def test_a_message_as_declared_has_no_fault() -> None:
 )
 def test_a_message_that_is_not_as_declared_is_refused_with_the_reason(payload, complaint) -> None:
     assert fault(payload, DECLARED) == complaint
+
+
+@pytest.mark.parametrize("finite", [True, False])
+def test_a_number_so_large_that_its_receivers_would_overflow_is_refused_at_the_door(finite: bool) -> None:
+    declared = {"omega": Field((3,), finite=finite)}
+    assert fault({"omega": np.array([1.0, -MOST, 2.0])}, declared, MOST) is None
+    for damaged in (1.001 * MOST, -1e300):
+        wrong = fault({"omega": np.array([1.0, damaged, 2.0])}, declared, MOST)
+        assert wrong == "field 'omega' holds a value that is not finite enough: beyond 1e+60"
 
 
 VARYING = {"phase": Field((1,), "int64"), "means": Field((None,)), "boxes": Field((2, None), "int32")}

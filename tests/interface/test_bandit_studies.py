@@ -82,13 +82,14 @@ def forks() -> Iterator[Forks]:
     made.close()
 
 
+@pytest.mark.slow
 def test_a_bandit_study_that_is_killed_goes_on_to_the_same_bytes(forks: Forks, tmp_path: Path) -> None:
     study = write_study({**STUDY, "exchange": MODES[2], "fault": FAULTS, "recovery": {"events": 20}}, tmp_path / "study.toml")
     assert forks("run", study, tmp_path / "whole") == End(0, "")
     killed = 0
-    for before in (25, 40, 55, 70):
+    for before in (25, 60):
         killed += begin_or_go_on(forks, study, tmp_path / "killed", before=before).killed
-    assert killed >= 2
+    assert killed == 2
     assert begin_or_go_on(forks, study, tmp_path / "killed") == End(0, "")
     assert tables(tmp_path / "killed") == tables(tmp_path / "whole")
 

@@ -22,6 +22,8 @@ from fedbo.algorithms.missing import Missing, shares
 from fedbo.algorithms.partitions import Nodes, Partition
 from fedbo.algorithms.streams import Streams
 
+GRAIN = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
+
 
 class Client(NamedTuple):
     """An agent's state: the phase it is in, its `nodes (K,)` at one `depth`, and their `means (K,)`, NaN where there is none.
@@ -202,7 +204,9 @@ class FedPNE:
             sent = state.means
             if self.epsilon < inf:
                 scale = 1.0 / (self.epsilon * state.rule.pulls(state.depth))
+                grain = GRAIN * 2.0 ** np.floor(np.log2(scale))  # the last bits of noise would tell what it hides
                 sent = sent + streams.rng("privacy noise").laplace(0.0, scale, len(sent))
+                sent = np.round(sent / grain) * grain
         payload = {"phase": np.array([state.phase]), "means": sent.copy()}
         return payload, state._replace(speaks=False, sent=sent)
 

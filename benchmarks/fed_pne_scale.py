@@ -2,9 +2,9 @@
 
     python benchmarks/fed_pne_scale.py [--clients 1000] [--rounds 10000] [--mode barrier]
 
-The objective is Garland's function on [0, 1], moved by up to 0.05 for each client. Evaluations take log-normal times, and every
-client belongs to one of three classes of speed; messages take exponential times. It prints seconds, phases, the bytes that each
-client sent, and each client's mean cumulative regret on the mean of all functions.
+The objective is Garland's function on [0, 1], moved by up to 0.05 for each client, with uniform noise of 0.1. Evaluations take
+log-normal times, and every client belongs to one of three classes of speed; messages take exponential times. It prints seconds,
+phases, the bytes that each client sent, and each client's mean cumulative regret on the mean of all functions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def study_of(arguments: argparse.Namespace) -> dict[str, Any]:
     exchange = {"deadline": {"mode": "deadline", "length": arguments.length}}.get(arguments.mode, {"mode": arguments.mode})
     return {
         "study": {"name": "fed_pne_scale", "seed": arguments.seed},
-        "objective": {"name": "garland", "agents": arguments.clients, "family": arguments.family},
+        "objective": {"name": "garland", "agents": arguments.clients, "family": arguments.family, "half_width": 0.1},
         "budget": {"pulls": arguments.rounds},
         "algorithm": [{"name": "fed_pne", "missing": arguments.missing}],
         "timing": {

@@ -51,9 +51,9 @@ def has_ended(end: End) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_a_kill_before_any_one_of_all_file_operations_loses_nothing(stride: int, forks: Forks, tmp_path: Path) -> None:
-    """Each process is killed just before its n-th operation, for every n or eleventh n; the next before one of its own, too."""
+    """Each process is killed just before its n-th operation, for every n or seventh n; the next before one of its own, too."""
     study = write_study(TINY, tmp_path / "study.toml")
     assert forks("run", study, tmp_path / "alone").code == 0
     expected, number, kills = tables(tmp_path / "alone"), 0, 0
@@ -74,7 +74,7 @@ def test_a_kill_before_any_one_of_all_file_operations_loses_nothing(stride: int,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [15, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.long)])
 def test_many_kills_at_random_instants_leave_the_same_bytes(
     count: int, forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:

@@ -194,6 +194,11 @@ class EvaluationLog:
         self.close()
         self._path = self._home.log(since)
 
+    @property
+    def reached(self) -> float:
+        """Give the time at which the last evaluation of the predecessors had ended."""
+        return max((float(line[6]) for line in self._found.values()), default=0.0)
+
     def find(self, known: Known) -> Outcome | None:
         """Give an evaluation that has been made, if it was at the same point and as often."""
         found = self._found.get((known.agent, known.number))

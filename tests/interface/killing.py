@@ -29,7 +29,7 @@ TROUBLED: dict[str, Any] = {
         "targets": [0, 1, 2, 3],
         "history": {"algorithm": "random", "observations": 5},
     },
-    "budget": {"iterations": 16},
+    "budget": {"iterations": 10},
     "algorithm": [
         {"name": "ts", "refit": 1000, "features": 30},
         {"name": "fts", "every": 1, "p": 0.5, "length_scale": 0.2, "noise": 0.01, "features": 30},

@@ -41,7 +41,7 @@ def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
     def holds(setting: Setting) -> None:
         found.update(events_of(check(setting)))
 
-    # What is drawn changes with every constant in the sources, and some troubles are rare: more of them, and one may be missing.
+    # What is drawn changes with every constant in the sources, and some troubles are rare: more of them, and one may miss.
     cut = st.builds(Corruption, agents=some, probability=chances, how=st.just("shape"))
 
     @profile(QUICK, max_examples=200)

@@ -6,6 +6,8 @@ STYLED := actors algorithms benchmarks coordinator examples interface objectives
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
+# Tests start some hundred processes, which need not compile the package each time, whatever the surroundings say.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test with-ray without-ray check format style types setup clean
 

@@ -17,18 +17,25 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One tuned quantity with its range `[low, high]` in native units; `log` maps the unit interval geometrically."""
+    """One tuned quantity with its range `[low, high]` in native units; `log` maps the unit interval geometrically.
+
+    One that is `whole` takes whole numbers only, each of which has a cell of the unit interval: equal ones, or with `log` from
+    half a unit below the number to half a unit above it, on the geometric axis.
+    """
 
     name: str
     low: float
     high: float
     log: bool = False
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
             raise ValueError(f"parameter {self.name}: [{self.low}, {self.high}] is not a finite range")
         if self.log and self.low <= 0.0:
             raise ValueError(f"parameter {self.name}: a log range must start above 0, got {self.low}")
+        if self.whole and not (float(self.low).is_integer() and float(self.high).is_integer()):
+            raise ValueError(f"parameter {self.name}: [{self.low}, {self.high}] must end at whole numbers")
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress
     ended: list[Ended] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
-        with workforce(study) as force, interrupts() as interrupted:
+        with workforce(study, parts) as force, interrupts() as interrupted:
             show = Display(progress, study, learning, work)
             try:
                 force.carry_out(learning, interrupted, show.learned, [])

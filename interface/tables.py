@@ -255,8 +255,9 @@ class RecoveryTable(Table):
 
 
 class HostingTable(Table):
-    """[hosting]: where agents live, with how many workers, and on which Ray cluster."""
+    """[hosting]: where agents live, with how many workers, on which Ray cluster, and how that gets the package."""
 
     kind: Literal["inline", "dedicated", "packed"] = "inline"
     workers: Count | None = None
     address: Annotated[str, Field(min_length=1)] | None = None
+    package: Literal["wheel", "image"] = "wheel"

@@ -186,6 +186,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, list[Any]]]:
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    monkeypatch.setenv("RAY_AUTH_MODE", os.environ.get("RAY_AUTH_MODE", "disabled"))
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     yield made, [made.add_node(num_cpus=1) for _ in range(2)]
     made.shutdown()
@@ -207,7 +208,7 @@ def test_the_death_of_a_node_takes_agents_with_it_that_go_on_elsewhere(tmp_path:
     cluster, others = nodes
     for number in range(8):  # false alarm once in 10^5 times: a run has an agent apart with a probability of 0.79
         directory = tmp_path / f"run-{number}"
-        driver = start(directory, "--set", f'hosting.address="{cluster.address}"')
+        driver = start(directory, "--address", cluster.address, "--set", "hosting.package=image")
         wait_for(directory, 10)
         if inhabited := apart(directory, others):
             break

@@ -1,8 +1,8 @@
 """Several hosts on one machine: Linux namespaces joined by wires, a Ray cluster in them, and what may befall either.
 
 Each host has its own network, process numbers, name, mounts and `/tmp/ray`, as a machine of its own has; the switch is one more
-namespace, so that nothing is added to the machine's own network. Only the file system is shared, as by a file server that all hosts
-reach by another network. Hosts end with the process that made them: nothing is left even when that is killed.
+namespace, so that nothing is added to the machine's own network. Only the file system is shared, as by a file server that all
+hosts reach by another network. Hosts end with the process that made them: nothing is left even when that is killed.
 """
 
 from __future__ import annotations
@@ -149,9 +149,13 @@ class Laboratory:
         """End a host with all its processes at one stroke."""
         end(self.hosts[number])
 
-    def renew(self, number: int) -> None:
-        """Give a host that was killed back, without Ray and with nothing in its memory."""
-        self.hosts[number] = self._host(number)
+    def repair(self) -> None:
+        """Bring up again what does not run: dead hosts, with nothing in their memory, and Ray where it has ended."""
+        for number, host in enumerate(self.hosts):
+            if host.holder.returncode is not None:
+                self.hosts[number] = self._host(number)
+        for started in [self.ray(n) for n in range(1, len(self.hosts)) if not self.processes(n, "raylet/raylet")]:
+            done(started)
 
     def processes(self, number: int, word: str) -> list[int]:
         """List the processes of a host that have a word in their titles, by this machine's numbers."""

@@ -1,0 +1,113 @@
+"""What the tests on several hosts share: studies, how the head starts them, and how long it took to notice and recover."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from laboratory import Laboratory
+
+import fedbo
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "coordinator"))
+
+import living  # noqa: E402
+
+HERE = Path(__file__).parent
+TABLES = ("observations.parquet", "events.parquet")
+SHARED = {"PYTHONPATH": f"{HERE}:{HERE.parent / 'coordinator'}", "FAR_AWAY": "yes"}
+
+VIRTUAL: dict[str, Any] = {
+    "study": {"name": "far", "seed": 3},
+    "objective": {"name": "python_function", "function": "far:bowl", "agents": 5, "low": [0.0, 0.0], "high": [1.0, 1.0]},
+    "agents": {"initial": 2},
+    "budget": {"iterations": 8},
+    "algorithm": [{"name": "fts", "every": 1, "p": 0.5, "length_scale": 0.2, "noise": 0.01, "features": 20}],
+    "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "exponential", "mean": 0.1}},
+    "evaluation": {"failure": "stop"},
+    "recovery": {"events": 20},
+    "hosting": {"kind": "packed", "workers": 3},
+}
+
+
+def wall(iterations: int) -> dict[str, Any]:
+    """Give a study in real time with so many evaluations of a tenth of a second."""
+    return {**living.STUDY, "budget": {"iterations": iterations}}
+
+
+def tables(directory: Path) -> dict[str, bytes]:
+    """Give the tables of a run as bytes."""
+    return {name: (directory / name).read_bytes() for name in TABLES}
+
+
+def start(lab: Laboratory, study: dict[str, Any], directory: Path, *more: str) -> subprocess.Popen[str]:
+    """Run a study from the head of a cluster, or go on with it, by the command line."""
+    begun = (directory / "manifest.json").exists()
+    file = directory.parent / f"{directory.name}.toml"
+    file.write_text(fedbo.load_study(study).to_toml(), encoding="utf-8")
+    words = ["resume", str(directory)] if begun else ["run", str(file), "--out", str(directory)]
+    return lab.run(0, sys.executable, "-m", "fedbo.cli", *words, "--quiet", "--address", lab.address, *more)
+
+
+def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds: float = 120.0) -> None:
+    """Wait until so many evaluations of a run in real time have been made."""
+    until = time.monotonic() + seconds
+    while living.observed(directory) < count:
+        if driver.poll() is not None or time.monotonic() > until:
+            raise AssertionError(f"the run does not go on: {driver.communicate(timeout=5)[0]}")
+        time.sleep(0.01)
+
+
+def lodged(lab: Laboratory, seconds: float = 30.0) -> int:
+    """Give a worker host that has agents, the one without the coordinator if there is a choice."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = [n for n in range(1, len(lab.hosts)) if lab.processes(n, "ray::Host")]
+        if found:
+            return min(found, key=lambda number: len(lab.processes(number, "ray::Coordinator")))
+        time.sleep(0.1)
+    return 1
+
+
+class Story(NamedTuple):
+    """What happened after a moment: seconds until agents were found to be gone, and until all of them had evaluated again.
+
+    None where none was gone.
+    """
+
+    noticed: float | None
+    recovered: float | None
+    gone: list[int]
+
+    @classmethod
+    def of(cls, directory: Path, epoch: float, moment: float) -> Story:
+        """Read it from the tables of a run whose clock began at `epoch`."""
+        result = fedbo.Result.open(directory)
+        crashed = [row for row in result.events.to_pylist() if row["kind"] == "crashed" and row["time"] + epoch > moment]
+        if not crashed:
+            return cls(None, None, [])
+        gone = {row["agent"]: row["time"] for row in crashed}
+        back = [
+            min(row["finished"] for row in result.observations.to_pylist() if row["agent"] == agent and row["started"] > time)
+            for agent, time in gone.items()
+        ]
+        return cls(min(gone.values()) + epoch - moment, max(back) + epoch - moment, sorted(gone))
+
+    def __str__(self) -> str:
+        if self.noticed is None:
+            return "no agent was lost"
+        return f"agents {self.gone}: noticed after {self.noticed:.1f} s, all evaluating again after {self.recovered:.1f} s"
+
+
+def epoch_of(directory: Path) -> float:
+    """Find out when the clock of a run in real time began: an evaluation is written down the moment it has ended."""
+    found = []
+    for path in directory.glob("parts/*/log-*.jsonl"):
+        lines = path.read_text().splitlines()
+        if lines:
+            found.append(path.stat().st_mtime - json.loads(lines[-1])[6])
+    return min(found)

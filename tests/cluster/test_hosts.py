@@ -1,0 +1,177 @@
+"""Studies on real hosts with a real network between them: whatever befalls these, nothing reported is lost or doubled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from befalling import SHARED, VIRTUAL, Story, epoch_of, living, lodged, start, tables, wait_for, wall
+from laboratory import Laboratory, done, hindrance, laboratory, netem_missing
+
+import fedbo
+
+WHY_NOT = hindrance()
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    with laboratory(tmp_path_factory.mktemp("hosts"), **SHARED) as lab:
+        lab.start_ray()
+        yield lab
+
+
+@pytest.fixture
+def lab(made: Laboratory) -> Laboratory:
+    """Three hosts that are up, whatever has befallen them before."""
+    made.repair()
+    return made
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The tables of the study in virtual time, carried out by this process alone."""
+    study = {**VIRTUAL, "hosting": {"kind": "inline"}}
+    return tables(fedbo.run(study, out=tmp_path_factory.mktemp("alone") / "run").directory)
+
+
+def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(lab: Laboratory, tmp_path: Path) -> None:
+    forged = {"RAY_AUTH_TOKEN": "0123456789abcdef"}
+    code = f"import ray; ray.init('{lab.address}', log_to_driver=False); print('connected')"
+    tries = [
+        lab.ray(2, **forged),
+        lab.run(0, sys.executable, "-c", code, **forged),
+        lab.run(0, sys.executable, "-c", code, RAY_AUTH_MODE="disabled"),
+    ]
+    (tmp_path / "study.toml").write_text(fedbo.load_study(VIRTUAL).to_toml(), encoding="utf-8")
+    words = ["run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "run"), "--address", lab.address]
+    ours = lab.run(1, sys.executable, "-m", "fedbo.cli", *words, **forged)
+    for attempt in tries:
+        said, _ = attempt.communicate(timeout=120)
+        assert attempt.returncode == 1 and "InvalidAuthToken" in said and "connected\n" not in said
+    said, _ = ours.communicate(timeout=120)
+    assert ours.returncode == 1, said
+    assert f"the Ray cluster at '{lab.address}' refuses this process's token; give it the cluster's token" in said
+
+
+def test_a_study_on_three_hosts_has_the_bytes_of_one_process(lab: Laboratory, alone: dict[str, bytes], tmp_path: Path) -> None:
+    done(start(lab, VIRTUAL, tmp_path / "run"))
+    assert tables(tmp_path / "run") == alone
+
+
+def befall(lab: Laboratory, directory: Path, iterations: int, cut: float | None) -> Story:
+    """Run a study in real time; in its middle cut a host with agents off for so many seconds, or for good."""
+    driver = start(lab, wall(iterations), directory)
+    wait_for(directory, 15, driver)
+    number, epoch, moment = lodged(lab), epoch_of(directory), time.time()
+    if cut is None:
+        lab.kill(number)
+    else:
+        lab.cut(number)
+        time.sleep(cut)
+        lab.mend(number)
+    done(driver, 240)
+    living.whole(directory, iterations=iterations)
+    return Story.of(directory, epoch, moment)
+
+
+def test_a_worker_host_that_is_killed_costs_time_and_nothing_else(
+    lab: Laboratory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = befall(lab, tmp_path / "run", 60, None)
+    with capsys.disabled():
+        print(f"\na worker host was killed; {story}")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [2.0, 20.0])
+def test_a_worker_host_that_is_cut_off_and_comes_back_costs_time_and_nothing_else(
+    seconds: float, lab: Laboratory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After the longer time Ray has given the host up, and agents live elsewhere while those on it still go on."""
+    story = befall(lab, tmp_path / "run", 150, seconds)
+    with capsys.disabled():
+        print(f"\na worker host was cut off for {seconds:.0f} s; {story}")
+
+
+@pytest.mark.long
+def test_after_the_death_of_the_head_a_study_goes_on_upon_a_new_cluster(
+    alone: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with laboratory(tmp_path, 2, **SHARED) as lab:
+        lab.start_ray()
+        driver = start(lab, wall(30), tmp_path / "run")
+        wait_for(tmp_path / "run", 20, driver)
+        observed, moment = living.observed(tmp_path / "run"), time.time()
+        lab.kill(0)
+        driver.communicate(timeout=30)
+        lab.kill(1)  # what lives on its host is of no use without the head
+        lab.hosts = [lab._host(number) for number in range(2)]
+        lab.start_ray()
+        up = time.time() - moment
+        driver = start(lab, wall(30), tmp_path / "run")
+        wait_for(tmp_path / "run", observed + 1, driver)
+        again = time.time() - moment
+        done(driver, 240)
+    living.whole(tmp_path / "run", iterations=30)
+    with capsys.disabled():
+        print(f"\nthe head was killed; new cluster after {up:.1f} s, first new evaluation after {again:.1f} s")
+
+
+@pytest.mark.long
+def test_a_driver_that_is_killed_with_its_snapshots_leaves_the_same_bytes_after_resume(
+    lab: Laboratory, alone: dict[str, bytes], tmp_path: Path
+) -> None:
+    driver = start(lab, VIRTUAL, tmp_path / "run")
+    until = time.monotonic() + 120
+    while not [*tmp_path.glob("run/parts/*/latest.json")] and time.monotonic() < until:
+        time.sleep(0.01)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.communicate()
+    if (tmp_path / "run" / "parts").exists():
+        done(start(lab, VIRTUAL, tmp_path / "run", "--workers", "2"))
+    assert tables(tmp_path / "run") == alone
+
+
+SLOW = {
+    "a slow link": ["tbf", "rate", "8mbit", "burst", "32kbit", "latency", "400ms"],
+    "latency and loss": ["netem", "delay", "50ms", "10ms", "loss", "1%"],
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("wire", SLOW)
+def test_what_the_wire_is_like_changes_no_byte(wire: str, lab: Laboratory, alone: dict[str, bytes], tmp_path: Path) -> None:
+    if SLOW[wire][0] == "netem" and (why := netem_missing()):
+        pytest.skip(why)
+    for number in (1, 2):
+        lab.shape(number, *SLOW[wire])
+    try:
+        done(start(lab, VIRTUAL, tmp_path / "run"), 240)
+    finally:
+        for number in (1, 2):
+            lab.shape(number, "pfifo")
+    assert tables(tmp_path / "run") == alone
+
+
+def test_hosts_end_with_the_process_that_made_them(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; import sys, time; from laboratory import Laboratory; "
+        f"lab = Laboratory(Path({str(tmp_path)!r}), 1); print(lab.hosts[0].first, flush=True); time.sleep(60)"
+    )
+    maker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
+    assert maker.stdout is not None
+    first = int(maker.stdout.readline())
+    assert Path(f"/proc/{first}").exists()
+    maker.kill()
+    maker.communicate()
+    until = time.monotonic() + 10
+    while Path(f"/proc/{first}").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{first}").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
@@ -14,8 +14,10 @@ from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, write_evaluations
 from fedbo.actors.home import PROVISIONAL, Home, Latest
 from fedbo.actors.memory import Done, Memory
+from fedbo.actors.overlap import Bench, Recorded
 from fedbo.actors.rows import write_rows
 from fedbo.actors.task import Choice, Order, Report, Task
+from fedbo.objectives.base import Objective
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]
 
@@ -77,11 +79,22 @@ class Host:
         self._log = None if site is None else EvaluationLog(site.home, set(numbers), None if real else site.latest.number)
         evaluator = Evaluator(task.policy, real, self._log, self._linger if real else None, recorded)
         self.agents = {number: Agent(task, number, self.clock, evaluator) for number in numbers}
+        for agent in self.agents.values() if task.policy.overlaps and (real or recorded) and site else ():
+            agent.overlapping(
+                self._bench(task, agent.number, recorded), self._log, task.policy.failure == "stop" and not recorded
+            )
         if site is not None and (site.latest.number or real):
             for number, kept in _kept(site, numbers).items():
                 agent = self.agents[number]
                 agent.memory, agent.saved, agent.done = kept
         return os.getpid()
+
+    def _bench(self, task: Task, agent: int, recorded: bool) -> Callable[[Objective], Bench]:
+        if recorded:
+            return lambda objective: Recorded()
+        from fedbo.actors.bench import RayBench  # Ray is not imported where nothing runs on it
+
+        return lambda objective: RayBench(objective, task.policy, agent, lambda: self._halted)
 
     def begin(self, epoch: float) -> None:
         """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""
@@ -99,9 +112,10 @@ class Host:
     def work(self, commits: Commits, orders: Sequence[Order]) -> list[Report]:
         """Carry out steps of several agents, one after the other."""
         self._commit(commits)
-        return [self._work(order) for order in orders if not self._halted]
+        reports = [self._work(order) for order in orders if not self._halted]
+        return [report for report in reports if report is not None]
 
-    def _work(self, order: Order) -> Report:
+    def _work(self, order: Order) -> Report | None:
         agent = self.agents[order.agent]
         real = self._site is not None and self._site.real
         if real and agent.done is not None and agent.done.report.step < order.step:  # else it was not heard of
@@ -110,7 +124,7 @@ class Host:
             report = agent.work(order)
         except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
             return Report(order.agent, order.step, 0, None, order.lease, failure=str(error))
-        if self._site is not None and self._site.real:
+        if report is not None and self._site is not None and self._site.real:
             path = self._site.home.checkpoint(order.agent, self._site.life)
             first = not path.exists()
             write_checkpoint(Kept(agent.memory, agent.saved, agent.done), path)

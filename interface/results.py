@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from fedbo.by_run import by_run
 from fedbo.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
 from fedbo.objectives.base import Metric
+from fedbo.objectives.declared_space import read_space
 from fedbo.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
 from fedbo.regret_summary import RegretRow, regret_row
 from fedbo.schemas import OBSERVATIONS, PRIVACY, SPENT
@@ -129,7 +130,8 @@ class Result:
     def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
         """Give the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
 
-        `value` is its noise-free value in native units, `point` its parameters by name.
+        `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the
+        configuration.
         """
         if each not in ("algorithm", "agent"):
             raise ResultError(f"each = '{each}': must be 'algorithm' or 'agent'")
@@ -145,10 +147,12 @@ class Result:
         """Give the point that an agent would name in the end, as `best` does."""
         row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
         names = [parameter["name"] for parameter in _of_cell(self.manifest["parameters"], trace.cell, list)]
+        written = self.study.objective.settings.get("space")
+        space = None if written is None else read_space(written)
         return {
             **{key: row[key] for key in ("cell", "algorithm", "replicate", "agent", "step")},
             "value": float(self.metric(trace.cell).native(row["score"])),
-            "point": dict(zip(names, row["x"], strict=True)),
+            "point": dict(zip(names, row["x"], strict=True)) if space is None else space.configuration(row["x"]),
         }
 
     def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> list[Curve]:

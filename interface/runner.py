@@ -29,6 +29,7 @@ from fedbo.directory import (
     write_text,
 )
 from fedbo.display import Display
+from fedbo.follow import Callback, Follower
 from fedbo.jobs import learnings, runs
 from fedbo.progress import Progress
 from fedbo.results import Result
@@ -44,7 +45,9 @@ class RunError(RuntimeError):
         self.directory = directory
 
 
-def run_study(study: Study, out: Path | None = None, progress: Progress | None = None) -> Result:
+def run_study(
+    study: Study, out: Path | None = None, progress: Progress | None = None, callbacks: Sequence[Callback] = ()
+) -> Result:
     """Run a whole study and give its results.
 
     `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when anything in
@@ -56,10 +59,12 @@ def run_study(study: Study, out: Path | None = None, progress: Progress | None =
         write_text(directory / "study.toml", study.to_toml())
         manifest = new_manifest(study)
         write_manifest(directory, manifest)
-        return _carry_out(study, directory, manifest, progress)
+        return _carry_out(study, directory, manifest, progress, callbacks)
 
 
-def resume_study(directory: Path, overrides: Sequence[str] = (), progress: Progress | None = None) -> Result:
+def resume_study(
+    directory: Path, overrides: Sequence[str] = (), progress: Progress | None = None, callbacks: Sequence[Callback] = ()
+) -> Result:
     """Go on with a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
 
     `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to go
@@ -79,10 +84,12 @@ def resume_study(directory: Path, overrides: Sequence[str] = (), progress: Progr
     with _room_in(directory), alone(directory):
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1}
         write_manifest(directory, manifest)
-        return _carry_out(study, directory, manifest, progress)
+        return _carry_out(study, directory, manifest, progress, callbacks)
 
 
-def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None) -> Result:
+def _carry_out(
+    study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None, callbacks: Sequence[Callback]
+) -> Result:
     parts = directory / "parts"
     parts.mkdir(exist_ok=True)
     discard_drafts(directory)
@@ -92,13 +99,15 @@ def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress
     try:
         # Ray handles signals in its own way, so ours come after it has started.
         with workforce(study, parts) as force, interrupts() as interrupted:
-            show = Display(progress, study, learning, work)
+            follower = Follower(study, work, callbacks)
+            show = Display(progress, study, learning, work, follower.look)
             try:
                 force.carry_out(learning, interrupted, show.learned, [])
                 if not interrupted():
                     force.carry_out(work, interrupted, show.look, ended)
             finally:
                 show.finish()
+                follower.finish()
     except KeyboardInterrupt:  # before anything has begun, or for the second time
         raise KeyboardInterrupt(directory) from None
     except Exception as error:

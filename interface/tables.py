@@ -217,11 +217,17 @@ class AgentsTable(Table):
 
 
 class BudgetTable(Table):
-    """[budget]: iterations of every target after its initial points, or its evaluations in all; perhaps a limit in time."""
+    """[budget]: iterations of every target after its initial points, or its evaluations in all; perhaps a limit in time.
+
+    In real time a study also ends when some agent has reached the native value `target`, or when there have been so many
+    successful `evaluations` of all agents together.
+    """
 
     pulls: Positive | None = None
     iterations: Annotated[Positive | None, Field(validate_default=True)] = None
     time: Annotated[float, Field(gt=0)] | None = None
+    target: float | None = None
+    evaluations: Positive | None = None
 
     @field_validator("iterations", mode="after")
     @classmethod

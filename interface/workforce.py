@@ -17,7 +17,7 @@ from fedbo.study import Study
 _LIVES = 20  # how often the coordinator of one job may be lost
 _CHANCES = 3  # how often a helper's process may die at one job
 Job = Learning | Run
-Look = Callable[[int, Sequence[Standing], Sequence[Ended]], None]
+Look = Callable[[int, Sequence[Standing], Sequence[Ended]], bool]
 
 
 class Workforce(Protocol):
@@ -26,7 +26,7 @@ class Workforce(Protocol):
     def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
         """Carry all jobs out, in any order, and append to `ended` what each run left; raises what a job raised.
 
-        `look` is told now and then how they stand.
+        `look` is told now and then how they stand, and says whether what there is in real time is enough.
         """
 
 
@@ -187,7 +187,9 @@ class Actors:
                 told = True
                 for coordinator in self._coordinators:
                     coordinator.stop.remote()
-            look(len(jobs) - len(waiting) - len(busy), self._standings([at for at, _ in busy.values()]), ended)
+            if look(len(jobs) - len(waiting) - len(busy), self._standings([at for at, _ in busy.values()]), ended):
+                for coordinator, _ in busy.values():
+                    coordinator.suffice.remote()
         if failure is not None:
             raise failure
 

@@ -143,6 +143,21 @@ class Federation(Protocol):
         """Build one agent's objective; IndexError when there is no such agent."""
 
 
+class Measured(float):
+    """A value with other metrics of the same evaluation beside it, as JSON; they are kept with it and tell nobody anything."""
+
+    metrics: str | None
+
+    def __new__(cls, value: float, metrics: str | None = None) -> Measured:
+        """Make a number that carries metrics."""
+        made = super().__new__(cls, value)
+        made.metrics = metrics
+        return made
+
+    def __reduce__(self) -> tuple[type[Measured], tuple[float, str | None]]:
+        return Measured, (float(self), self.metrics)
+
+
 def reports_costs(federation: Federation) -> bool:
     """Say whether a federation's objectives know what an evaluation costs: by its attribute `costly`, else they do not."""
     return bool(getattr(federation, "costly", False))

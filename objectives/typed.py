@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.objectives.base import Array, Parameter
+from fedbo.objectives.base import Array, Federation, Parameter
 from fedbo.objectives.space import from_unit, to_unit
 
 Mask = npt.NDArray[np.bool_]
@@ -184,6 +184,15 @@ class Space:
             far = ((unit - here) ** 2).sum(axis=1)
             x[row] = tried[int(np.where(allowed, far, np.inf).argmin())]
         return x
+
+
+def lattice_of(federation: Federation) -> Space | None:
+    """Give the typed space of a federation: by its attribute `lattice`, or made of its parameters where one is whole."""
+    given: Space | None = getattr(federation, "lattice", None)
+    parameters = federation.parameters
+    if given is not None or not any(parameter.whole for parameter in parameters):
+        return given
+    return Space(parameters, (None,) * len(parameters), tuple(parameter.low for parameter in parameters))
 
 
 def _involved(space: Space) -> list[int]:

@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
+    from fedbo.ask_tell import Agent as Agent
+    from fedbo.ask_tell import Terms as Terms
+    from fedbo.meeting import Meeting as Meeting
     from fedbo.results import Result as Result
     from fedbo.runner import RunError as RunError
     from fedbo.study import Study as Study
@@ -18,10 +21,26 @@ if TYPE_CHECKING:
     from fedbo.study import load_study as load_study
     from fedbo.tuning import Options
 
-__all__ = ["Result", "RunError", "Study", "StudyError", "load_study", "resume", "run", "tabulate", "tune"]
+__all__ = [
+    "Agent",
+    "Meeting",
+    "Result",
+    "RunError",
+    "Study",
+    "StudyError",
+    "Terms",
+    "load_study",
+    "resume",
+    "run",
+    "tabulate",
+    "tune",
+]
 
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
 _PLACES = {
+    "Agent": "fedbo.ask_tell",
+    "Meeting": "fedbo.meeting",
+    "Terms": "fedbo.ask_tell",
     "Result": "fedbo.results",
     "RunError": "fedbo.runner",
     "Study": "fedbo.study",
@@ -73,7 +92,7 @@ def tune(
 ) -> Result:
     """Tune a function of a configuration at several sites at once, in real time on Ray, and give the results.
 
-    `objective(configuration, agent)` returns a number, or a dictionary of numbers of which `metric` is tuned, to be maximised or
+    `objective(configuration, agent)` returns a number, or a dictionary of numbers of which `metric` is tuned, maximised or
     with `mode="min"` minimised; it is given `agent` and a generator `rng` where it asks for them. `space` is a
     `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or what Ray Tune and Optuna declare.
 

@@ -119,8 +119,8 @@ class Agent:
     def tell(self, token: str, value: float | None) -> bool:
         """Say what a configuration was worth, None or no finite number where it failed; say whether that is news.
 
-        Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot be
-        reached: what was told is kept all the same.
+        Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
+        be reached: what was told is kept all the same.
         """
         if token in self._told:
             return False

@@ -31,7 +31,7 @@ class _Desk(NamedTuple):
 
 
 class Meeting:
-    """A folder, perhaps on a file system that several machines share, in which only messages and the coordinator's state lie."""
+    """A folder, perhaps one that several machines share, in which only messages and the coordinator's state lie."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,6 @@ def test_a_point_whose_lease_has_run_out_is_handed_to_the_next(tmp_path: Path) -
         (one,) = agent.ask(client="left")
         (other,) = agent.ask(client="right")
         assert other.token != one.token
-        import time
-
         time.sleep(0.1)
         assert agent.ask(client="third") == [one]
 
@@ -131,7 +130,7 @@ def test_nothing_told_is_lost_by_a_kill(tmp_path: Path) -> None:
         for line in process.stdout:
             if line.strip() != "ready":
                 heard.append(line.strip())
-            if len(heard) % 20 == 19:
+            if len(heard) % 10 == 9:
                 heard.append("")
                 break
         os.kill(process.pid, signal.SIGKILL)
@@ -139,7 +138,7 @@ def test_nothing_told_is_lost_by_a_kill(tmp_path: Path) -> None:
         process.wait()
         process.stdout.close()
     tokens = [token for token in heard if token and token != "ready"]
-    assert len(tokens) == len(set(tokens)) >= 30
+    assert len(tokens) == len(set(tokens)) >= 15
     with fedbo.Agent(tmp_path, SPACE, fedbo.Terms("random")) as agent:
         told = [json.loads(line).get("tell") for line in (tmp_path / "log.jsonl").read_text().splitlines()]
         assert set(tokens) <= {token for token in told if token}

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,14 @@ from typing import Any
 
 PORT = 6379
 INIT = "{setup} && echo up && while read -r line; do :; done"  # it ends when its maker does, and its host with it
-# Detection of a host that is silent: (period + timeout) x threshold. Ray's own defaults take a minute.
+# How soon Ray gives up a host that is silent: here after four looks without an answer, by default after five slower ones.
 WATCHFUL = {
     "RAY_health_check_initial_delay_ms": "2000",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "1500",
     "RAY_health_check_failure_threshold": "4",
 }
+SPARING = {"RAY_enable_worker_prestart": "0"}  # a process that nobody asked for takes as long to start as one that is needed
 
 
 def hindrance() -> str | None:
@@ -86,7 +87,7 @@ class Host:
 class Laboratory:
     """Hosts number 0 (the head) to `count` - 1, without Ray at first; `folder` keeps what they have on disk."""
 
-    def __init__(self, folder: Path, count: int = 3, **environment: str) -> None:
+    def __init__(self, folder: Path, count: int = 3, environment: Mapping[str, str] = WATCHFUL) -> None:
         self.folder, self._generation = folder, 0
         self.token = folder / "token"
         self.token.write_text(os.urandom(16).hex())
@@ -96,13 +97,15 @@ class Laboratory:
 
     def close(self) -> None:
         """Let all hosts end, and wait for it."""
-        for host in [*self.hosts, self._switch]:
+        for host in (everything := [*self.hosts, self._switch]):
+            host.holder.kill()
+        for host in everything:
             end(host)
 
     def run(self, number: int, *command: str, **environment: str) -> subprocess.Popen[str]:
         """Start a command on a host, with the cluster's token; it is the leader of a process group."""
         inside = ["nsenter", f"--target={self.hosts[number].first}", "--net", "--mount", "--uts", "--pid"]
-        own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), **WATCHFUL, **self._environment, **environment}
+        own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), **SPARING, **self._environment, **environment}
         around = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return subprocess.Popen(
@@ -123,7 +126,7 @@ class Laboratory:
     def ray(self, number: int, **environment: str) -> subprocess.Popen[str]:
         """Start Ray on a host: the head on number 0, else a worker of it."""
         place = ["--head", f"--port={PORT}", "--include-dashboard=false"] if number == 0 else [f"--address={self.address}"]
-        size = ["--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats"]
+        size = ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats"]
         start = [sys.executable, "-m", "ray.scripts.scripts", "start", *place, *size]
         return self.run(number, *start, f"--node-ip-address={self.hosts[number].address}", **environment)
 
@@ -156,6 +159,12 @@ class Laboratory:
                 self.hosts[number] = self._host(number)
         for started in [self.ray(n) for n in range(1, len(self.hosts)) if not self.processes(n, "raylet/raylet")]:
             done(started)
+
+    def renew(self) -> None:
+        """End all hosts and put others in their places, as with a new cluster."""
+        for host in self.hosts:
+            end(host)
+        self.hosts = [self._host(host.number) for host in self.hosts]
 
     def processes(self, number: int, word: str) -> list[int]:
         """List the processes of a host that have a word in their titles, by this machine's numbers."""
@@ -205,9 +214,9 @@ class Laboratory:
 
 
 @contextmanager
-def laboratory(folder: Path, count: int = 3, **environment: str) -> Iterator[Laboratory]:
+def laboratory(folder: Path, count: int = 3, environment: Mapping[str, str] = WATCHFUL) -> Iterator[Laboratory]:
     """Make hosts, and let them end."""
-    made = Laboratory(folder, count, **environment)
+    made = Laboratory(folder, count, environment)
     try:
         yield made
     finally:

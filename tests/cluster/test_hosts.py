@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from befalling import SHARED, VIRTUAL, Story, epoch_of, living, lodged, start, tables, wait_for, wall
-from laboratory import Laboratory, done, hindrance, laboratory, netem_missing
+from laboratory import WATCHFUL, Laboratory, done, hindrance, laboratory, netem_missing
 
 import fedbo
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.skipif(WHY_NOT is n
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    with laboratory(tmp_path_factory.mktemp("hosts"), **SHARED) as lab:
+    with laboratory(tmp_path_factory.mktemp("hosts"), environment={**SHARED, **WATCHFUL}) as lab:
         lab.start_ray()
         yield lab
 
@@ -41,28 +41,36 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return tables(fedbo.run(study, out=tmp_path_factory.mktemp("alone") / "run").directory)
 
 
-def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(lab: Laboratory, tmp_path: Path) -> None:
-    forged = {"RAY_AUTH_TOKEN": "0123456789abcdef"}
-    code = f"import ray; ray.init('{lab.address}', log_to_driver=False); print('connected')"
-    tries = [
-        lab.ray(2, **forged),
-        lab.run(0, sys.executable, "-c", code, **forged),
-        lab.run(0, sys.executable, "-c", code, RAY_AUTH_MODE="disabled"),
+@pytest.fixture(scope="module")
+def forgers(made: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> list[subprocess.Popen[str]]:
+    """Those who try without the token: to join, to submit, to submit while they show none, and to run a study.
+
+    Ray lets them try for half a minute, so that they do it while others work.
+    """
+    forged, folder = {"RAY_AUTH_TOKEN": "0123456789abcdef"}, tmp_path_factory.mktemp("forgers")
+    code = f"import ray; ray.init('{made.address}', log_to_driver=False); print('connected')"
+    (folder / "study.toml").write_text(fedbo.load_study(VIRTUAL).to_toml(), encoding="utf-8")
+    words = ["run", str(folder / "study.toml"), "--out", str(folder / "run"), "--address", made.address]
+    return [
+        made.ray(2, **forged),
+        made.run(0, sys.executable, "-c", code, **forged),
+        made.run(0, sys.executable, "-c", code, RAY_AUTH_MODE="disabled"),
+        made.run(1, sys.executable, "-m", "fedbo.cli", *words, **forged),
     ]
-    (tmp_path / "study.toml").write_text(fedbo.load_study(VIRTUAL).to_toml(), encoding="utf-8")
-    words = ["run", str(tmp_path / "study.toml"), "--out", str(tmp_path / "run"), "--address", lab.address]
-    ours = lab.run(1, sys.executable, "-m", "fedbo.cli", *words, **forged)
-    for attempt in tries:
-        said, _ = attempt.communicate(timeout=120)
-        assert attempt.returncode == 1 and "InvalidAuthToken" in said and "connected\n" not in said
-    said, _ = ours.communicate(timeout=120)
-    assert ours.returncode == 1, said
-    assert f"the Ray cluster at '{lab.address}' refuses this process's token; give it the cluster's token" in said
 
 
-def test_a_study_on_three_hosts_has_the_bytes_of_one_process(lab: Laboratory, alone: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_study_on_three_hosts_has_the_bytes_of_one_process(
+    lab: Laboratory, forgers: object, alone: dict[str, bytes], tmp_path: Path
+) -> None:
     done(start(lab, VIRTUAL, tmp_path / "run"))
     assert tables(tmp_path / "run") == alone
+
+
+def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(made: Laboratory, forgers: list[subprocess.Popen[str]]) -> None:
+    told = [forger.communicate(timeout=120)[0] for forger in forgers]
+    assert [forger.returncode for forger in forgers] == [1, 1, 1, 1], told
+    assert all("InvalidAuthToken" in said and "connected\n" not in said for said in told[:3]), told
+    assert f"the Ray cluster at '{made.address}' refuses this process's token; give it the cluster's token" in told[3]
 
 
 def befall(lab: Laboratory, directory: Path, iterations: int, cut: float | None) -> Story:
@@ -84,7 +92,7 @@ def befall(lab: Laboratory, directory: Path, iterations: int, cut: float | None)
 def test_a_worker_host_that_is_killed_costs_time_and_nothing_else(
     lab: Laboratory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story = befall(lab, tmp_path / "run", 60, None)
+    story = befall(lab, tmp_path / "run", 40, None)
     with capsys.disabled():
         print(f"\na worker host was killed; {story}")
 
@@ -102,19 +110,18 @@ def test_a_worker_host_that_is_cut_off_and_comes_back_costs_time_and_nothing_els
 
 @pytest.mark.long
 def test_after_the_death_of_the_head_a_study_goes_on_upon_a_new_cluster(
-    alone: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with laboratory(tmp_path, 2, **SHARED) as lab:
+    with laboratory(tmp_path, 2, {**SHARED, **WATCHFUL}) as lab:
         lab.start_ray()
         driver = start(lab, wall(30), tmp_path / "run")
         wait_for(tmp_path / "run", 20, driver)
-        observed, moment = living.observed(tmp_path / "run"), time.time()
+        moment = time.time()
         lab.kill(0)
         driver.communicate(timeout=30)
-        lab.kill(1)  # what lives on its host is of no use without the head
-        lab.hosts = [lab._host(number) for number in range(2)]
+        lab.renew()
         lab.start_ray()
-        up = time.time() - moment
+        up, observed = time.time() - moment, living.observed(tmp_path / "run")
         driver = start(lab, wall(30), tmp_path / "run")
         wait_for(tmp_path / "run", observed + 1, driver)
         again = time.time() - moment

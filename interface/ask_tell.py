@@ -86,7 +86,7 @@ class Agent:
         named = {"name": terms.algorithm} if isinstance(terms.algorithm, str) else dict(terms.algorithm)
         if named.get("name") == "fts":
             named = {"every": 1, **named}
-        self._algorithm = AlgorithmTable.model_validate(named).make()
+        self._algorithm: Any = AlgorithmTable.model_validate(named).make()
         if not isinstance(self._algorithm, Overlapping) or self._algorithm.queries != 1 or isinstance(self._algorithm, Private):
             raise ValueError(f"algorithm '{named.get('name')}' cannot be asked like this; take ts, fts, gp_ei or gp_ucb")
         if not 0 <= number < terms.agents:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from fedbo.actors.evaluation import EVALUATIONS, Line, read_log
@@ -93,6 +94,6 @@ def _evaluation(federation: Federation, line: Line) -> Evaluation:
     if space is None:
         configuration = {parameter.name: each for parameter, each in zip(federation.parameters, x, strict=True)}
     else:
-        configuration = space.configuration(x)
+        configuration = space.configuration(np.array(x))
     native = None if error is not None else float(federation.metric.native(value))
     return Evaluation(agent, number, configuration, native, error, started, finished, json.loads(metrics) if metrics else {})

@@ -46,7 +46,8 @@ class Rule:
         if self.kind in ("all", "any"):
             said = [part.holds(x, active) for part in self.parts]
             empty = np.full((1, len(x)), self.kind == "all")
-            return np.logical_and.reduce([*empty, *said]) if self.kind == "all" else np.logical_or.reduce([*empty, *said])
+            joined = np.logical_and if self.kind == "all" else np.logical_or
+            return np.asarray(joined.reduce([*empty, *said]))
         column = x[:, self.axis]
         if self.kind == "in":
             return np.isin(column, self.values) & active[:, self.axis]
@@ -163,7 +164,7 @@ class Space:
 
     def _wrong(self, x: Array) -> Mask:
         active = self.active(x)
-        return np.logical_or.reduce([rule.holds(x, active) for rule in self.forbidden])
+        return np.asarray(np.logical_or.reduce([rule.holds(x, active) for rule in self.forbidden]))
 
     def _repaired(self, x: Array) -> Array:
         """Give the nearest allowed point, in the axes of which forbidden clauses speak, of those that are forbidden."""

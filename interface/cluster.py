@@ -81,7 +81,7 @@ def _connect(to: Cluster, cpus: int) -> None:
             ray.init(to.address, **quiet, runtime_env={"py_modules": modules} if modules else None)
         except (ConnectionError, ImportError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
             ray.shutdown()
-            raise ClusterError(_words(place, error)) from error
+            raise ClusterError(complaint(place, error)) from error
 
 
 def _here(cpus: int) -> dict[str, Any]:
@@ -113,7 +113,8 @@ def _show_token() -> None:
         ray._raylet.Config.initialize("")  # it was read when Ray was imported
 
 
-def _words(place: str, error: BaseException) -> str:
+def complaint(place: str, error: BaseException) -> str:
+    """Say why a cluster cannot be reached, and what would do."""
     causes = [error]
     while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(inner)
@@ -141,7 +142,7 @@ def survey(folder: Path) -> None:
     try:
         ours, wrong = {**versions(), "package": fingerprint()}, []
         for host, found in _asked(str(mark)):
-            wrong += [f"host {host}: {fault}" for fault in _faults(found, ours, folder)]
+            wrong += [f"host {host}: {fault}" for fault in faults(found, ours, folder)]
         if wrong:
             raise ClusterError("; ".join(wrong))
     finally:
@@ -176,7 +177,8 @@ def _look(mark: str) -> dict[str, str | bool]:
     return {**versions(), "package": fingerprint(), "seen": seen, "writes": writes}
 
 
-def _faults(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
+def faults(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
+    """Say what is amiss with a host, by what it says of itself or by why it cannot, beside what this process has."""
     if isinstance(found, Exception):
         yield _why(found)
         return

@@ -50,6 +50,12 @@ class Agent:
         """Let evaluations overlap, on a bench; `again` says whether those that failed before are made again."""
         self._overlap = Overlap(self.task, self._streams, bench(self._objective), log, self._clock, again)
 
+    def wind_up(self) -> None:
+        """Where evaluations overlap, let all that was done count, for it was reported, and give up what is under way."""
+        if self._overlap is not None:
+            self.commit(())
+            self._overlap.close()
+
     @property
     def best_value(self) -> float | None:
         """Give the largest noise-free value over the box, where it is known."""

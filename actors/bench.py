@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
@@ -20,24 +19,39 @@ _LOST = 20  # how often a machine may be lost at one evaluation
 MIB = 2**20
 
 
-@cache
-def _evaluator(time_limit: float | None, memory_limit: int | None) -> Evaluator:
-    return Evaluator(Policy(time_limit=time_limit, memory_limit=memory_limit), real=True)
+class Limits(NamedTuple):
+    """How long and how large an evaluation may grow, and of which run it is."""
+
+    run: str
+    seconds: float | None
+    memory: int | None
 
 
-def evaluate(objective: Objective, known: Known, streams: Streams, limits: tuple[float | None, int | None]) -> Ran:
+_evaluators: dict[Limits, Evaluator] = {}  # of the run for which this process works, which may be another one tomorrow
+
+
+def _evaluator(limits: Limits) -> Evaluator:
+    if limits not in _evaluators:
+        for other in _evaluators.values():
+            other.close()
+        _evaluators.clear()
+        _evaluators[limits] = Evaluator(Policy(time_limit=limits.seconds, memory_limit=limits.memory), real=True)
+    return _evaluators[limits]
+
+
+def evaluate(objective: Objective, known: Known, streams: Streams, limits: Limits) -> Ran:
     """Make one evaluation in this process, or where it has limits in one of its own."""
     begun = time.monotonic()
-    value, score, error = _evaluator(*limits).call(objective, known, streams)
+    value, score, error = _evaluator(limits).call(objective, known, streams)
     return Ran(known.number, float(value), score, error, time.monotonic() - begun, getattr(value, "metrics", None))
 
 
 class RayBench:
-    """The evaluations of one agent on a Ray cluster; `halted` says whether to wait no longer."""
+    """The evaluations of one agent of a run on a Ray cluster; `halted` says whether to wait no longer."""
 
-    def __init__(self, objective: Objective, policy: Policy, agent: int, halted: Callable[[], bool]) -> None:
+    def __init__(self, objective: Objective, policy: Policy, agent: int, run: str, halted: Callable[[], bool]) -> None:
         self._objective, self._halted = ray.put(objective), halted
-        self._limits = (policy.time_limit, policy.memory_limit)
+        self._limits = Limits(run, policy.time_limit, policy.memory_limit)
         wanted = policy.wanted(agent)
         options = _options(wanted)
         _check(agent, wanted, options)
@@ -68,6 +82,12 @@ class RayBench:
                     return Ran(known.number, NAN, NAN, f"its machine was lost {_LOST} times", 0.0)
                 self._begin(known, streams, lives - 1)
         return None
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for call in self._calls:
+            ray.cancel(call, force=True)
+        self._calls = {}
 
     def _begin(self, known: Known, streams: Streams, lives: int) -> None:
         self._calls[self._remote(self._objective, known, streams, self._limits)] = known, streams, lives

@@ -112,6 +112,11 @@ class Evaluator:
             self._log.append(known.agent, outcome)
         return outcome
 
+    def close(self) -> None:
+        """End the process of its own, where evaluations have one."""
+        if self._isolated is not None:
+            self._isolated.close()
+
     def call(self, objective: Objective, known: Known, streams: Streams) -> tuple[float, float, str | None]:
         """Give an evaluation's value and score, or what was wrong."""
         try:

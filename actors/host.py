@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
@@ -14,10 +15,9 @@ from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, write_evaluations
 from fedbo.actors.home import PROVISIONAL, Home, Latest
 from fedbo.actors.memory import Done, Memory
-from fedbo.actors.overlap import Bench, Recorded
+from fedbo.actors.overlap import bench_of
 from fedbo.actors.rows import write_rows
 from fedbo.actors.task import Choice, Order, Report, Task
-from fedbo.objectives.base import Objective
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]
 
@@ -79,22 +79,16 @@ class Host:
         self._log = None if site is None else EvaluationLog(site.home, set(numbers), None if real else site.latest.number)
         evaluator = Evaluator(task.policy, real, self._log, self._linger if real else None, recorded)
         self.agents = {number: Agent(task, number, self.clock, evaluator) for number in numbers}
-        for agent in self.agents.values() if task.policy.overlaps and (real or recorded) and site else ():
-            agent.overlapping(
-                self._bench(task, agent.number, recorded), self._log, task.policy.failure == "stop" and not recorded
-            )
+        for agent in self.agents.values() if site is not None and task.policy.overlaps and (real or recorded) else ():
+            assert site is not None
+            run = None if recorded else str(site.home.folder)
+            bench = partial(bench_of, policy=task.policy, agent=agent.number, run=run, halted=lambda: self._halted)
+            agent.overlapping(bench, self._log, task.policy.failure == "stop" and not recorded)
         if site is not None and (site.latest.number or real):
             for number, kept in _kept(site, numbers).items():
                 agent = self.agents[number]
                 agent.memory, agent.saved, agent.done = kept
         return os.getpid()
-
-    def _bench(self, task: Task, agent: int, recorded: bool) -> Callable[[Objective], Bench]:
-        if recorded:
-            return lambda objective: Recorded()
-        from fedbo.actors.bench import RayBench  # Ray is not imported where nothing runs on it
-
-        return lambda objective: RayBench(objective, task.policy, agent, lambda: self._halted)
 
     def begin(self, epoch: float) -> None:
         """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""
@@ -186,6 +180,7 @@ class Host:
         for number_, agent in self.agents.items() if counted is not None else ():
             if agent.done is not None and agent.done.report.step <= (counted or {}).get(number_, -1):
                 agent.commit(())
+            agent.wind_up()
         return self._write(number, lossy=False, kind=kind)
 
     def _write(self, number: int, lossy: bool, kind: str = "observations") -> list[str]:

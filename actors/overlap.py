@@ -13,9 +13,11 @@ import numpy as np
 
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Known, Outcome
 from fedbo.actors.memory import Flying, Memory
+from fedbo.actors.policy import Policy
 from fedbo.actors.task import Order, Task
 from fedbo.algorithms.base import Decision
 from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Objective
 from fedbo.objectives.space import from_unit
 
 _TICK = 1e-9  # seconds, less than which no two evaluations end apart
@@ -41,6 +43,9 @@ class Bench(Protocol):
     def wait(self) -> Ran | None:
         """Wait for the next evaluation that ends; None when it was told to wait no longer."""
 
+    def close(self) -> None:
+        """Give up what is under way."""
+
 
 class Recorded:
     """In a replay nothing runs: all is in the log."""
@@ -51,6 +56,18 @@ class Recorded:
     def wait(self) -> Ran | None:
         """Nothing ends here."""
         return None
+
+    def close(self) -> None:
+        """There is nothing to give up."""
+
+
+def bench_of(objective: Objective, policy: Policy, agent: int, run: str | None, halted: Callable[[], bool]) -> Bench:
+    """Give the bench of one agent of a run on Ray, or of a replay, where there is no run."""
+    if run is None:
+        return Recorded()
+    from fedbo.actors.bench import RayBench  # Ray is not imported where nothing runs on it
+
+    return RayBench(objective, policy, agent, run, halted)
 
 
 class Taken(NamedTuple):
@@ -70,6 +87,10 @@ class Overlap:
         self._task, self._streams, self._bench, self._log, self._clock = task, streams, bench, log, clock
         self._again = again  # whether what failed before is tried again
         self._last = -np.inf
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        self._bench.close()
 
     def step(self, memory: Memory, decision: Decision, order: Order, agent: int) -> Taken:
         """Begin what was decided, and take in what ends until a place is free; at a step that is the last, until all have."""

@@ -128,7 +128,7 @@ def complaint(place: str, error: BaseException) -> str:
         return f"the Ray cluster at {place} refuses this process's token; {_TOKEN}"
     if "Version mismatch" in said:
         return f"the Ray cluster at {place} has other versions: {said}"
-    if isinstance(error, ImportError):
+    if "ray[client]" in said or isinstance(error, ImportError):
         return f'the Ray cluster at {place}: ray:// needs more than Ray itself: pip install "ray[client]" ({said})'
     return f"no Ray cluster at {place}: {said}"
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from laboratory import Laboratory
+from laboratory import Laboratory, abort
 
 import fedbo
 
@@ -62,15 +62,26 @@ def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds
         time.sleep(0.01)
 
 
-def lodged(lab: Laboratory, seconds: float = 30.0) -> int:
-    """Give a worker host that has agents, the one without the coordinator if there is a choice."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        found = [n for n in range(1, len(lab.hosts)) if lab.processes(n, "ray::Host")]
-        if found:
-            return min(found, key=lambda number: len(lab.processes(number, "ray::Coordinator")))
-        time.sleep(0.1)
-    return 1
+def lodged(lab: Laboratory) -> list[int]:
+    """List the worker hosts that have agents, those without the coordinator first."""
+    found = [n for n in range(1, len(lab.hosts)) if lab.processes(n, "ray::Host")]
+    return sorted(found, key=lambda number: len(lab.processes(number, "ray::Coordinator")))
+
+
+def under_way(lab: Laboratory, folder: Path, iterations: int) -> tuple[Path, subprocess.Popen[str], int]:
+    """Start a study in real time, and give its directory, its driver, and a worker host on which there are agents.
+
+    Ray draws a host for each of the three processes with agents and for one that stands by, so that it may take some runs until one
+    of them is on a worker: four are too few once in 10^5 times.
+    """
+    for number in range(4):
+        directory = folder / f"run-{number}"
+        driver = start(lab, wall(iterations), directory)
+        wait_for(directory, 15, driver)
+        if found := lodged(lab):
+            return directory, driver, found[0]
+        abort(driver)
+    raise AssertionError("no worker host has had an agent")
 
 
 class Story(NamedTuple):

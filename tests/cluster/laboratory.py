@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -91,7 +92,7 @@ class Laboratory:
         self.folder, self._generation = folder, 0
         self.token = folder / "token"
         self.token.write_text(os.urandom(16).hex())
-        self._environment = environment
+        self._environment, self._started = environment, list[subprocess.Popen[str]]()
         self._switch = self._namespace("ip link add bridge type bridge && ip link set bridge up", "switch")
         self.hosts = [self._host(number) for number in range(count)]
 
@@ -101,6 +102,8 @@ class Laboratory:
             host.holder.kill()
         for host in everything:
             end(host)
+        for command in self._started:
+            abort(command)
 
     def run(self, number: int, *command: str, **environment: str) -> subprocess.Popen[str]:
         """Start a command on a host, with the cluster's token; it is the leader of a process group."""
@@ -108,7 +111,7 @@ class Laboratory:
         own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), **SPARING, **self._environment, **environment}
         around = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return subprocess.Popen(
+        started = subprocess.Popen(
             [*inside, "--wd=" + str(self.folder), *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -116,6 +119,8 @@ class Laboratory:
             start_new_session=True,
             env={**around, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **own},
         )
+        self._started.append(started)
+        return started
 
     def start_ray(self) -> None:
         """Start the head, and then the workers side by side."""
@@ -233,6 +238,15 @@ def end(host: Host) -> None:
     until = time.monotonic() + 10
     while Path(f"/proc/{host.first}").exists() and time.monotonic() < until:
         time.sleep(0.01)
+
+
+def abort(command: subprocess.Popen[str]) -> None:
+    """End a command with all that it has started, if it has not ended."""
+    if command.poll() is None:
+        os.killpg(command.pid, signal.SIGKILL)
+    command.wait()
+    if command.stdout is not None:
+        command.stdout.close()
 
 
 def done(process: subprocess.Popen[Any], seconds: float = 120.0) -> str:

@@ -15,13 +15,14 @@ run: setup  ## run the main job: thirty agents tune a classifier together
 test: setup  ## pass the tests: those that start Ray and look at the clock come first, the others take what is left
 	$(MAKE) --no-print-directory --jobs 2 with-ray without-ray
 
+check: setup  ## everything that a commit must pass
+	$(MAKE) --no-print-directory --jobs 4 style types with-ray without-ray
+
 with-ray: setup
 	$(BIN)/python -m pytest -m "ray and not long"
 
 without-ray: setup
 	nice -n 19 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
-
-check: style types test  ## everything that a commit must pass
 
 format: setup  ## put the code into its format
 	$(BIN)/ruff format $(STYLED)
@@ -33,8 +34,8 @@ style: setup
 
 types: setup  ## check the types of the package as it is installed, and that no file was left out
 	rm -rf build/typed
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
-	cd build/typed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p fedbo | tee ../types.txt
+	nice -n 19 $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
+	cd build/typed && nice -n 19 ../../$(BIN)/mypy --config-file ../../pyproject.toml -p fedbo | tee ../types.txt
 	grep --quiet "in $$(ls $(wildcard actors/*.py algorithms/*.py coordinator/*.py interface/*.py objectives/*.py surrogates/*.py) | wc -l) source files" build/types.txt
 
 setup: $(VENV)/ready

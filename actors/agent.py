@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbo.actors.batches import Made, made_at_once
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, Known, Outcome, Pulls
 from fedbo.actors.memory import Done, Memory, read_history
 from fedbo.actors.overlap import Bench, Overlap
@@ -211,23 +212,30 @@ class Agent:
         natives = from_unit(self.task.federation.parameters, decision.x)
         policy, outcomes = self.task.policy, list[Outcome]()
         points, count = list(range(len(natives))), self.memory.evaluated
+        every = self._pulls(decision)
+        made: Made | None = None
+        if self._evaluator.at_once and decision.pulls is not None:
+            made = made_at_once(self._objective, decision, natives, self.task.noise, self._streams.at(count))
         for _ in range(1 + policy.retries):
             for point in points:
                 number = count + len(outcomes)
                 length = None if order.tries is None else order.tries[len(outcomes)]
                 if length is not None and order.costs is not None:
                     length *= order.costs[point]
-                known = Known(self.number, number, point, natives[point], length, self._pulls(decision, point))
+                pulls, known_mean = None if every is None else every[point], None if made is None else made[point]
+                known = Known(self.number, number, point, natives[point], length, pulls, known_mean)
                 outcomes.append(self._evaluator(self._objective, known, self._streams.at(number), self._clock))
-            points = [point for point in points if not _succeeded(outcomes, point)]
+            succeeded = {outcome.point for outcome in outcomes if outcome.error is None}
+            points, made = [point for point in points if point not in succeeded], None
         if points and policy.failure == "stop":
             raise EvaluationError(next(outcome.error.splitlines()[0] for outcome in reversed(outcomes) if outcome.error))
         return outcomes
 
-    def _pulls(self, decision: Decision, point: int) -> Pulls | None:
+    def _pulls(self, decision: Decision) -> list[Pulls] | None:
+        """Say how each point is evaluated; None where it is once, as it is."""
         if decision.pulls is None and decision.clip is None:
             return None
-        return Pulls(int(counted(decision)[point]), decision.clip, self.task.noise)
+        return [Pulls(times, decision.clip, self.task.noise) for times in counted(decision).tolist()]
 
     def _learned(self, decision: Decision, outcomes: Sequence[Outcome], state: Any) -> Memory:
         """Tell the algorithm what was seen, point by point, and what the policy gives for a point that failed."""
@@ -253,16 +261,16 @@ class Agent:
 
     def _seen(self, decision: Decision, outcome: Outcome) -> float:
         """Give what the agent sees of a value: with noise, where the study adds some; in a mean of pulls it is already."""
-        if not self.task.noise or self._pulls(decision, outcome.point) is not None:
+        if not self.task.noise or decision.pulls is not None or decision.clip is not None:
             return outcome.value
         noise = self._streams.at(outcome.number + 1).rng("added noise").standard_normal()
         return outcome.value + float(np.sqrt(self.task.noise) * noise)
 
     def _rows(self, step: int, decision: Decision, outcomes: Sequence[Outcome]) -> tuple[Row, ...]:
-        rows, t_n = [], self.memory.t_n
+        rows, t_n, units = [], self.memory.t_n, decision.x.tolist()
         for outcome in outcomes:
             t_n += outcome.pulls if outcome.error is None else 0
-            row = self._row(step, decision.origin, decision.x[outcome.point].tolist(), outcome)
+            row = self._row(step, decision.origin, list(units[outcome.point]), outcome)
             value = self._seen(decision, outcome) if outcome.error is None else float("nan")
             rows.append(row._replace(value=value, t_n=t_n))
         return tuple(rows)
@@ -293,7 +301,3 @@ def objective_of(federation: Federation, number: int, world: Streams) -> Objecti
         agents = range(federation.federation.n_agents)
         return federation.mean([objective_of(federation.federation, agent, world) for agent in agents])
     return federation.objective(number, world.shared("objective"), world.of(number).rng("objective"))
-
-
-def _succeeded(outcomes: Sequence[Outcome], point: int) -> bool:
-    return any(outcome.point == point and outcome.error is None for outcome in outcomes)

@@ -41,7 +41,8 @@ class Pulls(NamedTuple):
 class Known(NamedTuple):
     """An evaluation before it is made: number `number` of its agent, at point `point` of its step, at `x (d,)` in native units.
 
-    `length` is how long it will take, or each of its `pulls`, where time is virtual and it may take too long.
+    `length` is how long it will take, or each of its `pulls`, where time is virtual and it may take too long. `made` has the
+    value and the score where they are known already, with those of the step's other points.
     """
 
     agent: int
@@ -50,6 +51,7 @@ class Known(NamedTuple):
     x: Array
     length: float | None = None
     pulls: Pulls | None = None
+    made: tuple[float, float] | None = None
 
     @property
     def times(self) -> int:
@@ -91,6 +93,11 @@ class Evaluator:
         limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
         self._isolated = Isolated(policy.time_limit, policy.memory_limit) if limited else None
 
+    @property
+    def at_once(self) -> bool:
+        """Say whether points of a decision may be evaluated together: not where each takes its real time."""
+        return not self._real
+
     def __call__(self, objective: Objective, known: Known, streams: Streams, clock: Callable[[], float]) -> Outcome:
         """Make one evaluation, or look it up where an earlier process has made it."""
         limit = self._policy.time_limit
@@ -98,6 +105,8 @@ class Evaluator:
             # It is not logged: if a crash makes it begin again, it may take another time.
             error = self._place(known) + f"took longer than time_limit = {limit:g}"
             return Outcome(known.number, known.point, known.x, NAN, NAN, 0.0, 0.0, error, known.times)
+        if known.made is not None:  # it would be made again to the same bits, and sooner than read in a log
+            return Outcome(known.number, known.point, known.x, *known.made, 0.0, 0.0, None, known.times)
         found = self._log.find(known) if self._log is not None else None
         if found is not None and (found.error is None or not self._again):
             return found
@@ -197,6 +206,11 @@ class EvaluationLog:
         """Go on in a new file, with what comes after snapshot `since`; None where snapshots make no line superfluous."""
         self.close()
         self._path = self._home.log(since)
+
+    @property
+    def reached(self) -> float:
+        """Give the time at which the last evaluation of the predecessors had ended."""
+        return max((float(line[6]) for line in self._found.values()), default=0.0)
 
     def find(self, known: Known) -> Outcome | None:
         """Give an evaluation that has been made, if it was at the same point and as often."""

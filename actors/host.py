@@ -94,6 +94,10 @@ class Host:
         """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""
         self._epoch = epoch
 
+    def reached(self) -> float:
+        """Give the time at which the last evaluation had ended that earlier processes noted down for these agents."""
+        return self._log.reached if self._log is not None else 0.0
+
     def clock(self) -> float:
         """Give the real time of the study."""
         return time.time() - self._epoch

@@ -155,6 +155,10 @@ class RayHosts:
         self._epoch = epoch
         _got([host.handle.begin.remote(epoch) for host in self._hosts])
 
+    def reached(self) -> float:
+        """Give the time at which the last of all evaluations that were noted down had ended."""
+        return max(_got([host.handle.reached.remote() for host in self._hosts]), default=0.0)
+
     def ready(self, timeout: float) -> tuple[list[Report], list[int]]:
         """Give the reports of calls that end within `timeout` seconds, and the agents whose process was found dead."""
         calls = {call: host for host in self._hosts for call, _ in host.calls}

@@ -202,6 +202,37 @@ class Private(Protocol):
         """Take in that nothing more will be released: whom this is told follows its own surrogate from then on."""
 
 
+class Disclosure(NamedTuple):
+    """What one message gives away whose sender has hidden it: `numbers` means of evaluations with Laplace noise.
+
+    One evaluation moves one of them by `sensitivity` at most, and `scale` is that of the noise; epsilon is their quotient.
+    """
+
+    numbers: int
+    sensitivity: float
+    scale: float
+
+    @property
+    def epsilon(self) -> float:
+        """Give the epsilon that it costs every evaluation in it."""
+        return self.sensitivity / self.scale
+
+
+@runtime_checkable
+class LocallyPrivate(Protocol):
+    """What an algorithm gives besides when agents hide their messages themselves, before these leave them.
+
+    Every evaluation enters one number of one message at most; what is sent again is the same to the bit.
+    """
+
+    @property
+    def hides(self) -> bool:
+        """Say whether anything is hidden, by these settings."""
+
+    def disclosure(self, state: Any, payload: Payload) -> Disclosure | None:
+        """Say what a message gives away; None when nothing is hidden. `state` is the coordinator's."""
+
+
 @runtime_checkable
 class Overlapping(Protocol):
     """What an algorithm gives besides when it can decide while earlier points are still being evaluated."""

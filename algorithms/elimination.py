@@ -78,7 +78,8 @@ class Elimination:
             return np.ones(len(mean), dtype=bool)
         best = int(np.nanargmax(mean))
         with np.errstate(invalid="ignore"):
-            return ~(mean + width + self.reach(depth) < mean[best] - width[best])
+            dropped = np.less(mean + width + self.reach(depth), mean[best] - width[best])
+        return np.asarray(~dropped, dtype=np.bool_)
 
     def descend(self, depth: int, nodes: Nodes, worth: Array) -> tuple[int, Nodes]:
         """Give the depth and the nodes of the next phase, the children of those with the largest `worth (n,)` first.

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
+from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.elimination import Elimination
 from fedbo.algorithms.missing import Missing, shares
 from fedbo.algorithms.partitions import Nodes, Partition
 from fedbo.algorithms.streams import Streams
+
+GRAIN = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
 
 
 class Client(NamedTuple):
@@ -51,7 +53,8 @@ class Server(NamedTuple):
     """The coordinator's state: the open phase, its `nodes (K,)` at one `depth`, and the `means (N, K)` that have arrived.
 
     `there (N,)` says whose have, `told (N,)` is the phase that each client was last told, `silent (N,)` how often it has
-    reported without them since, and `responded (N,)` in how many phases they came in time. `best` is the depth and number of
+    reported without them since, and `responded (N,)` in how many phases they came in time. `depths` are those of all phases so
+    far. `best` is the depth and number of
     the node that is recommended, the best of the last complete phase, and `missing` how many `clients` were missing in it.
     """
 
@@ -66,6 +69,7 @@ class Server(NamedTuple):
     silent: Nodes
     responded: Nodes
     clients: Nodes
+    depths: tuple[int, ...]
     best: tuple[int, int] = (0, 0)
     missing: int = 0
 
@@ -200,7 +204,9 @@ class FedPNE:
             sent = state.means
             if self.epsilon < inf:
                 scale = 1.0 / (self.epsilon * state.rule.pulls(state.depth))
+                grain = GRAIN * 2.0 ** np.floor(np.log2(scale))  # the last bits of noise would tell what it hides
                 sent = sent + streams.rng("privacy noise").laplace(0.0, scale, len(sent))
+                sent = np.round(sent / grain) * grain
         payload = {"phase": np.array([state.phase]), "means": sent.copy()}
         return payload, state._replace(speaks=False, sent=sent)
 
@@ -209,8 +215,9 @@ class FedPNE:
         rule, n = self.rule(problem), problem.n_agents
         depth, nodes = rule.start()
         means, clients = np.full((n, len(nodes)), np.nan), np.array(problem.targets)
-        zeros = [np.zeros(n, dtype=np.int64) for _ in range(2)]
-        return Server(rule, problem.rounds, 1, depth, nodes, means, np.zeros(n, bool), np.ones(n, np.int64), *zeros, clients)
+        silent, responded = (np.zeros(n, dtype=np.int64) for _ in range(2))
+        there, told = np.zeros(n, dtype=bool), np.ones(n, dtype=np.int64)
+        return Server(rule, problem.rounds, 1, depth, nodes, means, there, told, silent, responded, clients, (depth,))
 
     def receive(self, state: Server, message: Inbound, now: float) -> Server:
         """Keep means of the open phase, once; those of a phase that has closed come too late."""
@@ -243,6 +250,18 @@ class FedPNE:
         for array in payload.values():  # one for all recipients, since none may write to it
             array.flags.writeable = False
         return dict.fromkeys(to, payload), state
+
+    @property
+    def hides(self) -> bool:
+        """Say whether means carry noise."""
+        return self.epsilon < inf
+
+    def disclosure(self, state: Server, payload: Payload) -> Disclosure | None:
+        """Say what a message gives away: a reward in [0, 1] moves one mean of t by 1 / t at most."""
+        if self.epsilon == inf:
+            return None
+        sensitivity = 1.0 / state.rule.pulls(state.depths[int(payload["phase"][0]) - 1])
+        return Disclosure(len(payload["means"]), sensitivity, sensitivity / self.epsilon)
 
     def _lacks(self, state: Server, agent: int) -> bool:
         """Say whether a client that has reported is to be told the open phase: for the first time, or since means were lost.
@@ -277,6 +296,7 @@ class FedPNE:
             there=np.zeros_like(state.there),
             silent=np.zeros_like(state.silent),
             responded=responded,
+            depths=(*state.depths, depth),
             best=best,
             missing=rule.clients - len(there),
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedbo.actors.task import Order, Task
-from fedbo.algorithms.base import Private
+from fedbo.algorithms.base import LocallyPrivate, Payload, Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.desk import Desk
 from fedbo.coordinator.events import (
@@ -33,6 +33,7 @@ from fedbo.coordinator.events import (
     Unheard,
 )
 from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.ledger import Entry, local_entry
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.noise import Secure, Seeded
 from fedbo.coordinator.privacy import DEFAULT_TERMS, Door, Terms, charged_whole
@@ -58,6 +59,7 @@ class Core:
         self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
         self.targets = frozenset(self.problem.targets)
         self.journal: list[Line] = []
+        self.entries: list[Entry] = []
         self.state = fresh_state(self.problem.n_agents, self.algorithm.server_init(self.problem))
         self.door = self._door(terms, key)
         self.network = Network(world, task.streams, self.upload, self._tell)
@@ -128,6 +130,17 @@ class Core:
         if self.door is not None:
             journal.enter(self.door.entries)
             self.door.entries = []
+        journal.enter(self.entries)
+        self.entries = []
+
+    def disclose(self, agent: int, payload: Payload, now: float) -> None:
+        """Enter a message in the privacy ledger that its sender has hidden itself; also one that never arrives has left it."""
+        if not isinstance(self.algorithm, LocallyPrivate) or not payload:
+            return
+        disclosure = self.algorithm.disclosure(self.state.server, payload)
+        if disclosure is not None:
+            self.entries.append(local_entry(agent, self.state.disclosed, disclosure, now))
+            self.state.disclosed += 1
 
     def close(self) -> None:
         """Note that nothing else will happen; ProtocolError when an agent still waits for an answer."""

@@ -11,7 +11,7 @@ import numpy as np
 from fedbo.algorithms.base import Array, Inbound, Payload
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.events import Arrived, Delivered, Due, Effect, Reached, Unheard
-from fedbo.coordinator.messages import fault, size, varies, weight
+from fedbo.coordinator.messages import MOST, fault, size, varies, weight
 from fedbo.coordinator.state import ProtocolError
 
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ class Desk:
             return "this algorithm declares no messages"
         if message.step in self._core.state.seen[message.sender]:
             return "duplicate: this message has already taken effect"
-        return fault(message.payload, self._core.upload)
+        # The door of private messages clips those that are too large.
+        return fault(message.payload, self._core.upload, MOST if self._core.door is None else math.inf)
 
     def _staleness(self, base: int) -> int:
         """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""
@@ -150,6 +151,8 @@ class Desk:
         if inbound is not None:
             state.inbox[agent].append(inbound)
             self._core.journal.append((now, "delivered", agent, number, self._weigh(event), ""))
+            if not self._core.exchange.waits and agent in state.waiting:
+                state.waiting[agent] = number  # written before it began to wait, and what it waits for all the same
         return self._released(agent, number, now)
 
     def _released(self, agent: int, number: int, now: float) -> list[Effect]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedbo.actors.rows import Key, column
-from fedbo.algorithms.base import Array
+from fedbo.algorithms.base import Array, Disclosure
 from fedbo.coordinator.accounting import ACCOUNTANTS, Charge, epsilon, gaussian_epsilon, running
 
 _AGENTS = pa.list_(pa.field("item", pa.int32(), nullable=False))
@@ -99,6 +99,38 @@ class Entry(NamedTuple):
         return Charge(self.share, inverse(max(self.norms, default=0.0)), self.sampling, self.population)
 
 
+LOCAL = "laplace"  # the sampling of entries whose senders have hidden them
+
+
+def local_entry(agent: int, number: int, disclosure: Disclosure, now: float) -> Entry:
+    """Enter one message of one agent with Laplace noise; it is charged its epsilon, which holds for each evaluation in it.
+
+    `norms` has that epsilon, `noise_multiplier` its inverse, and `noise` the standard deviation.
+    """
+    return Entry(
+        time=now,
+        release=number,
+        eligible=[agent],
+        sampled=[agent],
+        arrived=[agent],
+        clipped=0,
+        clip=1.0,
+        sensitivity=disclosure.sensitivity,
+        noise_multiplier=1.0 / disclosure.epsilon,
+        noise=[math.sqrt(2.0) * disclosure.scale],
+        numbers=disclosure.numbers,
+        share=1.0,
+        sampling=LOCAL,
+        population=0,
+        charged=[agent],
+        norms=[disclosure.epsilon],
+        whole="each agent hides its own messages",
+        secure=False,
+        signal=0.0,
+        refused="",
+    )
+
+
 def inverse(norm: float) -> float:
     """Give the noise multiplier that a norm of a contribution over its noise stands for."""
     return math.inf if norm == 0.0 else 1.0 / norm
@@ -120,6 +152,8 @@ def accounted(releases: pa.Table, deltas: Sequence[float], n_agents: int) -> tup
     """
     rows = releases.to_pylist()
     entries = [Entry(**{name: row[name] for name in Entry._fields}) for row in rows]
+    if entries and entries[0].sampling == LOCAL:
+        return _local(releases, rows, deltas, n_agents)
     whole = any(entry.whole for entry in entries)
     found = _whole(entries, tuple(deltas), n_agents) if whole else _sampled(entries, tuple(deltas))
     found["epsilon"] = np.fmin.reduce(list(found.values()))
@@ -129,6 +163,27 @@ def accounted(releases: pa.Table, deltas: Sequence[float], n_agents: int) -> tup
     own = _own(entries, deltas, n_agents, whole)
     last = found["epsilon"][-1] if entries else np.zeros(len(deltas))
     return releases, _spent(rows, np.fmin(own, last), deltas)
+
+
+def _local(
+    releases: pa.Table, rows: Sequence[dict[str, Any]], deltas: Sequence[float], n_agents: int
+) -> tuple[pa.Table, pa.Table]:
+    """Account for messages that agents hid themselves: no evaluation is in two means, so that epsilon is the largest of one.
+
+    It is pure, and so the same at every delta. The accountants of sums with normal noise have nothing to say.
+    """
+    spent, own = 0.0, np.zeros((n_agents, len(deltas)))
+    running = []
+    for row in rows:
+        (agent,), (cost,) = row["charged"], row["norms"]
+        spent = max(spent, cost)
+        own[agent] = np.maximum(own[agent], cost)
+        running.append([spent] * len(deltas))
+    unknown = [[math.nan] * len(deltas)] * len(rows)
+    columns = {"deltas": [list(deltas)] * len(rows), **dict.fromkeys(_EPSILONS, unknown), "epsilon": running}
+    for name in PRIVACY.names[len(RELEASES) :]:
+        releases = releases.append_column(PRIVACY.field(name), pa.array(columns[name], _NUMBERS))
+    return releases, _spent(rows, own, deltas)
 
 
 def _sampled(entries: Sequence[Entry], deltas: tuple[float, ...]) -> dict[str, Array]:

@@ -20,6 +20,9 @@ class LiveHosts(Hosts, Protocol):
     def begin(self, epoch: float) -> None:
         """Set all clocks to 0 at `epoch`."""
 
+    def reached(self) -> float:
+        """Give the time at which the last of all evaluations that were noted down had ended."""
+
     def ready(self, timeout: float) -> tuple[list[Report], list[int]]:
         """Give the reports that come within `timeout` seconds, and the agents whose process was found dead."""
 
@@ -45,7 +48,8 @@ def run_wall(core: Core, hosts: LiveHosts, watch: Watch, agenda: Agenda, until: 
     Times are seconds since the run began; one that goes on begins where it stood. After `until` no event is taken. `die` ends
     this very process, for a plan in which the coordinator does.
     """
-    epoch = time.time() - agenda.time
+    # What was evaluated before an interruption may have ended after the last thing that was heard.
+    epoch = time.time() - max(agenda.time, hosts.reached())
     hosts.begin(epoch)
     shell = _Wall(core, hosts, watch, agenda, epoch, die)
     for order in core.orders():

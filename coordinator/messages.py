@@ -11,6 +11,9 @@ import numpy as np
 
 from fedbo.algorithms.base import Declaration, Field, Payload
 
+# A damaged message may hold any number. With one like this to the fourth power nothing overflows at those who follow it.
+MOST = 1e60
+
 
 def size(payload: Payload) -> int:
     """Count a message's bytes as they are serialised: the arrays alone, since the declaration and their size fix all else."""
@@ -68,8 +71,8 @@ def decode(data: bytes, declaration: Declaration) -> Payload:
     return arrays
 
 
-def fault(payload: object, declaration: Declaration) -> str | None:
-    """Say what is wrong with a payload, or None when it is as declared."""
+def fault(payload: object, declaration: Declaration, most: float = math.inf) -> str | None:
+    """Say what is wrong with a payload, or None when it is as declared and no number of it is larger than `most`."""
     if not isinstance(payload, dict):
         return f"payload is a {type(payload).__name__}, not named arrays"
     if payload.keys() != declaration.keys():
@@ -87,10 +90,18 @@ def fault(payload: object, declaration: Declaration) -> str | None:
             length = array.shape[field.shape.index(None)] if length is None else length
             if array.shape != _shape(field, length):
                 return _misshapen(name, array, field)
-        # A finite sum of squares shows it at a third of the price; one that overflows shows nothing.
-        if field.finite and not isfinite(np.vdot(array, array)) and not np.isfinite(array).all():
-            return f"field '{name}' holds a value that is not finite"
+        # A finite sum of squares shows it at a third of the price; one that is too large shows nothing.
+        total = np.vdot(array, array)
+        if not (isfinite(total) and total <= most * most) and (wrong := _immense(array, field, most)):
+            return f"field '{name}' holds a value that is {wrong}"
     return None
+
+
+def _immense(array: np.ndarray[Any, Any], field: Field, most: float) -> str | None:
+    finite = np.isfinite(array)
+    if field.finite and not finite.all():
+        return "not finite"
+    return f"not finite enough: beyond {most:g}" if (np.abs(array[finite]) > most).any() else None
 
 
 def _misshapen(name: str, array: np.ndarray[Any, Any], field: Field) -> str:

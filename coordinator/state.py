@@ -83,7 +83,7 @@ class CoreState:
       agent's newest message or -1, `previous` its previous message, where a fault may replay it.
     - `down` counts what keeps the coordinator down, `free` is when its link will be free, `overdue` whether the open round's
       deadline has passed, `events` counts the events handled, `server` is the coordinator half of the algorithm and `door` the
-      `DoorState` of messages that are private.
+      `DoorState` of messages that are private. `disclosed` counts the messages that their senders have hidden themselves.
     """
 
     step: list[int]
@@ -121,6 +121,7 @@ class CoreState:
     overdue: bool = False
     events: int = 0
     door: Any = None
+    disclosed: int = 0
 
 
 def fresh_state(n_agents: int, server: Any) -> CoreState:

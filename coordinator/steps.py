@@ -172,6 +172,7 @@ class Steps:
         if report.payload is not None:
             message = Arrived(agent, agent, number, state.base[agent], now, report.payload)
             state.awaited[agent, number] = message
+            self._core.disclose(agent, report.payload, now)
             effects += self._core.network.up(message, state, now)
         if agent not in self._core.targets or self._is_last(agent, number):
             return effects + self._end(agent, now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fedbo.algorithms.base import Algorithm, Private, Problem
+from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
 from fedbo.faults import Fault
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ def privacy_asked(study: Study) -> Iterator[Fault]:
     problem = Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
     private = [algorithm.mechanism(problem) for algorithm in made if isinstance(algorithm, Private)]
     asked = study.privacy.model_dump(exclude_defaults=True)
+    if any(isinstance(algorithm, LocallyPrivate) and algorithm.hides for algorithm in made):
+        asked.pop("deltas", None)  # they report what they cost, and take no other terms
     if asked and not private:
         for key in asked:
             yield Fault(("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism")

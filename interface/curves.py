@@ -172,9 +172,9 @@ def grid(found: Sequence[Trace], axis: Axis, points: int) -> Array:
     begun = [trace for trace in found if trace.begun] or found
     first = [int(np.argmax(trace.row >= 0)) for trace in begun]
     if axis == "evaluations":
-        begin = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
-        end = max(int(trace.evaluated[-1]) for trace in found)
-        return np.unique(np.linspace(begin, end, min(_MOST, end - begin + 1)).round())
+        least = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
+        most = max(int(trace.evaluated[-1]) for trace in found)
+        return np.unique(np.linspace(least, most, min(_MOST, most - least + 1)).round())
     places = [trace.finished if axis == "time" else trace.moved for trace in begun]
     begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
     end = max(float(place[-1]) for place in places)

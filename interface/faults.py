@@ -18,7 +18,7 @@ EXAMPLES: dict[Loc, str] = {
     ("objective", "name"): 'name = "digits"',
     ("algorithm",): '[[algorithm]] with name = "fts"',
     ("budget",): "[budget] with iterations = 50",
-    ("budget", "iterations"): "iterations = 50",
+    ("budget", "iterations"): "iterations = 50, or pulls = 1000",
     ("agents", "history", "algorithm"): 'algorithm = "ts"',
     ("agents", "history", "observations"): "observations = 50",
     ("availability", "model"): 'model = "always"',

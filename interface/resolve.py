@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fedbo.algorithms.base import Private
+from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.document import Loc, fault_labels
 from fedbo.faults import Fault, Faults
 from fedbo.tables import AgentsTable, HostingTable, PrivacyTable
@@ -65,10 +65,15 @@ def _agents(agents: AgentsTable, fill: Callable[..., Any]) -> AgentsTable:
 
 def _privacy(study: Study) -> PrivacyTable:
     """Fill in the paper's delta and a smaller one, if there is anything that is private."""
-    if study.privacy.deltas is not None or not any(isinstance(table.make(), Private) for table in study.algorithm):
+    if study.privacy.deltas is not None or not any(_hides(table.make()) for table in study.algorithm):
         return study.privacy
     count = study.federation().n_agents
     return study.privacy.model_copy(update={"deltas": (count**-1.1, min(1e-3, max(1e-9, 1 / count**2)))})
+
+
+def _hides(algorithm: Any) -> bool:
+    """Say whether messages of an algorithm have a price in the ledger."""
+    return isinstance(algorithm, Private) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides)
 
 
 def _hosting(hosting: HostingTable) -> HostingTable:

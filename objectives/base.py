@@ -100,6 +100,17 @@ class Repeated(Protocol):
         """Give `count` independent observations `(count,)` at x `(d,)`, in native units."""
 
 
+@runtime_checkable
+class Batched(Protocol):
+    """An objective that can be evaluated at many points in one call, each many times."""
+
+    def evaluate_points(self, x: Array, counts: npt.NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Give `counts (n,)` independent observations of each point `(n, d)`, in native units, one point's after another's."""
+
+    def scores(self, x: Array) -> Array:
+        """Give the noise-free values `(n,)` at points `(n, d)`."""
+
+
 def observe(objective: Objective, x: Array, count: int, rng: np.random.Generator) -> Array:
     """Give `count` observations `(count,)` at x, one after the other where the objective cannot make them all at once."""
     if isinstance(objective, Repeated):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbo.objectives.base import Array, Parameter, require
 from fedbo.objectives.formulas import Formula
@@ -18,6 +19,7 @@ from fedbo.objectives.space import inside
 Family = Literal["same", "shift", "mixture", "rotation", "offset"]
 USUAL_SPREAD = {"shift": 0.05, "mixture": 0.1, "rotation": 0.25, "offset": 1.0}
 COMPONENTS = 3  # of a mixture
+SIDES = ((1.0, 0.0), (-1.0, 0.0), (-1.0, 2.0))  # a place, and its reflections at 0 and 1
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,6 +59,14 @@ class FormulaAgent:
         """Give the largest value over the box; of a mixture it is not known."""
         return None if len(self.moves) > 1 else self.offset + self.factor * self.formula.best
 
+    @property
+    def cusps(self) -> Array:
+        """Give the places `(k, 1)` where the function has a cusp: the formula's, moved back, also from beyond the sides."""
+        places = np.array(self.formula.cusps)
+        moved = [sign * places + turn - move.shift[0] for move in self.moves or (Move(np.zeros(1)),) for sign, turn in SIDES]
+        found = np.concatenate(moved)
+        return found[(found >= 0.0) & (found <= 1.0)][:, None]
+
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give one noisy value at x `(d,)`."""
         return float(self.evaluate_many(x, 1, rng)[0])
@@ -64,6 +74,10 @@ class FormulaAgent:
     def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
         """Give `count` noisy values at x `(d,)`."""
         return self.score(x) + self.noise.draws(rng, count)
+
+    def evaluate_points(self, x: Array, counts: npt.NDArray[np.int64], rng: np.random.Generator) -> Array:
+        """Give `counts (n,)` noisy values of each point `(n, d)`."""
+        return np.repeat(self.scores(x), counts) + self.noise.draws(rng, int(counts.sum()))
 
     def score(self, x: Array) -> float:
         """Give the value without noise."""

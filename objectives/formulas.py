@@ -18,7 +18,8 @@ from fedbo.objectives.base import Array, Metric, Parameter
 class Formula:
     """A function over a box, its largest value with the places `maximisers (k, d)` in native units, and a lower bound.
 
-    `worst` bounds the values over the box from below; it is the least value itself wherever that has a closed form.
+    `worst` bounds the values over the box from below; it is the least value itself wherever that has a closed form. `cusps`
+    are the places on a line where the function has a cusp that points upwards, which no search finds to the last digit.
     """
 
     function: Callable[[Array], Array] = field(repr=False)
@@ -27,6 +28,7 @@ class Formula:
     worst: float
     maximisers: Array
     metric: Metric = Metric("value", sign=-1)
+    cusps: tuple[float, ...] = ()
 
     @cached_property
     def box(self) -> tuple[Array, Array]:
@@ -51,7 +53,8 @@ def garland() -> Formula:
     million points sees only 0.996857 of it.
     """
     box, top = (Parameter("x", 0.0, 1.0),), np.pi / 6.0
-    return Formula(_garland, box, 4.0 * top * (1.0 - top), 0.0, np.array([[top]]), Metric("value"))
+    cusps = tuple(np.pi * k / 60.0 for k in range(20))
+    return Formula(_garland, box, 4.0 * top * (1.0 - top), 0.0, np.array([[top]]), Metric("value"), cusps)
 
 
 def _garland(x: Array) -> Array:
@@ -68,7 +71,7 @@ def double_sine(rho1: float, rho2: float, tmax: float) -> Formula:
     far = 2.0 * max(tmax, 1.0 - tmax)
     worst = -max(far**-power for power in np.log2([rho1, rho2]))
     function = partial(_double_sine, rho1=rho1, rho2=rho2, tmax=tmax)
-    return Formula(function, (Parameter("x", 0.0, 1.0),), 0.0, float(worst), np.array([[tmax]]), Metric("value"))
+    return Formula(function, (Parameter("x", 0.0, 1.0),), 0.0, float(worst), np.array([[tmax]]), Metric("value"), (tmax,))
 
 
 def _double_sine(x: Array, rho1: float, rho2: float, tmax: float) -> Array:

@@ -1,7 +1,8 @@
 """The mean of all agents' functions, which a federation of bandits maximises, and the largest value that it has.
 
 The largest value is sought once, densely and twice: every other point of a grid, or with several dimensions either half of
-Sobol's sequence, is a search of its own, and what the two find differs by the tolerance.
+Sobol's sequence, is a search of its own, and what the two find differs by the tolerance. Cusps that agents know of are looked
+at besides.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from scipy.optimize import minimize
 from scipy.stats.qmc import Sobol
 
 from fedbo.objectives.base import Array, Federation, Objective, Parameter
-from fedbo.objectives.space import from_unit
+from fedbo.objectives.space import from_unit, to_unit
 
 DENSE = 2**15  # points of both searches, unless a federation of smooth functions says how many it needs: `dense`
 PLACES = 32  # from which each search is refined, at most; one for each 32 points of it
+FEW = 1e-9, 1e-3  # in boxes smaller than this only the four best places are looked at: on a line there may be cusps
 CUSP, SMOOTH = 1e-16, 1e-6  # half the side of the last box about a place
 
 
@@ -72,9 +74,19 @@ def optimum(mean: MeanFunction, federation: Federation) -> Optimum:
     y, halves = mean.unit(u), (slice(0, None, 2), slice(1, None, 2)) if d == 1 else (slice(count // 2), slice(count // 2, None))
     last = CUSP if d == 1 and count >= DENSE else SMOOTH
     found = [_refined(mean, u[half], y[half], last) for half in halves]
-    value, place = max(found, key=lambda pair: pair[0])
+    value, place = max([*found, *_at_cusps(mean)], key=lambda pair: pair[0])
     native = from_unit(mean.parameters, place)
-    return Optimum(value, tuple(native.tolist()), abs(found[0][0] - found[1][0]))
+    return Optimum(value, tuple(native.tolist()), value - min(found[0][0], found[1][0]))
+
+
+def _at_cusps(mean: MeanFunction) -> list[tuple[float, Array]]:
+    """Give the best of the places where an agent says that its function has a cusp, if there are any."""
+    said = [agent.cusps for agent in mean.agents if len(mean.parameters) == 1 and hasattr(agent, "cusps")]
+    places = to_unit(mean.parameters, np.concatenate(said)) if said else np.empty((0, 1))
+    if not len(places):
+        return []
+    values = mean.unit(places)
+    return [(float(values.max()), places[values.argmax()])]
 
 
 def _refined(mean: MeanFunction, u: Array, y: Array, last: float) -> tuple[float, Array]:
@@ -92,7 +104,7 @@ def _refined(mean: MeanFunction, u: Array, y: Array, last: float) -> tuple[float
         better = seen.max(axis=1) > values
         centres = np.where(better[:, None], near[np.arange(len(near)), best], centres)
         values = np.maximum(values, seen.max(axis=1))
-        if reach < 1e-3:  # the places that cannot win any more are left out
+        if reach < FEW[d > 1]:
             keep = np.argsort(-values, kind="stable")[:4]
             centres, values = centres[keep], values[keep]
         reach *= 0.8 if d > 1 else 0.5 if last == CUSP else 0.25
@@ -101,9 +113,13 @@ def _refined(mean: MeanFunction, u: Array, y: Array, last: float) -> tuple[float
 
 
 def _best_apart(u: Array, y: Array, reach: float) -> tuple[Array, Array]:
-    """Choose the best places that lie apart from each other."""
+    """Choose the best places that lie apart from each other; on a line they are higher than their neighbours."""
     chosen: list[int] = []
-    for place in np.argsort(-y, kind="stable"):
+    order = np.argsort(-y, kind="stable")
+    if u.shape[1] == 1:
+        beside = np.pad(y, 1, constant_values=-np.inf)
+        order = order[((y >= beside[:-2]) & (y >= beside[2:]))[order]]
+    for place in order:
         if all(np.abs(u[place] - u[other]).max() > 0.5 * reach for other in chosen):
             chosen.append(int(place))
         if len(chosen) == min(PLACES, max(1, len(u) // 32)):

@@ -12,6 +12,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import pytest
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let files with slow tests come first, so that no worker is left alone with one of them."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session")
 def ray_session() -> Iterator[None]:
     """Ray on this machine, started at most once; whatever runs inside uses it."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Field
-from fedbo.coordinator.messages import decode, encode, fault, size
+from fedbo.coordinator.messages import MOST, decode, encode, fault, size, varies, weight
 
 DECLARED = {"omega": Field((3,)), "sender": Field((1,), "int64")}
 GOOD = {"omega": np.array([1.0, -2.0, 3.5]), "sender": np.array([4])}
@@ -52,3 +54,49 @@ def test_a_message_as_declared_has_no_fault() -> None:
 )
 def test_a_message_that_is_not_as_declared_is_refused_with_the_reason(payload, complaint) -> None:
     assert fault(payload, DECLARED) == complaint
+
+
+@pytest.mark.parametrize("finite", [True, False])
+def test_a_number_so_large_that_its_receivers_would_overflow_is_refused_at_the_door(finite: bool) -> None:
+    declared = {"omega": Field((3,), finite=finite)}
+    assert fault({"omega": np.array([1.0, -MOST, 2.0])}, declared, MOST) is None
+    for damaged in (1.001 * MOST, -1e300):
+        wrong = fault({"omega": np.array([1.0, damaged, 2.0])}, declared, MOST)
+        assert wrong == "field 'omega' holds a value that is not finite enough: beyond 1e+60"
+
+
+VARYING = {"phase": Field((1,), "int64"), "means": Field((None,)), "boxes": Field((2, None), "int32")}
+
+
+def varied(length: int) -> dict[str, np.ndarray]:
+    boxes = np.arange(2 * length, dtype=np.int32).reshape(2, length)
+    return {"phase": np.array([3]), "means": np.linspace(0.0, 1.0, length), "boxes": boxes}
+
+
+@pytest.mark.parametrize("length", [0, 1, 7])
+def test_a_message_of_varying_length_reads_back_from_its_bytes_alone(length: int) -> None:
+    payload = varied(length)
+    data = encode(payload, VARYING)
+    assert fault(payload, VARYING) is None
+    assert len(data) == size(payload) == weight(VARYING, length) == 8 + 16 * length
+    for name, array in decode(data, VARYING).items():
+        assert array.dtype == payload[name].dtype
+        np.testing.assert_array_equal(array, payload[name])
+
+
+def test_bytes_that_no_length_would_give_are_refused() -> None:
+    for data in (encode(varied(3), VARYING)[:-1], b"1234"):
+        with pytest.raises(ValueError, match="which no length of what varies in it would give"):
+            decode(data, VARYING)
+
+
+def test_lengths_that_vary_vary_together_and_nothing_else_varies() -> None:
+    assert varies(VARYING) and not varies(DECLARED) and not varies(None)
+    for change, complaint in (
+        ({"boxes": varied(4)["boxes"]}, r"field 'boxes' has shape \(2, 4\), declared \(2, None\) with the same length"),
+        ({"boxes": np.zeros((3, 5), np.int32)}, r"field 'boxes' has shape \(3, 5\)"),
+        ({"means": np.zeros((5, 1))}, r"field 'means' has shape \(5, 1\), declared \(None,\)"),
+        ({"phase": np.array([1, 2])}, r"field 'phase' has shape \(2,\), declared \(1,\)"),
+    ):
+        found = fault({**varied(5), **change}, VARYING)
+        assert found is not None and re.match(complaint, found)

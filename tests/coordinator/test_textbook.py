@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 from scipy import stats
@@ -180,10 +180,10 @@ def test_the_link_of_the_coordinator_is_an_m_d_1_queue(load: float) -> None:
     """Mean wait rho / (2 mu (1 - rho)), Pollaczek and Khinchine. Seed 9, means of 40 batches, |z| < 4.3."""
     n, mean = 10, 2.0
     mu = n / mean / load
-    ran = tidy(agents=n, iterations=10**6, until=3_000.0, world={"link": 8 * mu}, seed=9).run()
+    ran = tidy(agents=n, iterations=10**6, until=1_500.0, world={"link": 8 * mu}, seed=9).run()
     sent = {(r.agent, r.step): r.time for r in ran.of("sent")}
     waits = [r.time - sent[r.agent, r.step] - 1 / mu for r in ran.of("arrived")]
-    assert min(waits) > -1e-9 and len(waits) > 14_000
+    assert min(waits) > -1e-9 and len(waits) > 7_000
     agrees(batches(waits[1_000:]), load / (2 * mu * (1 - load)))
 
 
@@ -277,6 +277,8 @@ def clockwork(parts: list[float], begun: float, events: list[tuple[float, float,
         while goals and pace > 0 and done + (until - now) * pace > goals[0]:
             now, done = now + (goals[0] - done) / pace, goals.pop(0)
             ends.append(now)
+        # An end and a change at the same moment may come in either order.
+        assume(not goals or until == math.inf or abs(done + (until - now) * pace - goals[0]) > 1e-9)
         done, now = done + (until - now) * pace if until < math.inf else done, until
     return ends
 

@@ -44,7 +44,7 @@ def forks() -> Iterator[Forks]:
     made.close()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_bytes(forks: Forks, tmp_path: Path) -> None:
     study = write_study({**ARMS, "fault": TROUBLE}, tmp_path / "study.toml")
     assert forks("run", study, tmp_path / "alone").code == 0

@@ -51,9 +51,9 @@ def has_ended(end: End) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.long)])
 def test_a_kill_before_any_one_of_all_file_operations_loses_nothing(stride: int, forks: Forks, tmp_path: Path) -> None:
-    """Each process is killed just before its n-th operation, for every n or fifth n; the next before one of its own, too."""
+    """Each process is killed just before its n-th operation, for every n or seventh n; the next before one of its own, too."""
     study = write_study(TINY, tmp_path / "study.toml")
     assert forks("run", study, tmp_path / "alone").code == 0
     expected, number, kills = tables(tmp_path / "alone"), 0, 0
@@ -74,17 +74,18 @@ def test_a_kill_before_any_one_of_all_file_operations_loses_nothing(stride: int,
 
 
 @pytest.mark.slow
-def test_forty_kills_at_random_instants_leave_the_same_bytes(
-    forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+@pytest.mark.parametrize("count", [30, pytest.param(100, marks=pytest.mark.long)])
+def test_many_kills_at_random_instants_leave_the_same_bytes(
+    count: int, forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
     study, expected = undisturbed
     rng, kills, stories = random.Random(1), 0, 0
-    while kills < 40:
+    while kills < count:
         directory, stories = tmp_path / f"story-{stories}", stories + 1
         end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, 0.5))
         while end.killed:
             kills += 1
-            end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, 0.5) if kills < 40 else None)
+            end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, 0.5) if kills < count else None)
         assert has_ended(end), end
         assert tables(directory) == expected
 
@@ -115,16 +116,17 @@ def _killed_after(command: list[str], seconds: float | None, mark: str) -> End:
 
 
 @pytest.mark.slow
-def test_five_kills_of_the_real_command_leave_the_same_bytes(
-    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+@pytest.mark.parametrize("count", [2, pytest.param(5, marks=pytest.mark.long)])
+def test_kills_of_the_real_command_leave_the_same_bytes(
+    count: int, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
     study, expected = undisturbed
     rng, kills, stories = random.Random(2), 0, 0
-    while kills < 5:
+    while kills < count:
         directory, stories = tmp_path / f"story-{stories}", stories + 1
         end = End(-9, "")
         while end.killed:
-            end = _killed_after(_command(study, directory), rng.uniform(0.2, 4.0) if kills < 5 else None, uuid.uuid4().hex)
+            end = _killed_after(_command(study, directory), rng.uniform(0.2, 4.0) if kills < count else None, uuid.uuid4().hex)
             kills += end.killed
         assert has_ended(end), end
         assert tables(directory) == expected
@@ -132,13 +134,14 @@ def test_five_kills_of_the_real_command_leave_the_same_bytes(
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.parametrize("moments", [(6.0,), pytest.param((3.0, 9.0), marks=pytest.mark.long)])
 def test_agents_in_ray_actors_die_with_their_study_and_it_ends_with_the_same_bytes(
-    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+    moments: tuple[float, ...], undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
     """Each run starts a Ray of its own, of which nothing may be left after the kill."""
     study, expected = undisturbed
-    directory, rng = tmp_path / "run", random.Random(3)
-    for seconds in (rng.uniform(2.0, 6.0), rng.uniform(6.0, 10.0)):
+    directory = tmp_path / "run"
+    for seconds in moments:
         mark = uuid.uuid4().hex
         end = _killed_after(_command(study, directory, "hosting.kind=packed", "hosting.workers=2"), seconds, mark)
         assert end.killed or has_ended(end)

@@ -72,17 +72,17 @@ def test_what_is_private_neither_leaves_out_nor_changes_the_others(ran: fedbo.Re
 
 
 @pytest.mark.slow
-def test_kills_leave_the_same_ledger(forks: Forks, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [25, pytest.param(60, marks=pytest.mark.long)])
+def test_kills_leave_the_same_ledger(first: int, forks: Forks, tmp_path: Path) -> None:
     small = {**STUDY, "study": {"name": "killed", "seed": 4}, "budget": {"iterations": 5}, "algorithm": [PRIVATE]}
     study = write_study(small, tmp_path / "study.toml")
     assert forks("run", study, tmp_path / "alone").code == 0
     expected = files(tmp_path / "alone")
     assert set(LEDGER) < set(expected)
-    for number, before in enumerate((25, 60)):
-        directory, kills = tmp_path / f"run-{number}", 0
-        while begin_or_go_on(forks, study, directory, before=before + 17 * kills).killed:
-            kills += 1
-        assert kills and files(directory) == expected, before
+    directory, kills = tmp_path / "run", 0
+    while begin_or_go_on(forks, study, directory, before=first + 17 * kills).killed:
+        kills += 1
+    assert kills and files(directory) == expected
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.cli import app
 from fedbo.mean_values import FILE
 from fedbo.objectives.functions import Quadratic
+from fedbo.plot_optima import _found
 from fedbo.regret import RegretTrace, regret_curves
 from fedbo.results import Result, ResultError
 
@@ -133,6 +134,13 @@ def test_show_prints_regret_as_a_table_and_as_json(result: Result) -> None:
 def test_the_figure_is_drawn(result: Result, tmp_path: Path) -> None:
     path = result.plot(tmp_path / "regret.png", kind="regret")
     assert path.stat().st_size > 20_000
+
+
+def test_each_agents_best_point_is_its_own_and_not_that_of_a_centralised_run(result: Result) -> None:
+    best, seen = _found(result, 0, drawn=True)
+    rows = [r for r in result.observations.to_pylist() if r["algorithm"] == "random" and r["replicate"] == 0]
+    assert len(seen) == len(rows) == 24
+    assert best.score == pytest.approx([-max(r["score"] for r in rows if r["agent"] == agent) for agent in range(3)])
 
 
 def test_a_mean_that_nobody_can_say_is_refused_in_words(tmp_path: Path) -> None:

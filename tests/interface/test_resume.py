@@ -99,7 +99,7 @@ def test_a_run_goes_on_under_another_hosting_and_back_with_the_same_bytes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_a_signal_ends_a_run_that_keeps_what_was_done_and_goes_on_from_there(
     number: signal.Signals, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
 ) -> None:
@@ -137,21 +137,20 @@ def test_a_signal_to_all_processes_of_a_run_ends_it_as_one_to_its_driver_does(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "room", [100, pytest.param(2500, marks=pytest.mark.long), 8000, pytest.param(20000, marks=pytest.mark.long)]
+)
 def test_a_disk_that_is_full_is_told_in_one_line_and_costs_nothing_once_there_is_room(
-    forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+    room: int, forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
     """Every file of this process may have so many bytes: at one size or another, each kind of file is the first too long."""
     study, expected = undisturbed
-    told = set()
-    for room in (100, 2500, 8000, 20000):
-        directory = tmp_path / f"room-{room}"
-        end = forks("run", study, directory, room=room)
-        remedy = f"; the disk is full: make room, then go on with: fedbo resume {directory}"
-        assert end.code == 1 and end.said.count("\n") == 1 and end.said.strip().endswith(remedy), end.said
-        told.add(end.said.replace(str(directory), ""))
-        assert begin_or_go_on(forks, study, directory) == End(0, "")
-        assert tables(directory) == expected, room
-    assert told
+    directory = tmp_path / "run"
+    end = forks("run", study, directory, room=room)
+    remedy = f"; the disk is full: make room, then go on with: fedbo resume {directory}"
+    assert end.code == 1 and end.said.count("\n") == 1 and end.said.strip().endswith(remedy), end.said
+    assert begin_or_go_on(forks, study, directory) == End(0, "")
+    assert tables(directory) == expected
 
 
 @pytest.mark.slow
@@ -200,19 +199,19 @@ def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
     assert complaint == f"'{cut_off}' holds a run that has not ended; go on with it: fedbo resume {cut_off}\n"
     assert forks("resume", cut_off) == End(0, "")
     assert tables(cut_off) == undisturbed[1]
-    assert refused("resume", cut_off) == f"'{cut_off}': has ended; look at it with: fedbo show {cut_off}\n"
-    assert "exists and is not an empty directory" in refused("run", undisturbed[0], "--out", cut_off)
+    assert f"'{cut_off}': has ended; look at it with: fedbo show {cut_off}\n" in forks("resume", cut_off).said
+    assert "exists and is not an empty directory" in forks("run", undisturbed[0], cut_off).said
 
 
 @pytest.mark.slow
-def test_what_would_change_a_result_is_refused(cut_off: Path) -> None:
+def test_what_would_change_a_result_is_refused(cut_off: Path, forks: Forks) -> None:
     other = "this is another study than the one that began; run it in a new directory"
     assert other in refused("resume", cut_off, "--set", "budget.iterations=17")
-    assert other in refused("resume", cut_off, "--set", "study.seed=6")
+    assert other in forks("resume", cut_off, "study.seed=6").said
     manifest = json.loads((cut_off / "manifest.json").read_text())
     manifest["versions"]["numpy"] = "1.0.0"
     (cut_off / "manifest.json").write_text(json.dumps(manifest))
-    complaint = refused("resume", cut_off)
+    complaint = forks("resume", cut_off).said
     assert "began with other versions (numpy 1.0.0 -> " in complaint and "install those, or run it again" in complaint
 
 

@@ -33,7 +33,7 @@ WRONG: list[tuple[str, str]] = [
     # what is missing
     (changed(SEED, ""), '[study] name: is missing; give name = "…"'),
     (changed("[budget]\niterations = 5", ""), "[budget]: is missing; give [budget] with iterations = 50"),
-    (changed(BUDGET, ""), "[budget] iterations: is missing; give iterations = 50"),
+    (changed(BUDGET, ""), "[budget] iterations: is missing; give iterations = 50, or pulls = 1000"),
     (changed('[[algorithm]]\nname = "random"', ""), '[algorithm]: is missing; give [[algorithm]] with name = "fts"'),
     (added("[timing]\nlatency = {mean = 1.0}"), "[timing] latency.model: is missing; give model = …"),
     (added("[agents.history]\nalgorithm = 'random'"),
@@ -157,7 +157,7 @@ def test_faults_in_several_places_are_all_told_each_in_a_line_of_its_own() -> No
         load_study({"study": {"name": "x", "seed": -1}, "objective": {"name": "quadratic"}, "algorithm": 3, "budget": {}})
     assert str(caught.value).splitlines() == [
         "study: [study] seed = -1: must be at least 0",
-        "study: [budget] iterations: is missing; give iterations = 50",
+        "study: [budget] iterations: is missing; give iterations = 50, or pulls = 1000",
         "study: [algorithm] = 3: must be a list",
     ]
 

@@ -195,6 +195,17 @@ def test_the_mean_of_many_shifted_garlands_peaks_where_a_finer_grid_says() -> No
     assert mean(np.array([best.x]))[0] == best.value
 
 
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_best_of_many_shifted_garlands_is_the_best_of_all_their_cusps(seed: int) -> None:
+    """A cusp of one agent leaves the others nearly as they are, so that the mean is largest at one of 20 x 30 known places."""
+    federation = Garland(agents=30)
+    made = agents(federation, seed)
+    cusps = np.array([np.pi * k / 60.0 - one.moves[0].shift[0] for one in made for k in range(20)])
+    mean = MeanFunction(made, federation.parameters)
+    inside = cusps[(cusps >= 0.0) & (cusps <= 1.0)]
+    assert optimum(mean, federation).value == pytest.approx(mean(inside[:, None]).max(), abs=2e-8)
+
+
 @pytest.mark.parametrize(
     ("federation", "value"),
     [(Garland(family="same"), 0.9977723911610445), (Hartmann(family="same", agents=2), 3.322368011415515),

@@ -19,8 +19,9 @@ from pydantic import TypeAdapter
 import fedbo
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives import data
-from fedbo.objectives.base import Array, Costly, Federation, LibraryMissing, Objective, cost_of, reports_costs
+from fedbo.objectives.base import Array, Costly, Federation, LibraryMissing, Objective, Repeated, cost_of, reports_costs
 from fedbo.objectives.catalog import federations
+from fedbo.objectives.mean import Vectorised
 from fedbo.objectives.space import from_unit
 from fedbo.spaces import written_space
 
@@ -162,6 +163,15 @@ def test_the_score_is_repeatable_and_free_of_noise(federation: Federation) -> No
         assert one.score(x) == one.score(x)
         if one.score(x) is None:
             assert one.evaluate(x, draws(1)) == one.evaluate(x, draws(2))
+
+
+def test_what_is_given_at_many_points_or_many_times_is_what_is_given_one_by_one(federation: Federation) -> None:
+    one, x = objective(federation, 0), points(federation, 2)
+    if isinstance(one, Vectorised):
+        np.testing.assert_allclose(one.scores(x), [judged(one, point) for point in x], rtol=1e-10, atol=1e-12)
+    if isinstance(one, Repeated):
+        singly = draws()
+        np.testing.assert_array_equal(one.evaluate_many(x[-1], 3, draws()), [one.evaluate(x[-1], singly) for _ in range(3)])
 
 
 def test_costs_are_known_before_an_evaluation_and_are_the_same_whenever_they_are_asked_for(federation: Federation) -> None:

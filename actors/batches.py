@@ -1,0 +1,35 @@
+"""All points of a decision in one call, where an objective can do that: a thousand clients ask for a million points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedbo.actors.pulls import counted
+from fedbo.algorithms.base import Array, Decision
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Batched, Objective
+
+Made = list[tuple[float, float]]
+
+
+def made_at_once(objective: Objective, decision: Decision, natives: Array, noise: float, streams: Streams) -> Made | None:
+    """Give each point's mean and score; None where the objective evaluates point by point, or some evaluation fails.
+
+    `noise` is the variance of what is added. All draws come from the stream of the first evaluation.
+    """
+    if not isinstance(objective, Batched) or not len(natives):
+        return None
+    pulls = counted(decision)
+    try:
+        seen = np.asarray(objective.evaluate_points(natives, pulls, streams.rng("evaluation")), dtype=np.float64)
+        scores = np.asarray(objective.scores(natives), dtype=np.float64)
+    except Exception:  # point by point, it shows at which one
+        return None
+    if seen.shape != (pulls.sum(),) or not np.isfinite(seen).all():
+        return None
+    if noise:
+        seen = seen + np.sqrt(noise) * streams.at(streams.step + 1).rng("added noise").standard_normal(len(seen))
+    if decision.clip is not None:
+        seen = np.clip(seen, *decision.clip)
+    means = np.add.reduceat(seen, np.cumsum(pulls) - pulls) / pulls
+    return list(zip(means.tolist(), scores.tolist(), strict=True))

@@ -110,7 +110,7 @@ def _show_token() -> None:
     """Let this process show its token unless the environment says otherwise; Ray 2.60 does so by itself only for "auto"."""
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"] = "token"
-        ray._raylet.Config.initialize("")  # it was read when Ray was imported
+        ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # it was read when Ray was imported
 
 
 def complaint(place: str, error: BaseException) -> str:
@@ -151,19 +151,25 @@ def survey(folder: Path) -> None:
 
 def _asked(mark: str) -> Iterator[tuple[str, Any]]:
     """Give every living host with what it says of itself, or with why it cannot."""
-    nodes = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+    nodes = _living()
     ask = ray.remote(num_cpus=0, max_retries=0)(_look)
     calls = {
         node: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(mark) for node in nodes
     }
     ray.wait(list(calls.values()), num_returns=len(calls), timeout=_PATIENCE)
-    living = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+    living = _living()
     for node, call in calls.items():
         try:
             yield nodes[node], ray.get(call, timeout=0)
         except Exception as error:
             if node in living:  # else it has left the cluster meanwhile
                 yield nodes[node], error
+
+
+def _living() -> dict[str, str]:
+    """Give the addresses of the hosts that the cluster has now, by Ray's numbers for them."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
 
 
 def _look(mark: str) -> dict[str, str | bool]:

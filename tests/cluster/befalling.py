@@ -71,8 +71,8 @@ def lodged(lab: Laboratory) -> list[int]:
 def under_way(lab: Laboratory, folder: Path, iterations: int) -> tuple[Path, subprocess.Popen[str], int]:
     """Start a study in real time, and give its directory, its driver, and a worker host on which there are agents.
 
-    Ray draws a host for each of the three processes with agents and for one that stands by, so that it may take some runs until one
-    of them is on a worker: four are too few once in 10^5 times.
+    Ray draws a host for each of the three processes with agents and for one that stands by, so that it may take some runs until
+    one of them is on a worker: four are too few once in 10^5 times.
     """
     for number in range(4):
         directory = folder / f"run-{number}"

@@ -55,12 +55,16 @@ class Suggestion(NamedTuple):
 
 
 class _Mind(NamedTuple):
-    """What an agent knows: its half of the method, messages not yet read, points asked and told, the lines behind it."""
+    """What an agent knows: its half of the method, messages not yet read, points asked, told and added, the lines behind it.
+
+    What was added counts as told, too.
+    """
 
     algorithm: Any
     inbox: tuple[Inbound, ...] = ()
     asked: int = 0
     told: int = 0
+    added: int = 0
     lines: int = 0
 
 
@@ -134,9 +138,28 @@ class Agent:
             self._save()
         return True
 
-    def pending(self) -> list[Suggestion]:
-        """List what was asked and not yet told, oldest first."""
-        return [self._suggestion(token) for token in self._open]
+    def add(self, configuration: Mapping[str, Any], value: float | None, name: str | None = None) -> bool:
+        """Take in a configuration that was evaluated without having been asked for, such as one of an earlier study.
+
+        Under a `name` that was added before, it is no news, and nothing happens; say whether it is news. Points that were added
+        stand in for the random ones at the beginning. ValueError when the configuration is none of the space.
+        """
+        token = f"{self.number:05d}-added-{len(self._told)}" if name is None else f"{self.number:05d}-added:{name}"
+        if token in self._told:
+            return False
+        worth = None if value is None or not math.isfinite(value) else float(value)
+        self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": worth, "at": time.time()})
+        self._mind = self._taken_in(token, worth)
+        self._save()
+        return True
+
+    def pending(self, client: str | None = None) -> list[Suggestion]:
+        """List what was asked, by a `client` if it is given, and not yet told; oldest first."""
+        return [self._suggestion(token) for token in self._open if client in (None, self._points[token]["client"])]
+
+    def given(self, token: str) -> Suggestion:
+        """Give a suggestion once more; KeyError when the token is not one of this agent's."""
+        return self._suggestion(token)
 
     def best(self) -> tuple[dict[str, Any], float] | None:
         """Give the best configuration that was told and its value; None before the first."""
@@ -173,6 +196,8 @@ class Agent:
             self._note(entry)
             if place >= known and "tell" in entry:
                 self._mind = self._learned(entry["tell"], entry["value"])
+            if place >= known and "add" in entry:
+                self._mind = self._taken_in(entry["add"], entry["value"])
             self._mind = self._mind._replace(lines=max(known, place + 1))
 
     def _enter(self, entry: Entry) -> None:
@@ -183,6 +208,9 @@ class Agent:
     def _note(self, entry: Entry) -> None:
         if "tell" in entry:
             self._told[entry["tell"]] = entry["value"]
+        elif "add" in entry:
+            self._points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
+            self._told[entry["add"]] = entry["value"]
         else:
             self._points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
 
@@ -214,14 +242,14 @@ class Agent:
     def _decided(self) -> tuple[Array, _Mind]:
         """Choose the next point `(d,)`: a random one at first, then what the algorithm asks, given those under way."""
         mind = self._mind
-        if mind.asked < self.terms.initial:
+        if mind.asked + mind.added < self.terms.initial:
             uniform = self._streams.at(0).rng("initial points").random((self.terms.initial, self._problem.dim))
             if isinstance(self._algorithm, Starting):
                 uniform = self._algorithm.initial_points(self._problem, uniform)
             u, state = uniform[mind.asked % len(uniform)], mind.algorithm
             mind = mind._replace(asked=mind.asked + 1)
         else:
-            streams = self._streams.at(mind.asked - self.terms.initial + 1)
+            streams = self._streams.at(mind.asked + mind.added - self.terms.initial + 1)
             waiting = np.array([self._points[token]["u"] for token in self._open]).reshape(-1, self._problem.dim)
             state = self._algorithm.pending(mind.algorithm, waiting)
             decision, state = self._algorithm.ask(state, mind.inbox, streams)
@@ -234,6 +262,10 @@ class Agent:
             return mind
         u = np.array([self._points[token]["u"]])
         return mind._replace(algorithm=self._algorithm.tell(mind.algorithm, u, np.array([self._sign * worth])))
+
+    def _taken_in(self, token: str, worth: float | None) -> _Mind:
+        learned = self._learned(token, worth)
+        return learned._replace(added=learned.added + (worth is not None))
 
     def _exchanged(self, meeting: Meeting) -> bool:
         """Bring a message where one is due, and fetch what others have sent."""

@@ -140,7 +140,8 @@ class Space:
     def encode(self, configuration: Mapping[str, Any]) -> Array:
         """Give the point `(d,)` of the unit cube at which a configuration is evaluated.
 
-        ValueError when a name or a value is wrong, an active parameter is missing, or the configuration is forbidden.
+        Constants may be left out. ValueError when a name or a value is wrong, an active parameter is missing, or the
+        configuration is forbidden.
         """
         known = {parameter.name for parameter in self.parameters} | {fixed.name for fixed in self.fixed}
         if unknown := sorted(set(configuration) - known):
@@ -149,8 +150,8 @@ class Space:
         for axis, (parameter, choices) in enumerate(zip(self.parameters, self.choices, strict=True)):
             if parameter.name in configuration:
                 x[axis] = _code(parameter, choices, configuration[parameter.name])
-        expected = self.configuration(x)
-        if wrong := sorted(set(expected) ^ set(configuration)):
+        expected, constant = self.configuration(x), {fixed.name for fixed in self.fixed}
+        if wrong := sorted((expected.keys() - constant - configuration.keys()) | (configuration.keys() - expected.keys())):
             words = "is missing" if wrong[0] in expected else "is not active in this configuration; leave it out"
             raise ValueError(f"{wrong[0]}: {words}")
         if self.forbidden and self._wrong(x[None, :])[0]:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from laboratory import Laboratory, abort
+from laboratory import PATIENCE, WATCHFUL, Laboratory, abort
 
 import fedbo
 
@@ -34,9 +34,16 @@ VIRTUAL: dict[str, Any] = {
 }
 
 
+def surroundings(notes: Path) -> dict[str, str]:
+    """Give the environment of all hosts: what they can import, a watchful Ray, and where agents note down where they are."""
+    notes.mkdir()
+    return {**SHARED, **WATCHFUL, "FAR_NOTES": str(notes)}
+
+
 def wall(iterations: int) -> dict[str, Any]:
     """Give a study in real time with so many evaluations of a tenth of a second."""
-    return {**living.STUDY, "budget": {"iterations": iterations}}
+    objective = {**living.STUDY["objective"], "function": "far:doze"}
+    return {**living.STUDY, "objective": objective, "budget": {"iterations": iterations}}
 
 
 def tables(directory: Path) -> dict[str, bytes]:
@@ -53,7 +60,7 @@ def start(lab: Laboratory, study: dict[str, Any], directory: Path, *more: str) -
     return lab.run(0, sys.executable, "-m", "fedbo.cli", *words, "--quiet", "--address", lab.address, *more)
 
 
-def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds: float = 120.0) -> None:
+def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds: float = PATIENCE) -> None:
     """Wait until so many evaluations of a run in real time have been made."""
     until = time.monotonic() + seconds
     while living.observed(directory) < count:
@@ -62,24 +69,38 @@ def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds
         time.sleep(0.01)
 
 
-def lodged(lab: Laboratory) -> list[int]:
-    """List the worker hosts that have agents, those without the coordinator first."""
-    found = [n for n in range(1, len(lab.hosts)) if lab.processes(n, "ray::Host")]
-    return sorted(found, key=lambda number: len(lab.processes(number, "ray::Coordinator")))
+def lodged(lab: Laboratory) -> dict[int, list[int]]:
+    """Give the worker hosts that have agents, by their numbers, those without the coordinator first, each with its agents."""
+    found: dict[int, list[int]] = {}
+    for path in sorted(Path(lab.environment["FAR_NOTES"]).iterdir()):
+        if (number := int(path.read_text().split()[-1].removeprefix("host"))) != 0:
+            found.setdefault(number, []).append(int(path.name))
+    return dict(sorted(found.items(), key=lambda each: len(lab.processes(each[0], "ray::Coordinator"))))
 
 
-def under_way(lab: Laboratory, folder: Path, iterations: int) -> tuple[Path, subprocess.Popen[str], int]:
-    """Start a study in real time, and give its directory, its driver, and a worker host on which there are agents.
+class UnderWay(NamedTuple):
+    """A study in real time that goes on: its directory, its driver, and a worker host with the agents that it has."""
 
-    Ray draws a host for each of the three processes with agents and for one that stands by, so that it may take some runs until
-    one of them is on a worker: four are too few once in 10^5 times.
+    directory: Path
+    driver: subprocess.Popen[str]
+    host: int
+    agents: list[int]
+
+
+def under_way(lab: Laboratory, folder: Path, iterations: int) -> UnderWay:
+    """Start a study in real time on three hosts, with agents on a worker.
+
+    Ray draws a host for each of the three agents, so that it may take some runs until one of them is on a worker: four are too
+    few about once in 10^5 times.
     """
     for number in range(4):
+        for note in Path(lab.environment["FAR_NOTES"]).iterdir():
+            note.unlink()
         directory = folder / f"run-{number}"
         driver = start(lab, wall(iterations), directory)
         wait_for(directory, 15, driver)
-        if found := lodged(lab):
-            return directory, driver, found[0]
+        for host, agents in lodged(lab).items():
+            return UnderWay(directory, driver, host, agents)
         abort(driver)
     raise AssertionError("no worker host has had an agent")
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 PORT = 6379
+PATIENCE = 300.0  # seconds for what takes some ten on a machine that has nothing else to do
 INIT = "{setup} && echo up && while read -r line; do :; done"  # it ends when its maker does, and its host with it
 # How soon Ray gives up a host that is silent: here after four looks without an answer, by default after five slower ones.
 WATCHFUL = {
@@ -92,9 +92,15 @@ class Laboratory:
         self.folder, self._generation = folder, 0
         self.token = folder / "token"
         self.token.write_text(os.urandom(16).hex())
-        self._environment, self._started = environment, list[subprocess.Popen[str]]()
+        self.environment, self._started = dict(environment), list[subprocess.Popen[str]]()
         self._switch = self._namespace("ip link add bridge type bridge && ip link set bridge up", "switch")
-        self.hosts = [self._host(number) for number in range(count)]
+        self.hosts: list[Host] = []
+        try:
+            for number in range(count):
+                self.hosts.append(self._host(number))
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let all hosts end, and wait for it."""
@@ -108,7 +114,7 @@ class Laboratory:
     def run(self, number: int, *command: str, **environment: str) -> subprocess.Popen[str]:
         """Start a command on a host, with the cluster's token; it is the leader of a process group."""
         inside = ["nsenter", f"--target={self.hosts[number].first}", "--net", "--mount", "--uts", "--pid"]
-        own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), **SPARING, **self._environment, **environment}
+        own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(self.token), **SPARING, **self.environment, **environment}
         around = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         started = subprocess.Popen(
@@ -249,11 +255,15 @@ def abort(command: subprocess.Popen[str]) -> None:
         command.stdout.close()
 
 
-def done(process: subprocess.Popen[Any], seconds: float = 120.0) -> str:
-    """Wait for a command that must do well, and give what it said."""
-    said, _ = process.communicate(timeout=seconds)
+def done(process: subprocess.Popen[str], seconds: float = PATIENCE) -> str:
+    """Wait for a command that must do well, and give what it said; one that takes too long is ended."""
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise AssertionError(f"it has not ended within {seconds:.0f} s: {process.communicate()[0]}") from None
     assert process.returncode == 0, said
-    return str(said)
+    return said
 
 
 def said(*command: str) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from befalling import SHARED, VIRTUAL, Story, epoch_of, living, start, tables, under_way, wait_for, wall
-from laboratory import WATCHFUL, Laboratory, done, hindrance, laboratory, netem_missing
+from befalling import VIRTUAL, Story, epoch_of, living, start, surroundings, tables, under_way, wait_for, wall
+from laboratory import PATIENCE, Laboratory, done, hindrance, laboratory, netem_missing
 
 import fedbo
 
@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.skipif(WHY_NOT is n
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    with laboratory(tmp_path_factory.mktemp("hosts"), environment={**SHARED, **WATCHFUL}) as lab:
+    folder = tmp_path_factory.mktemp("hosts")
+    with laboratory(folder, environment=surroundings(folder / "notes")) as lab:
         lab.start_ray()
         yield lab
 
@@ -66,7 +67,7 @@ def test_a_study_on_three_hosts_has_the_bytes_of_one_process(
 
 
 def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(made: Laboratory, forgers: list[subprocess.Popen[str]]) -> None:
-    told = [forger.communicate(timeout=120)[0] for forger in forgers]
+    told = [forger.communicate(timeout=PATIENCE)[0] for forger in forgers]
     assert [forger.returncode for forger in forgers] == [1, 1, 1], told
     assert all("InvalidAuthToken" in said and "connected\n" not in said for said in told[:2]), told
     assert f"the Ray cluster at '{made.address}' refuses this process's token; give it the cluster's token" in told[2]
@@ -74,7 +75,7 @@ def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(made: Laboratory,
 
 def befall(lab: Laboratory, folder: Path, iterations: int, cut: float | None) -> Story:
     """Run a study in real time; in its middle cut a host with agents off for so many seconds, or for good."""
-    directory, driver, number = under_way(lab, folder, iterations)
+    directory, driver, number, agents = under_way(lab, folder, iterations)
     epoch, moment = epoch_of(directory), time.time()
     if cut is None:
         lab.kill(number)
@@ -82,15 +83,17 @@ def befall(lab: Laboratory, folder: Path, iterations: int, cut: float | None) ->
         lab.cut(number)
         time.sleep(cut)
         lab.mend(number)
-    done(driver, 240)
+    done(driver)
     living.whole(directory, iterations=iterations)
-    return Story.of(directory, epoch, moment)
+    story = Story.of(directory, epoch, moment)
+    assert set(story.gone) >= (set(agents) if cut is None or cut > 10 else set())
+    return story
 
 
 def test_a_worker_host_that_is_killed_costs_time_and_nothing_else(
     lab: Laboratory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    story = befall(lab, tmp_path, 40, None)
+    story = befall(lab, tmp_path, 60, None)
     with capsys.disabled():
         print(f"\na worker host was killed; {story}")
 
@@ -110,20 +113,20 @@ def test_a_worker_host_that_is_cut_off_and_comes_back_costs_time_and_nothing_els
 def test_after_the_death_of_the_head_a_study_goes_on_upon_a_new_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with laboratory(tmp_path, 2, {**SHARED, **WATCHFUL}) as lab:
+    with laboratory(tmp_path, 2, surroundings(tmp_path / "notes")) as lab:
         lab.start_ray()
         driver = start(lab, wall(30), tmp_path / "run")
         wait_for(tmp_path / "run", 20, driver)
         moment = time.time()
         lab.kill(0)
-        driver.communicate(timeout=30)
+        driver.communicate(timeout=PATIENCE)
         lab.renew()
         lab.start_ray()
         up, observed = time.time() - moment, living.observed(tmp_path / "run")
         driver = start(lab, wall(30), tmp_path / "run")
         wait_for(tmp_path / "run", observed + 1, driver)
         again = time.time() - moment
-        done(driver, 240)
+        done(driver)
     living.whole(tmp_path / "run", iterations=30)
     with capsys.disabled():
         print(f"\nthe head was killed; new cluster after {up:.1f} s, first new evaluation after {again:.1f} s")
@@ -134,7 +137,7 @@ def test_a_driver_that_is_killed_with_its_snapshots_leaves_the_same_bytes_after_
     lab: Laboratory, alone: dict[str, bytes], tmp_path: Path
 ) -> None:
     driver = start(lab, VIRTUAL, tmp_path / "run")
-    until = time.monotonic() + 120
+    until = time.monotonic() + PATIENCE
     while not [*tmp_path.glob("run/parts/*/latest.json")] and time.monotonic() < until:
         time.sleep(0.01)
     os.killpg(driver.pid, signal.SIGKILL)
@@ -158,7 +161,7 @@ def test_what_the_wire_is_like_changes_no_byte(wire: str, lab: Laboratory, alone
     for number in (1, 2):
         lab.shape(number, *SLOW[wire])
     try:
-        done(start(lab, VIRTUAL, tmp_path / "run"), 240)
+        done(start(lab, VIRTUAL, tmp_path / "run"))
     finally:
         for number in (1, 2):
             lab.shape(number, "pfifo")

@@ -25,7 +25,7 @@ VIRTUAL: dict[str, Any] = {
     "study": {"name": "far", "seed": 3},
     "objective": {"name": "python_function", "function": "far:bowl", "agents": 5, "low": [0.0, 0.0], "high": [1.0, 1.0]},
     "agents": {"initial": 2},
-    "budget": {"iterations": 8},
+    "budget": {"iterations": 16},
     "algorithm": [{"name": "fts", "every": 1, "p": 0.5, "length_scale": 0.2, "noise": 0.01, "features": 20}],
     "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "exponential", "mean": 0.1}},
     "evaluation": {"failure": "stop"},
@@ -61,7 +61,7 @@ def start(lab: Laboratory, study: dict[str, Any], directory: Path, *more: str) -
 
 
 def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds: float = PATIENCE) -> None:
-    """Wait until so many evaluations of a run in real time have been made."""
+    """Wait until so many evaluations have been noted down."""
     until = time.monotonic() + seconds
     while living.observed(directory) < count:
         if driver.poll() is not None or time.monotonic() > until:
@@ -73,13 +73,14 @@ def lodged(lab: Laboratory) -> dict[int, list[int]]:
     """Give the worker hosts that have agents, by their numbers, those without the coordinator first, each with its agents."""
     found: dict[int, list[int]] = {}
     for path in sorted(Path(lab.environment["FAR_NOTES"]).iterdir()):
-        if (number := int(path.read_text().split()[-1].removeprefix("host"))) != 0:
-            found.setdefault(number, []).append(int(path.name))
+        *_, last = ["host0", *path.read_text().split()]
+        if last != "host0":
+            found.setdefault(int(last.removeprefix("host")), []).append(int(path.name))
     return dict(sorted(found.items(), key=lambda each: len(lab.processes(each[0], "ray::Coordinator"))))
 
 
 class UnderWay(NamedTuple):
-    """A study in real time that goes on: its directory, its driver, and a worker host with the agents that it has."""
+    """A study that goes on: its directory, its driver, and a worker host with the agents that it has."""
 
     directory: Path
     driver: subprocess.Popen[str]
@@ -87,17 +88,17 @@ class UnderWay(NamedTuple):
     agents: list[int]
 
 
-def under_way(lab: Laboratory, folder: Path, iterations: int) -> UnderWay:
-    """Start a study in real time on three hosts, with agents on a worker.
+def under_way(lab: Laboratory, folder: Path, study: dict[str, Any]) -> UnderWay:
+    """Start a study on three hosts, until some evaluations have been made, with agents on a worker.
 
-    Ray draws a host for each of the three agents, so that it may take some runs until one of them is on a worker: four are too
-    few about once in 10^5 times.
+    Ray draws a host for each of the three processes with agents, so that it may take some runs until one of them is on a
+    worker: four are too few about once in 10^5 times.
     """
     for number in range(4):
         for note in Path(lab.environment["FAR_NOTES"]).iterdir():
             note.unlink()
         directory = folder / f"run-{number}"
-        driver = start(lab, wall(iterations), directory)
+        driver = start(lab, study, directory)
         wait_for(directory, 15, driver)
         for host, agents in lodged(lab).items():
             return UnderWay(directory, driver, host, agents)

@@ -86,17 +86,20 @@ class Host:
 
 
 class Laboratory:
-    """Hosts number 0 (the head) to `count` - 1, without Ray at first; `folder` keeps what they have on disk."""
+    """Hosts number 0 (the head) to `count` - 1, without Ray at first, and number `count`, which is nobody's.
+
+    `folder` keeps what they have on disk.
+    """
 
     def __init__(self, folder: Path, count: int = 3, environment: Mapping[str, str] = WATCHFUL) -> None:
-        self.folder, self._generation = folder, 0
+        self.folder, self.count, self._generation = folder, count, 0
         self.token = folder / "token"
         self.token.write_text(os.urandom(16).hex())
         self.environment, self._started = dict(environment), list[subprocess.Popen[str]]()
         self._switch = self._namespace("ip link add bridge type bridge && ip link set bridge up", "switch")
         self.hosts: list[Host] = []
         try:
-            for number in range(count):
+            for number in range(count + 1):
                 self.hosts.append(self._host(number))
         except BaseException:
             self.close()
@@ -131,7 +134,7 @@ class Laboratory:
     def start_ray(self) -> None:
         """Start the head, and then the workers side by side."""
         done(self.ray(0))
-        for started in [self.ray(number) for number in range(1, len(self.hosts))]:
+        for started in [self.ray(number) for number in range(1, self.count)]:
             done(started)
 
     def ray(self, number: int, **environment: str) -> subprocess.Popen[str]:
@@ -168,7 +171,7 @@ class Laboratory:
         for number, host in enumerate(self.hosts):
             if host.holder.returncode is not None:
                 self.hosts[number] = self._host(number)
-        for started in [self.ray(n) for n in range(1, len(self.hosts)) if not self.processes(n, "raylet/raylet")]:
+        for started in [self.ray(n) for n in range(1, self.count) if not self.processes(n, "raylet/raylet")]:
             done(started)
 
     def renew(self) -> None:

@@ -46,22 +46,32 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def forgers(made: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> list[subprocess.Popen[str]]:
     """Those who try without the token: to join, to submit while they show none, and to run a study with another one.
 
-    Ray lets them try for half a minute, so that they do it while others work.
+    Ray lets them try for half a minute, so that they do it while others work. The first is on a host that is nobody's.
     """
     forged, folder = {"RAY_AUTH_TOKEN": "0123456789abcdef"}, tmp_path_factory.mktemp("forgers")
     code = f"import ray; ray.init('{made.address}', log_to_driver=False); print('connected')"
     (folder / "study.toml").write_text(fedbo.load_study(VIRTUAL).to_toml(), encoding="utf-8")
     words = ["run", str(folder / "study.toml"), "--out", str(folder / "run"), "--address", made.address]
     return [
-        made.ray(2, **forged),
+        made.ray(made.count, **forged),
         made.run(0, sys.executable, "-c", code, RAY_AUTH_MODE="disabled"),
-        made.run(1, sys.executable, "-m", "fedbo.cli", *words, **forged),
+        made.run(0, sys.executable, "-m", "fedbo.cli", *words, **forged),
     ]
 
 
-def test_a_study_on_three_hosts_has_the_bytes_of_one_process(
+def test_a_study_on_three_hosts_of_which_one_is_killed_has_the_bytes_of_one_process(
     lab: Laboratory, forgers: object, alone: dict[str, bytes], tmp_path: Path
 ) -> None:
+    """Nothing is lost or doubled then, and hosts leave no trace in the results, dead or alive."""
+    directory, driver, number, _ = under_way(lab, tmp_path, VIRTUAL)
+    assert living.observed(directory) < 70 and driver.poll() is None  # of 90
+    lab.kill(number)
+    done(driver)
+    assert tables(directory) == alone
+
+
+@pytest.mark.long
+def test_a_study_on_three_hosts_has_the_bytes_of_one_process(lab: Laboratory, alone: dict[str, bytes], tmp_path: Path) -> None:
     done(start(lab, VIRTUAL, tmp_path / "run"))
     assert tables(tmp_path / "run") == alone
 
@@ -75,7 +85,7 @@ def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(made: Laboratory,
 
 def befall(lab: Laboratory, folder: Path, iterations: int, cut: float | None) -> Story:
     """Run a study in real time; in its middle cut a host with agents off for so many seconds, or for good."""
-    directory, driver, number, agents = under_way(lab, folder, iterations)
+    directory, driver, number, agents = under_way(lab, folder, wall(iterations))
     epoch, moment = epoch_of(directory), time.time()
     if cut is None:
         lab.kill(number)
@@ -90,6 +100,7 @@ def befall(lab: Laboratory, folder: Path, iterations: int, cut: float | None) ->
     return story
 
 
+@pytest.mark.long
 def test_a_worker_host_that_is_killed_costs_time_and_nothing_else(
     lab: Laboratory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

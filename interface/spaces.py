@@ -9,6 +9,8 @@ from typing import Any
 
 import ConfigSpace as CS
 
+from fedbo.objectives.declared_space import read_space
+
 MOST_STEPS = 1000
 
 
@@ -16,9 +18,12 @@ def written_space(space: Any) -> str:
     """Write a search space as JSON, the form in which a study holds it.
 
     `space` is a `ConfigSpace.ConfigurationSpace`, or a dictionary of names, each with a range `(low, high)`, a list of choices,
-    a constant, one of ConfigSpace's hyperparameters, or what `ray.tune.uniform` and its like or Optuna's distributions make.
-    ValueError names what cannot be taken over, with what would do.
+    a constant, one of ConfigSpace's hyperparameters, or what `ray.tune.uniform` and its like or Optuna's distributions make;
+    what has been written already stays. ValueError names what cannot be taken over, with what would do.
     """
+    if isinstance(space, str):
+        read_space(space)
+        return space
     if isinstance(space, Mapping) and not isinstance(space, CS.ConfigurationSpace):
         space = CS.ConfigurationSpace({str(name): _converted(str(name), each) for name, each in space.items()})
     if not isinstance(space, CS.ConfigurationSpace):

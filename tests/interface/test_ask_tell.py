@@ -194,3 +194,24 @@ def test_a_failed_configuration_is_over_and_teaches_nothing(tmp_path: Path) -> N
             assert agent.tell(one.token, None if one.token.endswith("0") else float(np.nan))
         assert agent.pending() == [] and agent.best() is None
         play(agent, 2)
+
+
+def test_points_that_were_evaluated_elsewhere_count_once_and_stand_in_for_random_ones(tmp_path: Path) -> None:
+    terms = fedbo.Terms("gp_ei", seed=5)
+    points = [{"rate": 0.01 * (n + 1), "n": 10 + n, "kind": "b"} for n in range(4)]
+    with fedbo.Agent(tmp_path / "informed", SPACE, terms) as agent:
+        assert all(agent.add(point, worth(point), f"old/{n}") for n, point in enumerate(points))
+        assert not agent.add(points[0], 100.0, "old/0")
+        assert agent.add(points[0], worth(points[0])) and agent.add(points[1], None)
+        best = agent.best()
+        assert best is not None and best[0] == max(points, key=worth)
+        (first,) = agent.ask()
+    with fedbo.Agent(tmp_path / "blank", SPACE, terms) as agent:
+        (random_one,) = agent.ask()
+    assert first.configuration != random_one.configuration
+    (tmp_path / "informed" / "state.checkpoint").unlink()
+    with fedbo.Agent(tmp_path / "informed", SPACE, terms) as agent:
+        assert agent.ask() == [first]
+        assert not agent.add(points[0], 100.0, "old/0")
+        with pytest.raises(ValueError, match="n = 31: a whole number in"):
+            agent.add({**points[0], "n": 31}, 1.0)

@@ -21,9 +21,10 @@ from fedbo.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
 from fedbo.regret_summary import RegretRow, regret_row
 from fedbo.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.spending import Spending, spending
-from fedbo.study import Study, recall_study
+from fedbo.study import Cell, Study, recall_study
 from fedbo.summary import Row, difference, regrets, summary_row
 from fedbo.trouble import Trouble, trouble
+from fedbo.trust import distrust
 
 if TYPE_CHECKING:
     import pandas
@@ -41,12 +42,15 @@ class ResultError(ValueError):
 class Result:
     """A run that has ended, completely or not. `Result.open` reads one."""
 
-    def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any]) -> None:
-        self.directory, self.study, self.manifest = directory, study, manifest
+    def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any], trust: bool = False) -> None:
+        self.directory, self.study, self.manifest, self._trust = directory, study, manifest, trust
 
     @classmethod
-    def open(cls, directory: str | Path) -> Result:
-        """Read a run directory; ResultError when it is none."""
+    def open(cls, directory: str | Path, trust: bool = False) -> Result:
+        """Read a run directory; ResultError when it is none.
+
+        Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
+        """
         folder = Path(directory)
         missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
@@ -59,7 +63,7 @@ class Result:
             manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         except ValueError as error:
             raise ResultError(f"'{folder / 'manifest.json'}': is damaged ({error}); run the study again") from None
-        return cls(folder, recall_study(folder / "study.toml"), manifest)
+        return cls(folder, recall_study(folder / "study.toml"), manifest, trust)
 
     @cached_property
     def observations(self) -> Any:
@@ -70,6 +74,12 @@ class Result:
     def histories(self) -> Any:
         """Give what agents evaluated in an earlier task, in the columns of `observations`; empty if there was none."""
         return self._table("histories", OBSERVATIONS)
+
+    def trusted_cells(self) -> list[Cell]:
+        """Give the cells of the study, fit to be carried out; ResultError where that runs functions nobody has trusted."""
+        if not self._trust and (why := distrust(self.study, "to build its objectives again")):
+            raise ResultError(f"'{self.directory}': {why}")
+        return self.study.cells()
 
     def failures(self) -> tuple[int, str]:
         """Count the evaluations that failed, and give the first one's error in one line; empty when there is none."""

@@ -130,7 +130,7 @@ def _carry_out(
     if not complete:
         raise KeyboardInterrupt(directory)
     discard_parts(directory)
-    return Result.open(directory)
+    return Result.open(directory, trust=True)
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def test_the_death_of_an_evaluation_is_a_failed_evaluation(hosting: str, tmp_pat
     assert len(errors) <= 1 and all("the evaluation's process ended with code -9" in error for error in errors)
     from fedbo.replay import replay
 
-    assert replay(tmp_path / "run", verify=True).same
+    assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
 @pytest.mark.parametrize("mode", [pytest.param("immediate", marks=pytest.mark.long), "barrier"])
@@ -118,7 +118,7 @@ def test_a_time_limit_of_the_budget_cuts_a_run_where_its_replay_is_cut(mode: str
     result = fedbo.Result.open(tmp_path / "run")
     told = sorted((row["agent"], row["step"]) for row in result.events.to_pylist() if row["kind"] == "finished")
     assert told == sorted({(row["agent"], row["step"]) for row in result.observations.to_pylist()})
-    assert replay(tmp_path / "run", verify=True).same
+    assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
 def test_an_agent_that_leaves_in_a_step_begins_it_again_and_its_replay_agrees(tmp_path: Path, ray_session: None) -> None:

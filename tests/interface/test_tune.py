@@ -50,7 +50,7 @@ def test_sites_tune_together_and_leave_what_a_simulation_leaves(tmp_path: Path, 
     assert main(["show", str(out)]) == 0
     assert "loss" in capsys.readouterr().out
     assert result.plot(kind="overview").is_file()
-    assert replay(out, verify=True).same
+    assert replay(out, verify=True, trust=True).same
     assert not [path for path in out.rglob("*") if path.suffix in (".pkl", ".pickle")]
 
 

@@ -64,10 +64,9 @@ def maximise_projected(
     are points to begin from besides, such as incumbents. Raises ValueError when a value is not finite.
     """
     levels = ground.lattice.levels
-    points = ground.project(ground.into(_candidates(levels, ground)))
+    points = ground.into(_candidates(ground.lattice))
     if extra is not None and len(extra):
         points = np.vstack([points, ground.project(extra)])
-    points = np.unique(points, axis=0)
     at = values(points)
     if not np.isfinite(at).all():
         raise ValueError("the function has values that are not finite")
@@ -108,21 +107,19 @@ def _climbed(
     return (end[0], value) if value > top else (best, top)
 
 
-def _candidates(levels: tuple[int, ...], ground: Ground) -> Array:
-    """All points where they are few whole numbers, else Sobol points `(n, d)`."""
-    count = 1
+@lru_cache(maxsize=16)
+def _candidates(lattice: Lattice) -> Array:
+    """Points of the unit cube `(n, d)` that can be evaluated: all where they are few whole numbers, else by Sobol's."""
+    levels, count = lattice.levels, 1
     for level in levels:
         count *= level or CANDIDATES + 1
     if count <= CANDIDATES:
-        axes = [ground.lattice.centres(axis) for axis in range(len(levels))]
-        return np.array(list(itertools.product(*axes)))
-    return _sobol(len(levels))
-
-
-@lru_cache(maxsize=16)
-def _sobol(dim: int) -> Array:
-    points = qmc.Sobol(dim, rng=np.random.default_rng(SEED)).random(CANDIDATES)
-    return np.asarray(points, dtype=np.float64)
+        points = np.array(list(itertools.product(*(lattice.centres(axis) for axis in range(len(levels))))))
+    else:
+        points = qmc.Sobol(len(levels), rng=np.random.default_rng(SEED)).random(CANDIDATES)
+    found: Array = np.unique(lattice.project(points), axis=0)
+    found.setflags(write=False)
+    return found
 
 
 def _neighbours(u: Array, levels: tuple[int, ...], lattice: Lattice) -> Array:

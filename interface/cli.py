@@ -172,7 +172,7 @@ def data_list(printed: Printed = Format.text) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; what is wrong is said in one line on standard error."""
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="fedbo", standalone_mode=False)
+        code = app(args=None if arguments is None else list(arguments), prog_name="fedbo", standalone_mode=False)
     except Stop as stop:
         return stop.code
     except KeyboardInterrupt:
@@ -182,6 +182,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except Exception as error:
         return _expected(error)
+    if code == INTERRUPTED:  # typer makes this of a KeyboardInterrupt
+        return _complain("interrupted", INTERRUPTED)
     return OK
 
 

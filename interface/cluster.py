@@ -128,6 +128,12 @@ def complaint(place: str, error: BaseException) -> str:
         return f"the Ray cluster at {place} refuses this process's token; {_TOKEN}"
     if "Version mismatch" in said:
         return f"the Ray cluster at {place} has other versions: {said}"
+    if "Could not find any running Ray instance" in said:
+        remedy = "start Ray, go to a host of the cluster, or from outside give ray://HOST:10001"
+        return f"no Ray cluster at {place}: no Ray runs on this host; {remedy}"
+    if "ray client connection timeout" in said:
+        remedy = "is this the port of Ray's client server (10001), and the token that of the cluster?"
+        return f"no Ray cluster at {place}: somebody listens there, and Ray's client gets no answer; {remedy}"
     if "ray[client]" in said or isinstance(error, ImportError):
         return f'the Ray cluster at {place}: ray:// needs more than Ray itself: pip install "ray[client]" ({said})'
     return f"no Ray cluster at {place}: {said}"

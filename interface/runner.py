@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from fedbo.cluster import ClusterError
 from fedbo.coordinator.actor import Ended
 from fedbo.directory import (
     DirectoryError,
@@ -145,7 +146,7 @@ def _room_in(directory: Path) -> Iterator[None]:
 
 
 def _words(failure: Exception, directory: Path) -> str:
-    words = f"{type(failure).__name__}: {failure}"
+    words = str(failure) if isinstance(failure, ClusterError) else f"{type(failure).__name__}: {failure}"
     if out_of_space(failure):
         return f"{words}; the disk is full: make room, then go on with: fedbo resume {directory}"
     return words

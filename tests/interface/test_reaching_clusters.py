@@ -28,29 +28,36 @@ STUDY: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def silent() -> Iterator[int]:
-    """The port of somebody who listens and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
+SCRIPT = """
+import sys; from fedbo.cli import main
+print(*[main(["run", "study.toml", "--quiet", f"--out=run-{n}", "--address", a]) for n, a in enumerate(sys.argv[1:])])
+"""
 
 
-def refused(folder: Path, address: str, **environment: str) -> str:
-    """Run a study on a cluster that cannot be had, as a person without a token of Ray's does; give the line that says why."""
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What a person without a token of Ray's is told of clusters that cannot be had, one line for each address.
+
+    `silent` is somebody who listens and says nothing. Ray itself would go on trying for two minutes.
+    """
+    folder, begun = tmp_path_factory.mktemp("reaching"), time.monotonic()
     (folder / "study.toml").write_text(load_study(STUDY).to_toml(), encoding="utf-8")
-    words = ["run", "study.toml", "--out", "run", "--quiet", "--address", address]
     around = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    told = subprocess.run(
-        [sys.executable, "-m", "fedbo.cli", *words],
-        cwd=folder,
-        env={**around, "HOME": str(folder), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    lines = [line for line in told.stderr.splitlines() if "Ray cluster at" in line]
-    assert told.returncode == 1 and len(lines) == 1, told.stderr
-    return lines[0]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = f"127.0.0.1:{server.getsockname()[1]}"
+        addresses = {"no address": "10.0.0.1", "nobody": "127.0.0.1:9", "client": f"ray://{silent}", "silent": silent}
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, *addresses.values()],
+            cwd=folder,
+            env={**around, "HOME": str(folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    lines = [line for line in done.stderr.splitlines() if "Ray cluster at" in line]
+    assert done.stdout.split() == ["1"] * 4 and len(lines) == 4, done.stderr
+    assert time.monotonic() - begun < 115
+    yield dict(zip(addresses, lines, strict=True))
 
 
 def test_the_short_forms_are_what_they_say() -> None:
@@ -68,28 +75,24 @@ def test_how_the_cluster_is_reached_changes_no_digest() -> None:
         load_study(STUDY, ["hosting.package=egg"])
 
 
-def test_an_address_that_is_none_is_refused_with_examples(tmp_path: Path) -> None:
-    line = refused(tmp_path, "10.0.0.1")
-    assert "no Ray cluster at '10.0.0.1': write auto, HOST:PORT or ray://HOST:PORT, such as 10.0.0.1:6379" in line
+def test_an_address_that_is_none_is_refused_with_examples(told: dict[str, str]) -> None:
+    line = "no Ray cluster at '10.0.0.1': write auto, HOST:PORT or ray://HOST:PORT, such as 10.0.0.1:6379"
+    assert line in told["no address"]
 
 
-def test_a_cluster_where_nobody_answers_is_named_at_once(tmp_path: Path, silent: int) -> None:
-    """Ray itself goes on trying for two minutes."""
-    begun = time.monotonic()
-    line = refused(tmp_path, "127.0.0.1:9")
-    assert "no Ray cluster at '127.0.0.1:9': nobody answers" in line and "is the head running" in line
-    assert time.monotonic() - begun < 30
+def test_a_cluster_where_nobody_answers_is_named(told: dict[str, str]) -> None:
+    assert "no Ray cluster at '127.0.0.1:9': nobody answers" in told["nobody"] and "is the head running" in told["nobody"]
 
 
-def test_without_a_token_nobody_connects_unless_told_to(tmp_path: Path, silent: int) -> None:
-    line = refused(tmp_path, f"127.0.0.1:{silent}")
+def test_without_a_token_nobody_connects_unless_told_to(told: dict[str, str]) -> None:
+    line = told["silent"]
     assert "this process has no token; give it the cluster's token, which `ray get-auth-token` prints" in line
     assert "or set RAY_AUTH_MODE=disabled if it takes none" in line
 
 
 @pytest.mark.skipif(importlib.util.find_spec("grpc") is not None, reason="Ray's client is installed")
-def test_a_client_without_rays_client_is_told_what_to_install(tmp_path: Path, silent: int) -> None:
-    assert 'pip install "ray[client]"' in refused(tmp_path, f"ray://127.0.0.1:{silent}", RAY_AUTH_TOKEN="a" * 32)
+def test_a_client_without_rays_client_is_told_what_to_install(told: dict[str, str]) -> None:
+    assert 'pip install "ray[client]"' in told["client"]
 
 
 def test_other_versions_of_ray_are_told_in_rays_own_words() -> None:
@@ -104,6 +107,13 @@ def test_a_token_that_is_refused_is_found_behind_the_error_that_ray_raises() -> 
     error.__cause__ = RuntimeError("connection error")
     error.__cause__.__cause__ = ray.exceptions.AuthenticationError("RPC error: InvalidAuthToken: missing or incorrect")
     assert complaint("'h:1'", error).startswith("the Ray cluster at 'h:1' refuses this process's token; give it the cluster's")
+
+
+def test_rays_own_advice_gives_way_to_what_helps_here() -> None:
+    absent = complaint("'auto'", ConnectionError("Could not find any running Ray instance. Please specify the one to …"))
+    assert absent.startswith("no Ray cluster at 'auto': no Ray runs on this host; start Ray, go to a host of the cluster")
+    late = complaint("'ray://h:1'", ConnectionError("ray client connection timeout"))
+    assert late.endswith("is this the port of Ray's client server (10001), and the token that of the cluster?")
 
 
 OURS = {"python": "3.11.9", "numpy": "2.4.6", "package": "abc"}

@@ -32,6 +32,14 @@ VIRTUAL: dict[str, Any] = {
     "recovery": {"events": 20},
     "hosting": {"kind": "packed", "workers": 3},
 }
+ON_DATA: dict[str, Any] = {
+    "study": {"name": "data", "seed": 5},
+    "objective": {"name": "landmine"},
+    "agents": {"targets": [0, 1, 2], "initial": 2},
+    "budget": {"iterations": 3},
+    "algorithm": [{"name": "random"}],
+    "hosting": {"kind": "packed", "workers": 2},
+}
 
 
 def surroundings(notes: Path) -> dict[str, str]:
@@ -51,13 +59,13 @@ def tables(directory: Path) -> dict[str, bytes]:
     return {name: (directory / name).read_bytes() for name in TABLES}
 
 
-def start(lab: Laboratory, study: dict[str, Any], directory: Path, *more: str) -> subprocess.Popen[str]:
+def start(lab: Laboratory, study: dict[str, Any], directory: Path, *more: str, **around: str) -> subprocess.Popen[str]:
     """Run a study from the head of a cluster, or go on with it, by the command line."""
     begun = (directory / "manifest.json").exists()
     file = directory.parent / f"{directory.name}.toml"
     file.write_text(fedbo.load_study(study).to_toml(), encoding="utf-8")
     words = ["resume", str(directory)] if begun else ["run", str(file), "--out", str(directory)]
-    return lab.run(0, sys.executable, "-m", "fedbo.cli", *words, "--quiet", "--address", lab.address, *more)
+    return lab.run(0, sys.executable, "-m", "fedbo.cli", *words, "--quiet", "--address", lab.address, *more, **around)
 
 
 def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds: float = PATIENCE) -> None:

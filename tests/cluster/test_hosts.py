@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from befalling import VIRTUAL, Story, epoch_of, living, start, surroundings, tables, under_way, wait_for, wall
+from befalling import ON_DATA, VIRTUAL, Story, epoch_of, living, start, surroundings, tables, under_way, wait_for, wall
 from laboratory import PATIENCE, Laboratory, done, hindrance, laboratory, netem_missing
 
 import fedbo
+from fedbo.objectives.data import places
 
 WHY_NOT = hindrance()
+HAS_LANDMINE = any(place.is_dir() for place in places("landmine"))
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]
 
 
@@ -177,6 +179,24 @@ def test_what_the_wire_is_like_changes_no_byte(wire: str, lab: Laboratory, alone
         for number in (1, 2):
             lab.shape(number, "pfifo")
     assert tables(tmp_path / "run") == alone
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not HAS_LANDMINE, reason="landmine is not on this machine, and is not fetched for a test")
+def test_each_host_looks_for_data_where_its_ray_was_started(tmp_path: Path) -> None:
+    """The study's own process has none. A host that has none and cannot fetch any ends the run, and says what would do."""
+    none = {"FEDBO_DATA": str(tmp_path / "none"), "XDG_CACHE_HOME": str(tmp_path / "none")}
+    expected = tables(fedbo.run({**ON_DATA, "hosting": {"kind": "inline"}}, out=tmp_path / "alone").directory)
+    with laboratory(tmp_path, 2, surroundings(tmp_path / "notes")) as lab:
+        lab.start_ray()
+        done(start(lab, ON_DATA, tmp_path / "run", **none))
+        assert tables(tmp_path / "run") == expected
+        lab.renew()
+        lab.environment.update(none)
+        lab.start_ray()
+        driver = start(lab, ON_DATA, tmp_path / "again")
+        said, _ = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode == 1 and "'landmine'" in said and "FEDBO_DATA" in said, said
 
 
 def test_hosts_end_with_the_process_that_made_them(tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.batches import Made, made_at_once
-from fedbo.actors.evaluation import EvaluationError, Evaluator, Known, Outcome, Pulls
+from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, Known, Outcome, Pulls
 from fedbo.actors.memory import Done, Memory, read_history
+from fedbo.actors.overlap import Bench, Overlap
 from fedbo.actors.pulls import counted, within
 from fedbo.actors.rows import Row
 from fedbo.actors.task import Choice, Order, Report, Task
-from fedbo.algorithms.base import Array, Decision, Starting
+from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective, cost_of
 from fedbo.objectives.centralised import Centralised
@@ -44,6 +45,17 @@ class Agent:
         self.memory = Memory(task.algorithm.agent_init(self._problem, self._streams.at(0)))
         self.saved = self.memory
         self.done: Done | None = None
+        self._overlap: Overlap | None = None
+
+    def overlapping(self, bench: Callable[[Objective], Bench], log: EvaluationLog | None, again: bool) -> None:
+        """Let evaluations overlap, on a bench; `again` says whether those that failed before are made again."""
+        self._overlap = Overlap(self.task, self._streams, bench(self._objective), log, self._clock, again)
+
+    def wind_up(self) -> None:
+        """Where evaluations overlap, let all that was done count, for it was reported, and give up what is under way."""
+        if self._overlap is not None:
+            self.commit(())
+            self._overlap.close()
 
     @property
     def best_value(self) -> float | None:
@@ -69,8 +81,11 @@ class Agent:
             words = f"agent {self.number}: its cost could not be told: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
 
-    def work(self, order: Order) -> Report:
-        """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop."""
+    def work(self, order: Order) -> Report | None:
+        """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop.
+
+        None where evaluations overlap and waiting for them was given up.
+        """
         self._restore(order)
         if self.done is not None and self.done.report.step >= order.step:  # the coordinator has not heard of it
             self.done = self.done._replace(report=self.done.report._replace(lease=order.lease))
@@ -78,18 +93,39 @@ class Agent:
         self.commit(())
         before = self.memory
         decision = self._decide(order)
-        algorithm, state = self.task.algorithm, self.memory.algorithm
+        if self._overlap is not None:
+            return self._work_overlapping(order, before, decision)
         outcomes = self._evaluate(order, decision)
-        memory = self._learned(decision, outcomes, state)
-        payload = None
-        if algorithm.sends(order.step) and order.speaks:
-            payload, state = algorithm.outbox(memory.algorithm, self._streams.at(order.step))
-            memory = memory._replace(algorithm=state)
+        memory = self._learned(decision, outcomes, self.memory.algorithm)
         rows = self._rows(order.step, decision, outcomes)
         retried = tuple(outcome.point for outcome in outcomes[len(decision.x) :])
         failed = tuple(outcome.error.splitlines()[0] for outcome in outcomes if outcome.error)
-        report = Report(self.number, order.step, len(decision.x), payload, order.lease, memory.t_n, retried, failed)
-        report = report._replace(pulled=memory.pulled)
+        report = Report(self.number, order.step, len(decision.x), None, order.lease, memory.t_n, retried, failed)
+        return self._end(order, before, memory, report, rows)
+
+    def _work_overlapping(self, order: Order, before: Memory, decision: Decision) -> Report | None:
+        """Begin what was decided, and learn from what ends until there is a free place; other steps' points may be among it."""
+        assert self._overlap is not None
+        taken = self._overlap.step(self.memory, decision, order, self.number)
+        rows, t_n = [], self.memory.t_n
+        for flying, outcome in taken.ended:
+            t_n += outcome.error is None
+            found = self._row(flying.step, flying.origin, list(flying.u), outcome)
+            rows.append(found._replace(query=flying.query, t_n=t_n))
+        if taken.halted:  # what has ended is kept all the same
+            self.memory = taken.memory._replace(rows=taken.memory.rows + tuple(rows))
+            return None
+        failed = tuple(outcome.error.splitlines()[0] for _, outcome in taken.ended if outcome.error)
+        report = Report(self.number, order.step, len(decision.x), None, order.lease, taken.memory.t_n, failed=failed)
+        return self._end(order, before, taken.memory, report, tuple(rows))
+
+    def _end(self, order: Order, before: Memory, memory: Memory, report: Report, rows: tuple[Row, ...]) -> Report:
+        """Write the message, and remember the step as one that does not count yet."""
+        payload = None
+        if self.task.algorithm.sends(order.step) and order.speaks:
+            payload, state = self.task.algorithm.outbox(memory.algorithm, self._streams.at(order.step))
+            memory = memory._replace(algorithm=state)
+        report = report._replace(payload=payload, pulled=memory.pulled)
         self.memory = memory._replace(step=order.step, decision=None, undecided=None)
         self.done = Done(before, report, rows, self.memory)
         return report
@@ -147,7 +183,12 @@ class Agent:
         if order.step == 0:
             decision = Decision(self._initial_points(), "initial")
         else:
+            if self._overlap is not None and isinstance(self.task.algorithm, Overlapping):
+                under_way = np.array([flying.u for flying in memory.flight]).reshape(-1, self._problem.dim)
+                state = self.task.algorithm.pending(state, under_way)
             decision, state = self.task.algorithm.ask(state, order.inbox, self._streams.at(order.step))
+        if self._problem.lattice is not None:
+            decision = decision._replace(x=self._problem.lattice.project(decision.x))
         if decision.pulls is not None and self.task.algorithm.queries is not None:
             raise ValueError("an algorithm whose decisions have pulls declares queries = None, so that each is waited for")
         cut = False
@@ -226,29 +267,32 @@ class Agent:
         return outcome.value + float(np.sqrt(self.task.noise) * noise)
 
     def _rows(self, step: int, decision: Decision, outcomes: Sequence[Outcome]) -> tuple[Row, ...]:
-        phase = "initial" if step == 0 and self.task.phase == "search" else self.task.phase
         rows, t_n, units = [], self.memory.t_n, decision.x.tolist()
         for outcome in outcomes:
             t_n += outcome.pulls if outcome.error is None else 0
-            rows.append(
-                Row(
-                    agent=self.number,
-                    phase=phase,
-                    step=step,
-                    query=outcome.point,
-                    origin=decision.origin,
-                    x=outcome.x.tolist(),
-                    u=list(units[outcome.point]),
-                    value=self._seen(decision, outcome) if outcome.error is None else float("nan"),
-                    score=outcome.score,
-                    started=outcome.started,
-                    finished=outcome.finished,
-                    t_n=t_n,
-                    pulls=outcome.pulls,
-                    error=outcome.error,
-                )
-            )
+            row = self._row(step, decision.origin, list(units[outcome.point]), outcome)
+            value = self._seen(decision, outcome) if outcome.error is None else float("nan")
+            rows.append(row._replace(value=value, t_n=t_n))
         return tuple(rows)
+
+    def _row(self, step: int, origin: str, u: list[float], outcome: Outcome) -> Row:
+        phase = "initial" if step == 0 and self.task.phase == "search" else self.task.phase
+        return Row(
+            agent=self.number,
+            phase=phase,
+            step=step,
+            query=outcome.point,
+            origin=origin,
+            x=outcome.x.tolist(),
+            u=u,
+            value=outcome.value,
+            score=outcome.score,
+            started=outcome.started,
+            finished=outcome.finished,
+            t_n=self.memory.t_n,
+            pulls=outcome.pulls,
+            error=outcome.error,
+        )
 
 
 def objective_of(federation: Federation, number: int, world: Streams) -> Objective:

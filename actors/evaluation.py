@@ -18,7 +18,7 @@ from fedbo.actors.policy import Policy
 from fedbo.actors.rows import OBSERVATIONS, Key, column, write_table
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Objective, observe
+from fedbo.objectives.base import Measured, Objective, observe
 
 NAN = float("nan")
 
@@ -60,7 +60,10 @@ class Known(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of an evaluation: its value and noise-free score, or the error; and when, where time is real."""
+    """What came of an evaluation: its value and noise-free score, or the error; and when, where time is real.
+
+    `metrics` are others that were measured with the value, as JSON.
+    """
 
     number: int
     point: int
@@ -71,6 +74,7 @@ class Outcome(NamedTuple):
     finished: float
     error: str | None
     pulls: int = 1
+    metrics: str | None = None
 
 
 class Evaluator:
@@ -107,16 +111,23 @@ class Evaluator:
         if found is not None and (found.error is None or not self._again):
             return found
         started = clock() if self._real else 0.0
-        value, score, failed = self._call(objective, known, streams)
+        value, score, failed = self.call(objective, known, streams)
         if self._linger is not None:
             self._linger(known.agent, clock() - started)
         ended = clock() if self._real else 0.0
-        outcome = Outcome(known.number, known.point, known.x, value, score, started, ended, failed, known.times)
+        found = Outcome(known.number, known.point, known.x, float(value), score, started, ended, failed, known.times)
+        outcome = found._replace(metrics=getattr(value, "metrics", None))
         if self._log is not None:
             self._log.append(known.agent, outcome)
         return outcome
 
-    def _call(self, objective: Objective, known: Known, streams: Streams) -> tuple[float, float, str | None]:
+    def close(self) -> None:
+        """End the process of its own, where evaluations have one."""
+        if self._isolated is not None:
+            self._isolated.close()
+
+    def call(self, objective: Objective, known: Known, streams: Streams) -> tuple[float, float, str | None]:
+        """Give an evaluation's value and score, or what was wrong."""
         try:
             if self._isolated is not None:
                 value, score = self._isolated.evaluate(known.agent, objective, known.x, streams, known.pulls)
@@ -137,9 +148,10 @@ def evaluate(objective: Objective, x: Array, streams: Streams, pulls: Pulls | No
     """Give one observation, or the mean of several, and the score by which it is judged."""
     if pulls is not None:
         return _mean(objective, x, streams, pulls)
-    value = float(objective.evaluate(x, streams.rng("evaluation")))
+    seen = objective.evaluate(x, streams.rng("evaluation"))
+    value = seen if isinstance(seen, Measured) else float(seen)
     score = objective.score(x)
-    return value, value if score is None else float(score)
+    return value, float(value if score is None else score)
 
 
 def _mean(objective: Objective, x: Array, streams: Streams, pulls: Pulls) -> tuple[float, float]:
@@ -169,10 +181,11 @@ EVALUATIONS = pa.schema(
         column("finished", pa.float64()),
         column("error", pa.string(), nullable=True),
         column("pulls", pa.int32()),
+        column("metrics", pa.string(), nullable=True),
     ]
 )
 
-Line = tuple[int, int, list[float], float, float, float, float, str | None, int]
+Line = tuple[int, int, list[float], float, float, float, float, str | None, int, str | None]
 
 
 class EvaluationLog:
@@ -228,18 +241,21 @@ class EvaluationLog:
 
     def _lines(self) -> Iterator[Line]:
         for path in sorted(self._home.folder.glob("log-*.jsonl")):
-            with path.open(encoding="utf-8") as file:
-                for line in file:
-                    if not line.endswith("\n"):
-                        break  # its writer was killed while it wrote this
-                    found: Line = tuple(json.loads(line))
-                    if found[0] in self._agents:
-                        yield found
+            yield from (found for found in read_log(path, 0)[0] if found[0] in self._agents)
+
+
+def read_log(path: Path, place: int) -> tuple[list[Line], int]:
+    """Read the lines of a log from a place in it on, as far as they are whole; give the place to go on from."""
+    with path.open("rb") as file:
+        file.seek(place)
+        whole, _, _ = file.read().rpartition(b"\n")  # its writer may be at the last line, or was killed there
+    lines: list[Line] = [tuple(json.loads(line)) for line in whole.splitlines()]
+    return lines, place + len(whole) + (1 if whole else 0)
 
 
 def write_evaluations(lines: Sequence[Line], key: Key, path: Path) -> None:
     """Write lines of logs as one Parquet part."""
-    columns: list[Any] = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(9)]
+    columns: list[Any] = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(10)]
     head = [[value] * len(lines) for value in key]
     arrays = [pa.array(values, field.type) for values, field in zip([*head, *columns], EVALUATIONS, strict=True)]
     write_table(pa.Table.from_arrays(arrays, schema=EVALUATIONS), path)

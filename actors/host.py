@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
@@ -14,6 +15,7 @@ from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, write_evaluations
 from fedbo.actors.home import PROVISIONAL, Home, Latest
 from fedbo.actors.memory import Done, Memory
+from fedbo.actors.overlap import bench_of
 from fedbo.actors.rows import write_rows
 from fedbo.actors.task import Choice, Order, Report, Task
 
@@ -77,6 +79,11 @@ class Host:
         self._log = None if site is None else EvaluationLog(site.home, set(numbers), None if real else site.latest.number)
         evaluator = Evaluator(task.policy, real, self._log, self._linger if real else None, recorded)
         self.agents = {number: Agent(task, number, self.clock, evaluator) for number in numbers}
+        for agent in self.agents.values() if site is not None and task.policy.overlaps and (real or recorded) else ():
+            assert site is not None
+            run = None if recorded else str(site.home.folder)
+            bench = partial(bench_of, policy=task.policy, agent=agent.number, run=run, halted=lambda: self._halted)
+            agent.overlapping(bench, self._log, task.policy.failure == "stop" and not recorded)
         if site is not None and (site.latest.number or real):
             for number, kept in _kept(site, numbers).items():
                 agent = self.agents[number]
@@ -103,9 +110,10 @@ class Host:
     def work(self, commits: Commits, orders: Sequence[Order]) -> list[Report]:
         """Carry out steps of several agents, one after the other."""
         self._commit(commits)
-        return [self._work(order) for order in orders if not self._halted]
+        reports = [self._work(order) for order in orders if not self._halted]
+        return [report for report in reports if report is not None]
 
-    def _work(self, order: Order) -> Report:
+    def _work(self, order: Order) -> Report | None:
         agent = self.agents[order.agent]
         real = self._site is not None and self._site.real
         if real and agent.done is not None and agent.done.report.step < order.step:  # else it was not heard of
@@ -114,7 +122,7 @@ class Host:
             report = agent.work(order)
         except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
             return Report(order.agent, order.step, 0, None, order.lease, failure=str(error))
-        if self._site is not None and self._site.real:
+        if report is not None and self._site is not None and self._site.real:
             path = self._site.home.checkpoint(order.agent, self._site.life)
             first = not path.exists()
             write_checkpoint(Kept(agent.memory, agent.saved, agent.done), path)
@@ -176,6 +184,7 @@ class Host:
         for number_, agent in self.agents.items() if counted is not None else ():
             if agent.done is not None and agent.done.report.step <= (counted or {}).get(number_, -1):
                 agent.commit(())
+            agent.wind_up()
         return self._write(number, lossy=False, kind=kind)
 
     def _write(self, number: int, lossy: bool, kind: str = "observations") -> list[str]:

@@ -13,6 +13,21 @@ from fedbo.actors.task import Report
 from fedbo.algorithms.base import Array, Decision
 
 
+class Flying(NamedTuple):
+    """An evaluation that is under way: number `number` of its agent, of point `query` of step `step`, at `u` of the unit cube.
+
+    `tries` says how often it has failed.
+    """
+
+    agent: int
+    number: int
+    step: int
+    query: int
+    origin: str
+    u: tuple[float, ...]
+    tries: int = 0
+
+
 class Memory(NamedTuple):
     """All that an agent knows: what a checkpoint of it holds.
 
@@ -20,6 +35,7 @@ class Memory(NamedTuple):
     it has evaluated, and `t_n` its observations; `best` and `worst` are those that it has seen. `rows` have not been written
     yet. `step` was its last one; `decision` belongs to the next one, and `undecided` is what `algorithm` was before it.
     `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of it.
+    `flight` are the evaluations that are under way, where they may overlap.
     """
 
     algorithm: Any
@@ -33,6 +49,7 @@ class Memory(NamedTuple):
     undecided: Any = None
     pulled: int = 0
     cut: bool = False
+    flight: tuple[Flying, ...] = ()
 
 
 class Done(NamedTuple):

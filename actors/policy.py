@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fedbo.algorithms.catalog import unknown
@@ -14,12 +15,18 @@ class Policy:
     It is tried again up to `retries` times. A point at which every try failed is dealt with as `failure` says: "drop", the
     agent learns nothing from it; "worst", it is told the worst value that it has seen, if any; or "stop", the run ends. An
     evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
+
+    In real time up to `parallel` evaluations of one agent may be under way. With more than one, or with `resources`, each is a
+    task on the Ray cluster that takes what one evaluation needs: "CPU" (1 if it is not given), "GPU", "memory" in MiB and
+    whatever else machines offer. There is one such table for all agents, or one for each.
     """
 
     retries: int = 0
     failure: str = "drop"
     time_limit: float | None = None
     memory_limit: int | None = None
+    parallel: int = 1
+    resources: tuple[dict[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.retries < 0:
@@ -30,3 +37,19 @@ class Policy:
             raise ValueError(f"time_limit must be above 0, not {self.time_limit}")
         if self.memory_limit is not None and self.memory_limit < 1:
             raise ValueError(f"memory_limit must be at least 1 MiB, not {self.memory_limit}")
+        if self.parallel < 1:
+            raise ValueError(f"parallel must be at least 1, not {self.parallel}")
+        for table in self.resources:
+            if wrong := [name for name, amount in table.items() if not (name and 0 <= amount < math.inf)]:
+                raise ValueError(f"resources must be numbers of at least 0, not {wrong[0]} = {table[wrong[0]]}")
+
+    @property
+    def overlaps(self) -> bool:
+        """Say whether evaluations are tasks of their own."""
+        return self.parallel > 1 or bool(self.resources)
+
+    def wanted(self, agent: int) -> dict[str, float]:
+        """Give what one evaluation of an agent needs."""
+        if not self.resources:
+            return {}
+        return self.resources[agent if len(self.resources) > 1 else 0]

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.projected import Lattice
 
 Array = npt.NDArray[np.float64]
 Payload = Mapping[str, npt.NDArray[Any]]
@@ -49,7 +50,8 @@ class Problem:
     they are None where there was no such task, and at the coordinator. `pulls` is the number T of evaluations that an agent may
     make in all, its rounds and `initial` points included, where the budget counts them, else 0; `iterations` is T too then, for
     no more decisions than that can evaluate anything. `rounds` says whether agents wait for rounds to close, and are then
-    answered together; else they go on, but for those whose decision has no points, which wait for an answer.
+    answered together; else they go on, but for those whose decision has no points, which wait for an answer. `lattice` says
+    which points can be evaluated, where that is not all of the cube: others are rounded to them.
     """
 
     dim: int
@@ -63,6 +65,7 @@ class Problem:
     history: int = 0
     pulls: int = 0
     rounds: bool = True
+    lattice: Lattice | None = None
 
 
 def horizon(problem: Problem) -> int:
@@ -228,6 +231,14 @@ class LocallyPrivate(Protocol):
 
     def disclosure(self, state: Any, payload: Payload) -> Disclosure | None:
         """Say what a message gives away; None when nothing is hidden. `state` is the coordinator's."""
+
+
+@runtime_checkable
+class Overlapping(Protocol):
+    """What an algorithm gives besides when it can decide while earlier points are still being evaluated."""
+
+    def pending(self, state: Any, x: Array) -> Any:
+        """Take note of the points `(p, d)` that are being evaluated, in place of those of the last call."""
 
 
 @runtime_checkable

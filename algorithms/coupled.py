@@ -171,7 +171,7 @@ class Coupled(Surrogate, ABC):
         zeros = np.zeros(len(matrix))
         frame = self._frame(problem)
         middle = 0.5 * (frame.start + frame.end)
-        return Member(self.begin(problem.dim), frame, matrix, rounds, problem.iterations, middle, zeros, zeros, zeros)
+        return Member(self.begin(problem), frame, matrix, rounds, problem.iterations, middle, zeros, zeros, zeros)
 
     def ask(self, state: Member, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Member]:
         """Choose the next point by the federated acquisition; none, or what was agreed on, when that is due."""

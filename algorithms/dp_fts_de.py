@@ -17,8 +17,9 @@ from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.federated import Federated, FederatedState, choose
 from fedbo.algorithms.regions import Regions, region_of, split_cube
 from fedbo.algorithms.schedules import Schedule, check_temperature, probability, temperature
+from fedbo.algorithms.searching import scatter
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.ts import TS, scatter
+from fedbo.algorithms.ts import TS
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.linear import draw_weights
 from fedbo.surrogates.maximise import maximise_pieces

@@ -18,7 +18,7 @@ from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.schedules import Schedule, check, probability
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState, scaled
+from fedbo.algorithms.surrogate import OwnState, evaluable, scaled
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.features import Features, draw_features, phi
 
@@ -130,15 +130,20 @@ class Federated(ABC):
         if not holds or streams.rng("coin").random() <= probability(self.p, state.t):
             return self._alone(state, streams)
         u, state = self._follow(state, streams)
-        if len(state.own.u) and float(np.abs(state.own.u - u).max(axis=1).min()) < self.apart:
+        taken = state.own.taken
+        if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < self.apart:
             return self._alone(state, streams)
         if self.control == "uniform":
-            return Decision(streams.rng("uniform instead").random((1, len(u))), "uniform"), state
+            return Decision(evaluable(state.own, streams.rng("uniform instead").random((1, len(u)))), "uniform"), state
         return self.own.fresh(u, state.own, streams, "federated"), state
 
     def _alone(self, state: FederatedState, streams: Streams) -> tuple[Decision, FederatedState]:
         decision, own = self.own.ask(state.own, (), streams)
         return decision, state._replace(own=own)
+
+    def pending(self, state: FederatedState, x: Array) -> FederatedState:
+        """Take note of the points that are being evaluated."""
+        return state._replace(own=self.own.noting(state.own, x))
 
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
         """Append the observations."""

@@ -13,11 +13,11 @@ from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, P
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.federated import Federated, FederatedState, choose
 from fedbo.algorithms.schedules import probability
+from fedbo.algorithms.searching import top_of_draw
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.ts import TS, scatter
+from fedbo.algorithms.ts import TS
 from fedbo.surrogates.draws import message_function
 from fedbo.surrogates.linear import draw_weights
-from fedbo.surrogates.maximise import maximise
 
 
 class FTSServer(NamedTuple):
@@ -77,9 +77,7 @@ class FTS(Federated):
 
     def _follow(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         omega, state = self._function(state, streams)
-        dim = state.own.u.shape[1]
-        u, _ = maximise(message_function(state.features, omega), scatter(dim, streams), dim)
-        return u, state
+        return top_of_draw(message_function(state.features, omega), state.own, self.own.coordinates, streams), state
 
     def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""

@@ -9,12 +9,12 @@ from fedbo.algorithms import surrogate
 from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.searching import top_of_function
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState, Surrogate
-from fedbo.algorithms.ts import scatter
+from fedbo.algorithms.surrogate import OwnState, Surrogate, evaluable
 from fedbo.surrogates.acquisition import belief, expected_improvement, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
-from fedbo.surrogates.maximise import MaximiserSettings, maximise_function
+from fedbo.surrogates.maximise import MaximiserSettings
 
 INCUMBENTS = ("mean", "observed")
 # An acquisition costs far more than a draw: fewer candidates, fewer climbs.
@@ -44,32 +44,36 @@ class GP(Surrogate, Alone):
 
     def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
         """Begin without observations."""
-        return self.begin(problem.dim)
+        return self.begin(problem)
 
     def ask(self, state: OwnState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, OwnState]:
         """Maximise the acquisition; a point that has been evaluated already gives way to a uniform one."""
         dim = state.u.shape[1]
         if not len(state.u):
-            return Decision(streams.rng("first point").random((1, dim)), "own"), state
+            return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
         state = self.fit(state, streams)
         posterior = self.posterior(state)
-        best = incumbent(posterior, self.incumbent)
+        best = incumbent(posterior, self.incumbent, len(state.u))
 
         def acquisition(u: Array) -> tuple[Array, Array]:
             at = belief(posterior, u)
             return expected_improvement(at, best) if self.acquisition == "ei" else upper_confidence_bound(at, self.beta)
 
-        u, _ = maximise_function(acquisition, scatter(dim, streams), dim, SEARCH, extra=state.u)
+        u = top_of_function(acquisition, state, self.coordinates, streams, SEARCH)
         return self.fresh(u, state, streams, "own"), state
+
+    def pending(self, state: OwnState, x: Array) -> OwnState:
+        """Take note of the points that are being evaluated."""
+        return self.noting(state, x)
 
     def tell(self, state: OwnState, x: Array, y: Array) -> OwnState:
         """Append the observations."""
         return self.observed(state, x, y)
 
 
-def incumbent(posterior: Posterior, kind: str) -> float:
-    """Give the value to improve on, the largest of the posterior's "mean" at the observed points or of the "observed"."""
-    values = posterior.y if kind == "observed" else predict(posterior, posterior.x)[0]
+def incumbent(posterior: Posterior, kind: str, seen: int) -> float:
+    """Give the value to improve on, the largest of the posterior's "mean" at the `seen` points or of those "observed"."""
+    values = posterior.y[:seen] if kind == "observed" else predict(posterior, posterior.x[:seen])[0]
     return float(values.max())
 
 

@@ -11,11 +11,10 @@ import numpy as np
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.coordinates import to_coordinates
+from fedbo.algorithms.searching import top_of_draw
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.surrogate import OwnState, Surrogate, standardised
-from fedbo.algorithms.ts import scatter
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
-from fedbo.surrogates.maximise import maximise
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
 
 LIKENESS = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99)
@@ -100,7 +99,7 @@ class Pooled:
         y = problem.history_y if problem.history_y is not None else np.empty(0)
         history = (to_coordinates(x, self.coordinates), y)
         return PooledState(
-            self._model.begin(d), problem.agent, _capacity(problem), history, np.empty((n, 0, d)), np.empty((n, 0))
+            self._model.begin(problem), problem.agent, _capacity(problem), history, np.empty((n, 0, d)), np.empty((n, 0))
         )
 
     def ask(self, state: PooledState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, PooledState]:
@@ -114,7 +113,7 @@ class Pooled:
         state = self._fit(state, tables, streams)
         assert state.own.hyper is not None
         draw = multitask_draw(state.own.hyper, state.rho, _joined(tables), state.number, streams.rng("own draw"), self.features)
-        u, _ = maximise(draw, scatter(dim, streams), dim, extra=state.own.u)
+        u = top_of_draw(draw, state.own, self.coordinates, streams, extra=state.own.u)
         return self._model.fresh(u, state.own, streams, "federated" if len(tables) > 1 else "own"), state
 
     def _tables(self, state: PooledState) -> dict[int, tuple[Array, Array]]:

@@ -36,6 +36,10 @@ class Random(Alone):
         """Draw uniform points."""
         return Decision(streams.rng("random search").random((self.queries, state.dim)), "random"), state
 
+    def pending(self, state: RandomState, x: Array) -> RandomState:
+        """Take no note of the points that are being evaluated."""
+        return state
+
     def tell(self, state: RandomState, x: Array, y: Array) -> RandomState:
         """Learn nothing."""
         return state

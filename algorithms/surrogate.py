@@ -8,12 +8,13 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Decision
+from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.coordinates import COORDINATES, from_coordinates, to_coordinates
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, Posterior, condition, fit_gp
+from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, Posterior, condition, fit_gp, predict
+from fedbo.surrogates.projected import Lattice
 
 # For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
 SMOOTH = replace(
@@ -30,7 +31,8 @@ class OwnState(NamedTuple):
     """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are
-    the features and `phi (n, m)` their values.
+    the features and `phi (n, m)` their values. `lattice` says which points can be evaluated, where that is not all of them, and
+    `waiting (p, d)` are points that are being evaluated, also in coordinates.
     """
 
     u: Array
@@ -39,6 +41,13 @@ class OwnState(NamedTuple):
     fitted: int = 0
     shared: Features | None = None
     phi: Array | None = None
+    lattice: Lattice | None = None
+    waiting: Array | None = None
+
+    @property
+    def taken(self) -> Array:
+        """List the points `(n + p, d)` that need not be chosen again."""
+        return self.u if self.waiting is None else np.concatenate([self.u, self.waiting])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +84,13 @@ class Surrogate:
         if not 0 <= self.clip < 1:
             raise ValueError(f"clip must be at least 0 and below 1, not {self.clip}")
 
-    def begin(self, dim: int) -> OwnState:
+    def begin(self, problem: Problem) -> OwnState:
         """Begin without observations."""
-        return OwnState(np.empty((0, dim)), np.empty(0))
+        return OwnState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
+
+    def noting(self, state: OwnState, x: Array) -> OwnState:
+        """Take note of the points `(p, d)` of the unit cube that are being evaluated."""
+        return state._replace(waiting=to_coordinates(x, self.coordinates) if len(x) else None)
 
     def observed(self, state: OwnState, x: Array, y: Array) -> OwnState:
         """Append the observations `y (q,)` at the points `x (q, d)` of the unit cube."""
@@ -86,9 +99,10 @@ class Surrogate:
 
     def fresh(self, u: Array, state: OwnState, streams: Streams, origin: str) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
-        if len(state.u) and float(np.abs(state.u - u).max(axis=1).min()) < SAME_POINT:
-            return Decision(streams.rng("instead of a repeated point").random((1, len(u))), "random")
-        return Decision(from_coordinates(u[None, :], self.coordinates), origin)
+        taken = state.taken
+        if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < SAME_POINT:
+            return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
+        return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
 
     def fit(self, state: OwnState, streams: Streams) -> OwnState:
         """Fit the hyperparameters anew when enough observations have come in."""
@@ -112,8 +126,26 @@ class Surrogate:
         """Condition the process on the clipped values, in units in which it has mean 0 and its scale is 1."""
         assert state.hyper is not None
         hyper = state.hyper
-        y = (self.clipped(state.y) - hyper.offset) / hyper.scale
-        return condition(replace(hyper, offset=0.0, scale=1.0), state.u, y)
+        u, y = self.supposed(state)
+        return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
+
+    def supposed(self, state: OwnState) -> tuple[Array, Array]:
+        """Give the points `(n + p, d)` and clipped values `(n + p,)`, of those still being evaluated what is expected of them.
+
+        So a point that is under way is as certain as if it had been seen, and its surroundings are no news (the hallucinated
+        values of Desautels et al. 2014).
+        """
+        assert state.hyper is not None
+        y = self.clipped(state.y)
+        if state.waiting is None:
+            return state.u, y
+        expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
+        return state.taken, np.concatenate([y, expected])
+
+
+def evaluable(state: OwnState, x: Array) -> Array:
+    """Give the points `(n, d)` of the unit cube that would be evaluated in the place of x."""
+    return x if state.lattice is None else state.lattice.project(x)
 
 
 def standardised(y: Array) -> Array:

@@ -17,15 +17,14 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.federated import choose
 from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.searching import top_of_function
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.surrogate import OwnState, Surrogate, scaled
-from fedbo.algorithms.ts import scatter
 from fedbo.surrogates.acquisition import belief, expected_improvement
 from fedbo.surrogates.ensemble import Ensemble, ensemble
 from fedbo.surrogates.features import Features, draw_features, phi
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.linear import inverse_precision, linear_model, mean, update
-from fedbo.surrogates.maximise import maximise_function
 
 Acquisition = Callable[[Array], tuple[Array, Array]]
 
@@ -125,7 +124,7 @@ class Transfer(ABC):
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         rows = phi(features, to_coordinates(known, self.own.coordinates))
-        own, nobody = self.own.begin(problem.dim), np.empty(0)
+        own, nobody = self.own.begin(problem), np.empty(0)
         return TransferState(
             own, features, rows, values, np.empty((0, m)), np.empty((0, m)), np.empty((0, m, m)), nobody, nobody
         )
@@ -148,8 +147,12 @@ class Transfer(ABC):
             acquisition = self._acquisition(posterior, held, models, streams)
         origin = "own" if acquisition is None else "federated"
         function = acquisition or alone(posterior)
-        u, _ = maximise_function(function, scatter(dim, streams), dim, SEARCH, extra=state.own.u)
+        u = top_of_function(function, state.own, self.own.coordinates, streams, SEARCH)
         return self.own.fresh(u, state.own, streams, origin), state
+
+    def pending(self, state: TransferState, x: Array) -> TransferState:
+        """Take note of the points that are being evaluated."""
+        return state._replace(own=self.own.noting(state.own, x))
 
     def tell(self, state: TransferState, x: Array, y: Array) -> TransferState:
         """Append the observations."""

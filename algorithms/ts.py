@@ -13,13 +13,13 @@ from fedbo.algorithms import surrogate
 from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.searching import top_of_draw
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState, Surrogate, standardised
+from fedbo.algorithms.surrogate import OwnState, Surrogate, evaluable, standardised
 from fedbo.surrogates.draws import Draw, WeightSpace, pathwise_draw, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.gp import condition
-from fedbo.surrogates.linear import draw_weights
-from fedbo.surrogates.maximise import maximise
+from fedbo.surrogates.linear import draw_weights, linear_model, mean, update
 
 DRAWS = ("pathwise", "weights")
 
@@ -59,7 +59,7 @@ class TS(Surrogate, Alone):
 
     def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
         """Begin without observations."""
-        state = self.begin(problem.dim)
+        state = self.begin(problem)
         if self.surrogate != "features":
             return state
         rng = streams.shared("shared features")
@@ -70,11 +70,11 @@ class TS(Surrogate, Alone):
         """Maximise a draw from the posterior; a point that has been evaluated already gives way to a uniform one."""
         dim = state.u.shape[1]
         if not len(state.u):
-            return Decision(streams.rng("first point").random((1, dim)), "own"), state
+            return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
         state = self.fit(state, streams)
         # The incumbents of a smooth draw are not worth the climb: its candidates are dense enough.
         extra = None if self.surrogate == "features" else state.u
-        u, _ = maximise(self.function(state, streams), scatter(dim, streams), dim, extra=extra)
+        u = top_of_draw(self.function(state, streams), state, self.coordinates, streams, extra)
         return self.fresh(u, state, streams, "own"), state
 
     def fit(self, state: OwnState, streams: Streams) -> OwnState:
@@ -85,14 +85,24 @@ class TS(Surrogate, Alone):
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
         rng = streams.rng("own draw")
         beta = self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta
-        y = self.clipped(state.y)
         if state.phi is not None:
-            y = standardised(y) if self.standardise else y
-            return Draw(state.shared, draw_weights(state.phi, y, self.noise, rng, beta))
+            return Draw(state.shared, draw_weights(*self._rows(state), self.noise, rng, beta))
         assert state.hyper is not None
+        u, y = self.supposed(state)
         if self.draw == "weights":
-            return weight_space_draw(state.hyper, state.u, y, rng, WeightSpace(self.features, beta))
-        return pathwise_draw(condition(state.hyper, state.u, y), rng, self.features, beta)
+            return weight_space_draw(state.hyper, u, y, rng, WeightSpace(self.features, beta))
+        return pathwise_draw(condition(state.hyper, u, y), rng, self.features, beta)
+
+    def _rows(self, state: OwnState) -> tuple[Array, Array]:
+        """Give the features `(n + p, m)` and values `(n + p,)`, of points still being evaluated what is expected of them."""
+        assert state.phi is not None and state.shared is not None
+        y = self.clipped(state.y)
+        y = standardised(y) if self.standardise else y
+        if state.waiting is None:
+            return state.phi, y
+        rows = phi(state.shared, state.waiting)
+        expected = rows @ mean(update(linear_model(self.features, self.noise), state.phi, y))
+        return np.concatenate([state.phi, rows]), np.concatenate([y, expected])
 
     def theoretical_beta(self, state: OwnState) -> float:
         """Compute beta_t = B + sigma sqrt(2 (gamma_{t-1} + 1 + log(4 / delta))) (Dai et al. 2020, Theorem 1).
@@ -107,17 +117,16 @@ class TS(Surrogate, Alone):
         gamma = 0.5 * float(np.linalg.slogdet(gram / noise + np.eye(len(gram)))[1])
         return self.norm + math.sqrt(noise * 2 * (gamma + 1 + math.log(4 / self.delta)))
 
+    def pending(self, state: OwnState, x: Array) -> OwnState:
+        """Take note of the points that are being evaluated."""
+        return self.noting(state, x)
+
     def tell(self, state: OwnState, x: Array, y: Array) -> OwnState:
         """Append the observations."""
         state = self.observed(state, x, y)
         if state.phi is None or state.shared is None:
             return state
         return state._replace(phi=np.concatenate([state.phi, phi(state.shared, state.u[len(state.phi) :])]))
-
-
-def scatter(dim: int, streams: Streams) -> np.random.Generator | None:
-    """Give the maximiser's random stream where it needs one, beyond three inputs."""
-    return streams.rng("maximiser") if dim > 3 else None
 
 
 FAITHFUL = {**surrogate.FAITHFUL, "draw": "weights", "features": 200, "beta": 1.0}

@@ -99,7 +99,7 @@ class Coordinator:
     def __init__(self) -> None:
         threadpool_limits(1)
         self._standing = Standing()
-        self._stop = False
+        self._stop = self._sufficient = False
         self._hosts: list[Any] = []
 
     def learn(self, job: Learning) -> None:
@@ -144,6 +144,7 @@ class Coordinator:
             lambda: self._look(run, core, hosts),
             lambda events: keeper.keep(events, core, agenda, journal, hosts),
             journal.record,
+            lambda: self._sufficient,
         )
         try:
             if run.world.real:
@@ -205,6 +206,10 @@ class Coordinator:
     def stop(self) -> None:
         """Let the present run end soon, with what it has; it may be called from another thread."""
         self._stop = True
+
+    def suffice(self) -> None:
+        """Let the present run in real time end soon, as one that is complete; it may be called from another thread."""
+        self._sufficient = True
 
     def _host(self, run: Run, keeper: Keeper, live: Live | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)

@@ -73,6 +73,7 @@ class Watch:
 
     `keep` is called after every event, with their number, and may keep a snapshot of the run as it stands then. `record` is
     told in real time what is about to happen and when, so that the run can go on from there and be replayed.
+    `enough` says there whether the run shall end now, and counts as ended.
     """
 
     sink: Sink
@@ -80,6 +81,7 @@ class Watch:
     tick: Callable[[], None] = lambda: None
     keep: Callable[[int], None] = lambda events: None
     record: Callable[[Moment, Report | None], None] = lambda moment, report: None
+    enough: Callable[[], bool] = lambda: False
 
 
 def run_virtual(core: Core, hosts: Hosts, watch: Watch, agenda: Agenda, until: float = float("inf")) -> None:

@@ -57,7 +57,7 @@ def run_wall(core: Core, hosts: LiveHosts, watch: Watch, agenda: Agenda, until: 
     hosts.settle()
     beat = time.monotonic()
     while agenda.waiting or hosts.busy() or core.stalled():
-        if shell.clock() > until or (core.over and agenda.quiet):
+        if shell.clock() > until or (core.over and agenda.quiet) or watch.enough():
             break
         shell.turn(until)
         if time.monotonic() - beat > BEAT:
@@ -67,7 +67,7 @@ def run_wall(core: Core, hosts: LiveHosts, watch: Watch, agenda: Agenda, until: 
                 agenda.stopped = True
                 break
     look(core, watch)
-    if shell.clock() <= until and not agenda.stopped:
+    if shell.clock() <= until and not agenda.stopped and not watch.enough():
         core.close()
 
 

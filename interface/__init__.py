@@ -1,26 +1,46 @@
 """fedbo: asynchronous simulation of federated black-box optimisation.
 
 `run` carries out a study, `load_study` checks one, `Result.open` reads what an earlier run left, `tabulate` evaluates an
-objective beforehand.
+objective beforehand, `tune` tunes a function at several sites in real time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
+    from fedbo.ask_tell import Agent as Agent
+    from fedbo.ask_tell import Terms as Terms
+    from fedbo.meeting import Meeting as Meeting
     from fedbo.results import Result as Result
     from fedbo.runner import RunError as RunError
     from fedbo.study import Study as Study
     from fedbo.study import StudyError as StudyError
     from fedbo.study import load_study as load_study
+    from fedbo.tuning import Options
 
-__all__ = ["Result", "RunError", "Study", "StudyError", "load_study", "resume", "run", "tabulate"]
+__all__ = [
+    "Agent",
+    "Meeting",
+    "Result",
+    "RunError",
+    "Study",
+    "StudyError",
+    "Terms",
+    "load_study",
+    "resume",
+    "run",
+    "tabulate",
+    "tune",
+]
 
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
 _PLACES = {
+    "Agent": "fedbo.ask_tell",
+    "Meeting": "fedbo.meeting",
+    "Terms": "fedbo.ask_tell",
     "Result": "fedbo.results",
     "RunError": "fedbo.runner",
     "Study": "fedbo.study",
@@ -65,6 +85,31 @@ def resume(directory: str | Path, *, overrides: Sequence[str] = (), progress: bo
     from fedbo.runner import resume_study
 
     return resume_study(Path(directory), overrides, progress_for(Console(stderr=True)) if progress else None)
+
+
+def tune(
+    objective: Callable[..., Any], space: Any, agents: int = 1, *, progress: bool = False, **options: Unpack[Options]
+) -> Result:
+    """Tune a function of a configuration at several sites at once, in real time on Ray, and give the results.
+
+    `objective(configuration, agent)` returns a number, or a dictionary of numbers of which `metric` is tuned, maximised or
+    with `mode="min"` minimised; it is given `agent` and a generator `rng` where it asks for them. `space` is a
+    `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or what Ray Tune and Optuna declare.
+
+    Every agent makes `initial` and `iterations` evaluations, up to `parallel` of them at once, each of which takes `resources`
+    (one table or one for each agent: CPU, GPU, memory in MiB, and what else machines offer), at most `time_limit` seconds and
+    `memory_limit` MiB, and is tried again `retries` times. All ends early after `seconds`, after so many `evaluations` in all,
+    when one has reached `target`, or when one of the `callbacks`, which are told of every evaluation, returns True.
+
+    `algorithm` is a name or a table with settings, `address` a Ray cluster, `study` are tables of a study that stand above all
+    this. With `resume`, the study in `out` is gone on with, if it has begun. Raises what `run` raises. See docs/tuning.md.
+    """
+    from rich.console import Console
+
+    from fedbo.progress import progress_for
+    from fedbo.tuning import tuned
+
+    return tuned(objective, space, agents, options, progress_for(Console(stderr=True)) if progress else None)
 
 
 def tabulate(

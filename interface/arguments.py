@@ -38,10 +38,21 @@ Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the study, such as budget.iterations=20."),
 ]
+Workers = Annotated[int | None, typer.Option(min=0, help="Short for --set hosting.workers=N.")]
+Address = Annotated[
+    str | None, typer.Option(help="A Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Short for --set hosting.address=….")
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Run the Python functions that the study names: you know whose they are.")]
 Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
 Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
 Chosen = Annotated[str | None, typer.Option(help="Label of the algorithm shown alone; default: the first federated one.")]
 Level = Annotated[float | None, typer.Option(help="The value to be reached in each cell; default: the first's final one.")]
+
+
+def hosting_sets(workers: int | None, address: str | None) -> list[str]:
+    """Give the short forms of the hosting as --set has them."""
+    known = {"workers": workers, "address": address}
+    return [f"hosting.{key}={json.dumps(value)}" for key, value in known.items() if value is not None]
 
 
 def print_json(value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fedbo.algorithms.base import Private
+from fedbo.algorithms.base import Overlapping, Private
 from fedbo.check_privacy import privacy_asked, private_combinations
 from fedbo.check_world import agents_remedy, exchange_combinations, world_combinations
 from fedbo.faults import Fault
@@ -18,6 +18,8 @@ def combinations(study: Study) -> Iterator[Fault]:
     """List what does not go together in a study whose tables are right by themselves."""
     yield from _labels(study)
     yield from _hosting(study)
+    yield from _overlapping(study)
+    yield from _early(study)
     yield from _one_message(study)
     yield from _centralised(study)
     yield from world_combinations(study)
@@ -79,6 +81,39 @@ def _hosting(study: Study) -> Iterator[Fault]:
         yield Fault(("hosting", "workers"), "must be at least 1 for packed hosting")
     if hosting.kind == "inline" and not hosting.workers and hosting.address is not None:
         yield Fault(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
+
+
+def _overlapping(study: Study) -> Iterator[Fault]:
+    """Refuse evaluations that overlap where something counts on one after the other."""
+    policy = study.evaluation.make()
+    if not policy.overlaps:
+        return
+    key = "parallel" if policy.parallel > 1 else "resources"
+    if study.timing.clock != "wall":
+        yield Fault(("evaluation", key), 'is for real time; set [timing] clock = "wall", or leave it out')
+    if study.fault:
+        yield Fault(("evaluation", key), "does not go with a fault plan; leave one of the two out")
+    if study.budget.pulls:
+        yield Fault(("evaluation", key), "needs a budget that counts decisions; give [budget] iterations in place of pulls")
+    if study.agents.history is not None:
+        yield Fault(("evaluation", key), "does not go with [agents.history]; leave one of the two out")
+    if study.objective.noise:
+        yield Fault(("evaluation", key), "does not go with added noise; leave noise out")
+    count = study.federation().n_agents
+    if len(policy.resources) not in (0, 1, count):
+        yield Fault(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
+    for number, table in enumerate(study.algorithm):
+        made = table.make()
+        if policy.parallel > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:
+            remedy = "cannot decide while points are under way; set [evaluation] parallel = 1, or take ts, fts, gp_ei or gp_ucb"
+            yield Fault(("algorithm", number, "name"), remedy)
+
+
+def _early(study: Study) -> Iterator[Fault]:
+    """Refuse an early end where there is no real time in which somebody could look on."""
+    for key in ("target", "evaluations"):
+        if getattr(study.budget, key) is not None and study.timing.clock != "wall":
+            yield Fault(("budget", key), 'ends a study in real time; set [timing] clock = "wall", or leave it out')
 
 
 def _declarations(study: Study) -> Iterator[Fault]:

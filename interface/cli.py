@@ -16,12 +16,15 @@ from fedbo.arguments import (
     INTERRUPTED,
     OK,
     WRONG_INPUT,
+    Address,
     Format,
     Printed,
     RunFolder,
     Sets,
     Stop,
     StudyFile,
+    Workers,
+    hosting_sets,
     print_json,
 )
 from fedbo.calibrate import privacy
@@ -60,14 +63,15 @@ def run(
     study: StudyFile,
     sets: Sets = None,
     out: Annotated[Path | None, typer.Option(help="A new or empty directory; default: one under runs/.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Short for --set hosting.workers=N.")] = None,
+    workers: Workers = None,
+    address: Address = None,
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
     """Run a study, then print its summary and where its results and its figure are."""
     from fedbo.study import load_study
 
-    extra = [] if workers is None else [f"hosting.workers={workers}"]
+    extra = hosting_sets(workers, address)
     checked = load_study(study, [*(sets or []), *extra])
     from fedbo.directory import read_manifest, unfinished
     from fedbo.runner import resume_study, run_study
@@ -87,13 +91,16 @@ def resume(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change the hosting or the snapshots, such as hosting.workers=4."),
     ] = None,
+    workers: Workers = None,
+    address: Address = None,
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
     """Go on with a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
     from fedbo.runner import resume_study
 
-    _finish(lambda: resume_study(folder, sets or [], None if quiet else _progress()), printed)
+    changed = [*(sets or []), *hosting_sets(workers, address)]
+    _finish(lambda: resume_study(folder, changed, None if quiet else _progress()), printed)
 
 
 @app.command()
@@ -165,7 +172,7 @@ def data_list(printed: Printed = Format.text) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; what is wrong is said in one line on standard error."""
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="fedbo", standalone_mode=False)
+        code = app(args=None if arguments is None else list(arguments), prog_name="fedbo", standalone_mode=False)
     except Stop as stop:
         return stop.code
     except KeyboardInterrupt:
@@ -175,6 +182,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except Exception as error:
         return _expected(error)
+    if code == INTERRUPTED:  # typer makes this of a KeyboardInterrupt
+        return _complain("interrupted", INTERRUPTED)
     return OK
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,10 +16,20 @@ _HISTORY = "history"
 
 
 class Display:
-    """Feeds a progress display from what the workforce tells; without a display it does nothing."""
+    """Feeds a progress display from what the workforce tells; without a display it shows nothing.
 
-    def __init__(self, progress: Progress | None, study: Study, learning: Sequence[Learning], work: Sequence[Run]) -> None:
-        self._progress = progress
+    `follow` is called besides, and says whether the run shall end.
+    """
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        study: Study,
+        learning: Sequence[Learning],
+        work: Sequence[Run],
+        follow: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._progress, self._follow = progress, follow
         self._learning = len(learning)
         self._budget = {run.key: len(run.task.problem.targets) * run.task.problem.iterations for run in work}
         cells = study.cells()
@@ -37,15 +47,16 @@ class Display:
         ]
         progress.start(rows)
 
-    def learned(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> None:
+    def learned(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> bool:
         """Show how many of the earlier tasks are done."""
         if self._progress is not None and self._learning:
             self._progress.update(0, _HISTORY, 0, jobs_done, self._learning, None)
+        return False
 
-    def look(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> None:
-        """Show how far each run is, and the best native value so far, as the mean over the targets."""
+    def look(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> bool:
+        """Show how far each run is, and the best native value so far, as the mean over the targets; say if that is enough."""
         if self._progress is None:
-            return
+            return self._follow()
         for standing in standings:
             if standing.key is not None and standing.key in self._budget and standing.key not in self._complete:
                 self._show(standing.key, standing.share, standing.best)
@@ -53,6 +64,7 @@ class Display:
             if end.key not in self._complete:
                 self._complete.add(end.key)
                 self._show(end.key, 1.0, end.best)
+        return self._follow()
 
     def finish(self) -> None:
         """Take the display down."""

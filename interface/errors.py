@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedbo.actors.checkpoint import CheckpointError
+from fedbo.cluster import ClusterError
 from fedbo.coordinator.core import ProtocolError
 from fedbo.coordinator.engine import ReplayError
 from fedbo.directory import DirectoryError
@@ -12,7 +13,6 @@ from fedbo.objectives.table import TableError
 from fedbo.plot import PlotError
 from fedbo.results import ResultError
 from fedbo.runner import RunError
-from fedbo.workforce import ClusterError
 
 
 def is_wrong_input(error: Exception) -> bool:

@@ -60,6 +60,7 @@ def learnings(study: Study, parts: Path) -> list[Learning]:
             problem = Problem(
                 task.problem.dim, task.problem.n_agents, task.problem.targets, initial, table.observations - initial
             )
+            problem = replace(problem, lattice=task.problem.lattice)
             task = replace(task, problem=problem, initial={})
             key = Key(cell.number, table.algorithm.title, replicate if table.fresh else 0)
             agents = range(problem.n_agents)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedbo.arguments import FAILED, Baseline, Chosen, Format, Level, Printed, RunFolder, Stop, print_json
+from fedbo.arguments import FAILED, Baseline, Chosen, Format, Level, Printed, RunFolder, Stop, Trust, print_json
 
 
 def show(
@@ -18,6 +18,7 @@ def show(
     regret: Annotated[bool, typer.Option("--regret", help="Regret on the mean of all agents' functions instead.")] = False,
     algorithm: Chosen = None,
     level: Level = None,
+    trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
     """Print the summary of a run; for a sweep, also what its cells differ by."""
@@ -28,7 +29,7 @@ def show(
     from fedbo.report_trouble import facts_of, tables_of
     from fedbo.results import Result
 
-    result, terminal = Result.open(folder), console()
+    result, terminal = Result.open(folder, trust), console()
     goal = goal_of(result, algorithm, level)
     if trouble + privacy + regret > 1:
         raise typer.BadParameter("--trouble, --privacy and --regret exclude each other; give one of them")
@@ -56,17 +57,19 @@ def plot(
     regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
     algorithm: Chosen = None,
     level: Level = None,
+    trust: Trust = False,
 ) -> None:
     """Draw a figure of a run, and print where it is."""
     from fedbo.results import Result
 
-    print(Result.open(folder).plot(out, kind, cell, regret=regret, algorithm=algorithm, level=level))
+    print(Result.open(folder, trust).plot(out, kind, cell, regret=regret, algorithm=algorithm, level=level))
 
 
 def replay(
     folder: RunFolder,
     out: Annotated[Path | None, typer.Option(help="Keep what the replay gives, in a new or empty directory.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare with the run, and say where they differ first.")] = False,
+    trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
     """Carry a run out again in virtual time: by its study, or by its record if it was made in real time."""
@@ -74,7 +77,7 @@ def replay(
 
     from fedbo.replay import replay as replay_run
 
-    found = replay_run(folder, out, verify)
+    found = replay_run(folder, out, verify, trust)
     if printed is Format.json:
         print_json(asdict(found))
     else:

@@ -72,7 +72,7 @@ def means(result: Result, observations: Any) -> dict[tuple[int, int], Mean]:
     from fedbo.results import ResultError
 
     optima, found = _Optima(result), dict[tuple[int, int], Mean]()
-    for cell in result.study.cells():
+    for cell in result.trusted_cells():
         own = observations.filter(pc.equal(observations["cell"], cell.number))
         fixed = not cell.study.federation().drawn
         for replicate in sorted(set(own["replicate"].to_pylist())):
@@ -97,7 +97,7 @@ def points_of(rows: Any) -> Array:
 
 def best_of_mean(result: Result, cell: int) -> Optimum | None:
     """Give the largest value of the mean in the first replicate of a cell; None where agents cannot say what the mean is."""
-    study = result.study.cells()[cell].study
+    study = result.trusted_cells()[cell].study
     try:
         return _Optima(result).of(study, 0, _function(study, 0))
     except TypeError:

@@ -32,7 +32,7 @@ class Best(NamedTuple):
 
 def draw_optima(figure: Figure, result: Result, cell: int) -> None:
     """Draw the page for one cell: a panel for each pair of parameters, and the agents by what they reach."""
-    federation = result.study.cells()[cell].study.federation()
+    federation = result.trusted_cells()[cell].study.federation()
     best, seen = _found(result, cell, drawn=federation.drawn)
     parameters = federation.parameters
     pairs = list(combinations(range(len(parameters)), 2))[:MOST_PAIRS] or [(0, 0)]

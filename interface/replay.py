@@ -28,7 +28,8 @@ from fedbo.directory import (
     write_manifest,
 )
 from fedbo.jobs import learnings, runs
-from fedbo.study import Study, load_study
+from fedbo.study import Study, load_study, recall_study
+from fedbo.trust import distrust
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,8 @@ class Replay:
         return f"the same: {self.events} events, sha256 {self.recorded[:16]}…, and the same observations{kept}"
 
 
-def replay(directory: Path, out: Path | None = None, verify: bool = False) -> Replay:
-    """Carry a run out again and compare it; DirectoryError when it has not ended.
+def replay(directory: Path, out: Path | None = None, verify: bool = False, trust: bool = False) -> Replay:
+    """Carry a run out again and compare it; DirectoryError when it has not ended, or names functions that are not trusted.
 
     In virtual time the study is run again. A run made in real time is replayed by its record: the same events at the same
     times and the same outcomes of evaluations, without waiting. The replay is kept in `out`, or without it and without
@@ -68,6 +69,8 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False) -> Re
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
         raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
+    if not trust and (why := distrust(recall_study(directory / "study.toml"), "its replay")):
+        raise DirectoryError(f"'{directory}': {why}")
     study = load_study(directory / "study.toml")
     if study.privacy.secure_noise:
         raise DirectoryError(f"'{directory}': the key of its secure noise is gone, so it cannot be carried out again")

@@ -16,13 +16,15 @@ import pyarrow.parquet as pq
 from fedbo.by_run import by_run
 from fedbo.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
 from fedbo.objectives.base import Metric
+from fedbo.objectives.declared_space import read_space
 from fedbo.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
 from fedbo.regret_summary import RegretRow, regret_row
 from fedbo.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.spending import Spending, spending
-from fedbo.study import Study, recall_study
+from fedbo.study import Cell, Study, recall_study
 from fedbo.summary import Row, difference, regrets, summary_row
 from fedbo.trouble import Trouble, trouble
+from fedbo.trust import distrust
 
 if TYPE_CHECKING:
     import pandas
@@ -40,12 +42,15 @@ class ResultError(ValueError):
 class Result:
     """A run that has ended, completely or not. `Result.open` reads one."""
 
-    def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any]) -> None:
-        self.directory, self.study, self.manifest = directory, study, manifest
+    def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any], trust: bool = False) -> None:
+        self.directory, self.study, self.manifest, self._trust = directory, study, manifest, trust
 
     @classmethod
-    def open(cls, directory: str | Path) -> Result:
-        """Read a run directory; ResultError when it is none."""
+    def open(cls, directory: str | Path, trust: bool = False) -> Result:
+        """Read a run directory; ResultError when it is none.
+
+        Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
+        """
         folder = Path(directory)
         missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
@@ -58,7 +63,7 @@ class Result:
             manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         except ValueError as error:
             raise ResultError(f"'{folder / 'manifest.json'}': is damaged ({error}); run the study again") from None
-        return cls(folder, recall_study(folder / "study.toml"), manifest)
+        return cls(folder, recall_study(folder / "study.toml"), manifest, trust)
 
     @cached_property
     def observations(self) -> Any:
@@ -69,6 +74,12 @@ class Result:
     def histories(self) -> Any:
         """Give what agents evaluated in an earlier task, in the columns of `observations`; empty if there was none."""
         return self._table("histories", OBSERVATIONS)
+
+    def trusted_cells(self) -> list[Cell]:
+        """Give the cells of the study, fit to be carried out; ResultError where that runs functions nobody has trusted."""
+        if not self._trust and (why := distrust(self.study, "to build its objectives again")):
+            raise ResultError(f"'{self.directory}': {why}")
+        return self.study.cells()
 
     def failures(self) -> tuple[int, str]:
         """Count the evaluations that failed, and give the first one's error in one line; empty when there is none."""
@@ -129,7 +140,8 @@ class Result:
     def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
         """Give the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
 
-        `value` is its noise-free value in native units, `point` its parameters by name.
+        `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the
+        configuration.
         """
         if each not in ("algorithm", "agent"):
             raise ResultError(f"each = '{each}': must be 'algorithm' or 'agent'")
@@ -145,10 +157,12 @@ class Result:
         """Give the point that an agent would name in the end, as `best` does."""
         row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
         names = [parameter["name"] for parameter in _of_cell(self.manifest["parameters"], trace.cell, list)]
+        written = self.study.objective.settings.get("space")
+        space = None if written is None else read_space(written)
         return {
             **{key: row[key] for key in ("cell", "algorithm", "replicate", "agent", "step")},
             "value": float(self.metric(trace.cell).native(row["score"])),
-            "point": dict(zip(names, row["x"], strict=True)),
+            "point": dict(zip(names, row["x"], strict=True)) if space is None else space.configuration(row["x"]),
         }
 
     def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> list[Curve]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from fedbo.cluster import ClusterError
 from fedbo.coordinator.actor import Ended
 from fedbo.directory import (
     DirectoryError,
@@ -29,6 +30,7 @@ from fedbo.directory import (
     write_text,
 )
 from fedbo.display import Display
+from fedbo.follow import Callback, Follower
 from fedbo.jobs import learnings, runs
 from fedbo.progress import Progress
 from fedbo.results import Result
@@ -44,7 +46,9 @@ class RunError(RuntimeError):
         self.directory = directory
 
 
-def run_study(study: Study, out: Path | None = None, progress: Progress | None = None) -> Result:
+def run_study(
+    study: Study, out: Path | None = None, progress: Progress | None = None, callbacks: Sequence[Callback] = ()
+) -> Result:
     """Run a whole study and give its results.
 
     `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when anything in
@@ -56,10 +60,12 @@ def run_study(study: Study, out: Path | None = None, progress: Progress | None =
         write_text(directory / "study.toml", study.to_toml())
         manifest = new_manifest(study)
         write_manifest(directory, manifest)
-        return _carry_out(study, directory, manifest, progress)
+        return _carry_out(study, directory, manifest, progress, callbacks)
 
 
-def resume_study(directory: Path, overrides: Sequence[str] = (), progress: Progress | None = None) -> Result:
+def resume_study(
+    directory: Path, overrides: Sequence[str] = (), progress: Progress | None = None, callbacks: Sequence[Callback] = ()
+) -> Result:
     """Go on with a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
 
     `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to go
@@ -79,10 +85,12 @@ def resume_study(directory: Path, overrides: Sequence[str] = (), progress: Progr
     with _room_in(directory), alone(directory):
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1}
         write_manifest(directory, manifest)
-        return _carry_out(study, directory, manifest, progress)
+        return _carry_out(study, directory, manifest, progress, callbacks)
 
 
-def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None) -> Result:
+def _carry_out(
+    study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None, callbacks: Sequence[Callback]
+) -> Result:
     parts = directory / "parts"
     parts.mkdir(exist_ok=True)
     discard_drafts(directory)
@@ -91,14 +99,16 @@ def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress
     ended: list[Ended] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
-        with workforce(study) as force, interrupts() as interrupted:
-            show = Display(progress, study, learning, work)
+        with workforce(study, parts) as force, interrupts() as interrupted:
+            follower = Follower(study, work, callbacks)
+            show = Display(progress, study, learning, work, follower.look)
             try:
                 force.carry_out(learning, interrupted, show.learned, [])
                 if not interrupted():
                     force.carry_out(work, interrupted, show.look, ended)
             finally:
                 show.finish()
+                follower.finish()
     except KeyboardInterrupt:  # before anything has begun, or for the second time
         raise KeyboardInterrupt(directory) from None
     except Exception as error:
@@ -121,7 +131,7 @@ def _carry_out(study: Study, directory: Path, manifest: dict[str, Any], progress
     if not complete:
         raise KeyboardInterrupt(directory)
     discard_parts(directory)
-    return Result.open(directory)
+    return Result.open(directory, trust=True)
 
 
 @contextmanager
@@ -136,7 +146,7 @@ def _room_in(directory: Path) -> Iterator[None]:
 
 
 def _words(failure: Exception, directory: Path) -> str:
-    words = f"{type(failure).__name__}: {failure}"
+    words = str(failure) if isinstance(failure, ClusterError) else f"{type(failure).__name__}: {failure}"
     if out_of_space(failure):
         return f"{words}; the disk is full: make room, then go on with: fedbo resume {directory}"
     return words

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fedbo.algorithms.catalog import unknown
 from fedbo.document import Document, StudyError, parse_override, placed
@@ -49,10 +49,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """Who evaluates: `workers` Ray actors, or this process where there are none; and on which Ray cluster."""
+    """Who evaluates: `workers` Ray actors, or this process where there are none; on which cluster, and how it gets fedbo."""
 
     workers: int = 0
     address: str | None = None
+    package: Literal["wheel", "image"] = "wheel"
 
 
 def source(name: str, sets: Sequence[str] = (), seed: int | None = None, replicate: int = 0) -> tuple[Source, Hands]:
@@ -72,7 +73,9 @@ def source(name: str, sets: Sequence[str] = (), seed: int | None = None, replica
         raise StudyError(f'{name}: [sweep] "{swept[0]}": a table is of one objective; give one value of it by --set')
     chosen = study.study.seed if seed is None else seed
     hosting = study.hosting
-    return _built(study.objective.model_dump(), chosen, replicate), Hands(hosting.workers or 0, hosting.address)
+    return _built(study.objective.model_dump(), chosen, replicate), Hands(
+        hosting.workers or 0, hosting.address, hosting.package
+    )
 
 
 def _built(document: Document, seed: int, replicate: int) -> Source:

@@ -33,6 +33,7 @@ from fedbo.faults import Fault, Faults, from_pydantic
 from fedbo.files import anchored, fingerprinted
 from fedbo.initial import Points, read_points
 from fedbo.objectives.base import Federation
+from fedbo.objectives.typed import lattice_of
 from fedbo.resolve import with_defaults
 from fedbo.sweeps import concerns, of_sweep, swept
 from fedbo.tables import (
@@ -108,6 +109,7 @@ class Study(Table):
             history=history.observations if history else 0,
             pulls=self.budget.pulls or 0,
             rounds=self.exchange.make().waits,
+            lattice=lattice_of(federation),
         )
 
     def problem_of(self, table: AlgorithmTable) -> Problem:

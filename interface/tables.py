@@ -217,11 +217,17 @@ class AgentsTable(Table):
 
 
 class BudgetTable(Table):
-    """[budget]: iterations of every target after its initial points, or its evaluations in all; perhaps a limit in time."""
+    """[budget]: iterations of every target after its initial points, or its evaluations in all; perhaps a limit in time.
+
+    In real time a study also ends when some agent has reached the native value `target`, or when there have been so many
+    successful `evaluations` of all agents together.
+    """
 
     pulls: Positive | None = None
     iterations: Annotated[Positive | None, Field(validate_default=True)] = None
     time: Annotated[float, Field(gt=0)] | None = None
+    target: float | None = None
+    evaluations: Positive | None = None
 
     @field_validator("iterations", mode="after")
     @classmethod
@@ -255,8 +261,9 @@ class RecoveryTable(Table):
 
 
 class HostingTable(Table):
-    """[hosting]: where agents live, with how many workers, and on which Ray cluster."""
+    """[hosting]: where agents live, with how many workers, on which Ray cluster, and how that gets the package."""
 
     kind: Literal["inline", "dedicated", "packed"] = "inline"
     workers: Count | None = None
     address: Annotated[str, Field(min_length=1)] | None = None
+    package: Literal["wheel", "image"] = "wheel"

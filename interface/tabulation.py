@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.rows import write_table
+from fedbo.cluster import Cluster
 from fedbo.directory import (
     DirectoryError,
     alone,
@@ -188,7 +189,9 @@ class _Maker:
         self._plan.parts.mkdir(exist_ok=True)
         discard_drafts(self._plan.parts)
         try:
-            with helpers(Tabulator, self._plan, hands.workers, hands.address) as help_out, interrupts() as interrupted:
+            on = Cluster(hands.address, hands.package)
+            force = helpers(Tabulator, self._plan, hands.workers, on, self._plan.parts)
+            with force as help_out, interrupts() as interrupted:
                 self._show.start({agent: self._count(agent) for agent in self._asked})
                 for phase in jobs:
                     for done in help_out(phase, interrupted):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -13,17 +10,14 @@ from typing import Any, Protocol
 
 import ray
 
+from fedbo.cluster import Cluster, ClusterError, connected
 from fedbo.coordinator.actor import Coordinator, Ended, Learning, Run, Standing, start_coordinators
 from fedbo.study import Study
 
 _LIVES = 20  # how often the coordinator of one job may be lost
 _CHANCES = 3  # how often a helper's process may die at one job
 Job = Learning | Run
-Look = Callable[[int, Sequence[Standing], Sequence[Ended]], None]
-
-
-class ClusterError(RuntimeError):
-    """The Ray cluster cannot carry the study out."""
+Look = Callable[[int, Sequence[Standing], Sequence[Ended]], bool]
 
 
 class Workforce(Protocol):
@@ -32,25 +26,21 @@ class Workforce(Protocol):
     def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
         """Carry all jobs out, in any order, and append to `ended` what each run left; raises what a job raised.
 
-        `look` is told now and then how they stand.
+        `look` is told now and then how they stand, and says whether what there is in real time is enough.
         """
 
 
 @contextmanager
-def workforce(study: Study) -> Iterator[Workforce]:
-    """Give the workforce that a study asks for; a Ray that was started for it is stopped in the end."""
+def workforce(study: Study, folder: Path) -> Iterator[Workforce]:
+    """Give the workforce that a study asks for, which writes to a folder; a Ray that it started is stopped in the end."""
     hosting = study.hosting
     if hosting.kind == "inline" and not hosting.workers and hosting.address is None:
         yield Alone()
         return
     inline = hosting.kind == "inline"
     count = (hosting.workers or 1) if inline else 1
-    started = _start_ray(hosting.address, count if inline else 1)
-    try:
+    with connected(Cluster(hosting.address, hosting.package), count if inline else 1, folder):
         yield Actors(count, cpus=1.0 if inline else 0.0)
-    finally:
-        if started:
-            ray.shutdown()
 
 
 class Alone:
@@ -72,26 +62,24 @@ Helping = Callable[[Sequence[Any], Callable[[], bool]], Iterator[Any]]
 
 
 @contextmanager
-def helpers(kind: type[Any], plan: Any, count: int, address: str | None = None) -> Iterator[Helping]:
-    """Give what lets objects `kind(plan)` carry jobs out: one in this process, or `count` Ray actors.
+def helpers(kind: type[Any], plan: Any, count: int, on: Cluster, folder: Path) -> Iterator[Helping]:
+    """Give what lets objects `kind(plan)` carry jobs out: one in this process, or `count` Ray actors, which write to a folder.
 
     It takes the jobs and what says whether to stop, and gives what each job's `work` returned, in any order; raises what a job
     raised, once the others have ended theirs.
     """
-    if not count and address is None:
+    if not count and on.address is None:
         yield partial(_help, kind(plan))
         return
-    started, idle = _start_ray(address, max(1, count)), list[Any]()
-    try:
+    with connected(on, max(1, count), folder):
         # A second thread, because `stop` is told while `work` goes on.
         actor = ray.remote(kind).options(num_cpus=1, max_concurrency=2, scheduling_strategy="SPREAD")
-        idle += [actor.remote(plan) for _ in range(max(1, count))]
-        yield partial(_help_on_ray, partial(actor.remote, plan), idle)
-    finally:
-        for helper in idle:
-            ray.kill(helper)
-        if started:
-            ray.shutdown()
+        idle = [actor.remote(plan) for _ in range(max(1, count))]
+        try:
+            yield partial(_help_on_ray, partial(actor.remote, plan), idle)
+        finally:
+            for helper in idle:
+                ray.kill(helper)
 
 
 def _help(helper: Any, jobs: Sequence[Any], interrupted: Callable[[], bool]) -> Iterator[Any]:
@@ -199,7 +187,9 @@ class Actors:
                 told = True
                 for coordinator in self._coordinators:
                     coordinator.stop.remote()
-            look(len(jobs) - len(waiting) - len(busy), self._standings([at for at, _ in busy.values()]), ended)
+            if look(len(jobs) - len(waiting) - len(busy), self._standings([at for at, _ in busy.values()]), ended):
+                for coordinator, _ in busy.values():
+                    coordinator.suffice.remote()
         if failure is not None:
             raise failure
 
@@ -231,28 +221,3 @@ def _got(call: Any) -> Ended | None:
         while isinstance(cause, ray.exceptions.RayTaskError):
             cause = cause.cause
         raise cause from None
-
-
-def _start_ray(address: str | None, cpus: int) -> bool:
-    started = not ray.is_initialized()
-    if started:
-        try:
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **_options(address, cpus))
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise ClusterError(f"no Ray cluster at '{address or 'this machine'}': {error}") from error
-    have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
-    if have < cpus:  # an actor that is never scheduled would be waited for without end
-        if started:
-            ray.shutdown()
-        raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; ask for at most {have}")
-    return started
-
-
-def _options(address: str | None, cpus: int) -> dict[str, Any]:
-    if address is not None:
-        return {"address": address}
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    # The workers import what this process can import: an objective may stand beside the user's own script.
-    paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if not path.startswith(sys.base_prefix))
-    environment = {"env_vars": {"PYTHONPATH": paths}}
-    return {"num_cpus": max(cores, cpus), "include_dashboard": False, "runtime_env": environment}

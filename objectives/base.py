@@ -17,18 +17,25 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One tuned quantity with its range `[low, high]` in native units; `log` maps the unit interval geometrically."""
+    """One tuned quantity with its range `[low, high]` in native units; `log` maps the unit interval geometrically.
+
+    One that is `whole` takes whole numbers only, each of which has a cell of the unit interval: equal ones, or with `log` from
+    half a unit below the number to half a unit above it, on the geometric axis.
+    """
 
     name: str
     low: float
     high: float
     log: bool = False
+    whole: bool = False
 
     def __post_init__(self) -> None:
         if not (np.isfinite([self.low, self.high]).all() and self.low < self.high):
             raise ValueError(f"parameter {self.name}: [{self.low}, {self.high}] is not a finite range")
         if self.log and self.low <= 0.0:
             raise ValueError(f"parameter {self.name}: a log range must start above 0, got {self.low}")
+        if self.whole and not (float(self.low).is_integer() and float(self.high).is_integer()):
+            raise ValueError(f"parameter {self.name}: [{self.low}, {self.high}] must end at whole numbers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +152,21 @@ class Federation(Protocol):
 
     def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Objective:
         """Build one agent's objective; IndexError when there is no such agent."""
+
+
+class Measured(float):
+    """A value with other metrics of the same evaluation beside it, as JSON; they are kept with it and tell nobody anything."""
+
+    metrics: str | None
+
+    def __new__(cls, value: float, metrics: str | None = None) -> Measured:
+        """Make a number that carries metrics."""
+        made = super().__new__(cls, value)
+        made.metrics = metrics
+        return made
+
+    def __reduce__(self) -> tuple[type[Measured], tuple[float, str | None]]:
+        return Measured, (float(self), self.metrics)
 
 
 def reports_costs(federation: Federation) -> bool:

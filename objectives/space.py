@@ -17,6 +17,10 @@ def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
     points = _shaped(len(parameters), np.asarray(x, dtype=np.float64))
     if not ((points >= low) & (points <= high)).all():  # written so that NaN is outside
         raise _outside(points, [(p.name, p.low, p.high) for p in parameters])
+    for column, parameter in zip(_columns(points), parameters, strict=True):
+        if parameter.whole and (column != np.floor(column)).any():
+            wrong = np.atleast_1d(column)[np.atleast_1d(column != np.floor(column))][0]
+            raise ValueError(f"{parameter.name} = {wrong} is no whole number")
     return points
 
 
@@ -33,13 +37,19 @@ def from_unit(parameters: Sequence[Parameter], u: npt.ArrayLike) -> Array:
     native = low + points * (high - low)
     for i in curved:
         native[..., i] = low[i] * (high[i] / low[i]) ** points[..., i]
+    for i, parameter in enumerate(parameters):
+        if parameter.whole:
+            native[..., i] = _whole(parameter, points[..., i])
     # Rounding may step over the edge by one bit, and must not.
     native = np.minimum(np.maximum(native, low), high)
     return np.where(points == 1.0, high, native)
 
 
 def to_unit(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
-    """Map points `(d,)` or `(n, d)` in native units to the unit cube; ValueError when one is outside the box."""
+    """Map points `(d,)` or `(n, d)` in native units to the unit cube; ValueError when one is outside the box.
+
+    A whole number goes to the middle of its cell, with `log` to its own place on the geometric axis.
+    """
     points = inside(parameters, x)
     unit = np.empty_like(points)
     for i, (column, parameter) in enumerate(zip(_columns(points), parameters, strict=True)):
@@ -72,7 +82,20 @@ def _outside(points: Array, ranges: Sequence[tuple[str, float, float]]) -> Value
     raise AssertionError("no point is outside")
 
 
+def _whole(parameter: Parameter, u: Array) -> Array:
+    """Give the whole numbers in whose cells coordinates lie."""
+    low, high = parameter.low, parameter.high
+    if parameter.log:
+        start, end = low - 0.5, high + 0.5
+        return np.clip(np.floor(start * (end / start) ** u + 0.5), low, high)
+    return np.minimum(low + np.floor(u * (high - low + 1.0)), high)
+
+
 def _shrink(parameter: Parameter, x: Array) -> Array:
     low, high = parameter.low, parameter.high
+    if parameter.whole and parameter.log:
+        return np.asarray(np.log(x / (low - 0.5)) / np.log((high + 0.5) / (low - 0.5)))
+    if parameter.whole:
+        return np.asarray((x - low + 0.5) / (high - low + 1.0))
     unit = np.log(x / low) / np.log(high / low) if parameter.log else (x - low) / (high - low)
     return np.where(x == high, 1.0, np.where(x == low, 0.0, np.clip(unit, 0.0, 1.0)))

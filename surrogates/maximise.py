@@ -106,7 +106,7 @@ def maximise_function(
     starts = candidates.best_candidates(at_candidates, grid, _count(dim, settings))
     if extra is not None and len(extra):
         starts = np.vstack([starts, _best_extra(function(extra)[0], extra)])
-    surface = _with_curvature(function)
+    surface = with_curvature(function)
     if dim > 3:
         starts = _scattered(surface, starts, rng, 1.0 / rough, settings)
     return climb(surface, starts, 1.0 / rough, settings.tolerance, settings.iterations)
@@ -131,7 +131,7 @@ def maximise_from(
         near = np.abs(points - points[starts[-1]]).max(axis=1) < 1.0 / ROUGH
         left = np.where(near, -np.inf, left)
     reach = np.full(points.shape[1], 1.0 / ROUGH)
-    return climb(_with_curvature(function), points[starts], reach, settings.tolerance, settings.iterations)
+    return climb(with_curvature(function), points[starts], reach, settings.tolerance, settings.iterations)
 
 
 def _count(dim: int, settings: MaximiserSettings) -> int:
@@ -155,8 +155,8 @@ def _scattered(
     return np.vstack([starts, cloud[order]])
 
 
-def _with_curvature(function: Callable[[Array], tuple[Array, Array]]) -> Surface:
-    """The function with a Hessian from central differences of its gradients."""
+def with_curvature(function: Callable[[Array], tuple[Array, Array]]) -> Surface:
+    """A function of values `(k,)` and gradients `(k, d)` with a Hessian from central differences of its gradients."""
 
     def surface(x: Array) -> tuple[Array, Array, Array]:
         k, d = x.shape

@@ -34,24 +34,24 @@ STUDY: dict[str, Any] = {
 }
 
 
-def whole(directory: Path, verify: bool = True) -> fedbo.Result:
+def whole(directory: Path, verify: bool = True, iterations: int = ITERATIONS) -> fedbo.Result:
     """Check that no reported observation was lost or doubled, and that a replay gives the same; give the results."""
     result = fedbo.Result.open(directory)
     rows = result.observations.to_pylist()
     keys = [(row["agent"], row["step"], row["query"]) for row in rows]
-    expected = [(a, s, q) for a in range(AGENTS) for s in range(ITERATIONS + 1) for q in range(2 if s == 0 else 1)]
+    expected = [(a, s, q) for a in range(AGENTS) for s in range(iterations + 1) for q in range(2 if s == 0 else 1)]
     assert keys == expected, "an observation was lost or doubled"
     for agent in range(AGENTS):
         forgotten = any("forgotten" in (row["error"] or "") for row in rows if row["agent"] == agent)
         counts = [row["t_n"] for row in rows if row["agent"] == agent]
-        assert forgotten or counts == list(range(1, ITERATIONS + 3))
+        assert forgotten or counts == list(range(1, iterations + 3))
         begun = [row["started"] for row in rows if row["agent"] == agent]
         assert begun == sorted(begun)
     told = [(row["agent"], row["step"]) for row in result.events.to_pylist() if row["kind"] == "finished"]
-    assert sorted(told) == [(a, s) for a in range(AGENTS) for s in range(ITERATIONS + 1)]
+    assert sorted(told) == [(a, s) for a in range(AGENTS) for s in range(iterations + 1)]
     assert result.events["sequence"].to_pylist() == list(range(len(result.events)))
     if verify:
-        found: Replay = replay(directory, verify=True)
+        found: Replay = replay(directory, verify=True, trust=True)
         assert found.same, found.difference
     return result
 

@@ -107,7 +107,7 @@ def test_the_death_of_an_evaluation_is_a_failed_evaluation(hosting: str, tmp_pat
     assert len(errors) <= 1 and all("the evaluation's process ended with code -9" in error for error in errors)
     from fedbo.replay import replay
 
-    assert replay(tmp_path / "run", verify=True).same
+    assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
 @pytest.mark.parametrize("mode", [pytest.param("immediate", marks=pytest.mark.long), "barrier"])
@@ -118,7 +118,7 @@ def test_a_time_limit_of_the_budget_cuts_a_run_where_its_replay_is_cut(mode: str
     result = fedbo.Result.open(tmp_path / "run")
     told = sorted((row["agent"], row["step"]) for row in result.events.to_pylist() if row["kind"] == "finished")
     assert told == sorted({(row["agent"], row["step"]) for row in result.observations.to_pylist()})
-    assert replay(tmp_path / "run", verify=True).same
+    assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
 def test_an_agent_that_leaves_in_a_step_begins_it_again_and_its_replay_agrees(tmp_path: Path, ray_session: None) -> None:
@@ -187,6 +187,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, list[Any]]]:
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
+    monkeypatch.setenv("RAY_AUTH_MODE", os.environ.get("RAY_AUTH_MODE", "disabled"))
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     yield made, [made.add_node(num_cpus=1) for _ in range(2)]
     made.shutdown()
@@ -208,7 +209,7 @@ def test_the_death_of_a_node_takes_agents_with_it_that_go_on_elsewhere(tmp_path:
     cluster, others = nodes
     for number in range(8):  # false alarm once in 10^5 times: a run has an agent apart with a probability of 0.79
         directory = tmp_path / f"run-{number}"
-        driver = start(directory, "--set", f'hosting.address="{cluster.address}"')
+        driver = start(directory, "--address", cluster.address, "--set", "hosting.package=image")
         wait_for(directory, 10)
         if inhabited := apart(directory, others):
             break

@@ -207,3 +207,15 @@ def test_help_documents_the_exit_codes_and_comes_at_once() -> None:
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, "--version").startswith("fedbo 0.")
+
+
+def test_a_command_that_is_interrupted_before_anything_has_begun_says_so_and_gives_130(tmp_path: Path) -> None:
+    """It waits for a study file that somebody has only opened."""
+    pipe = tmp_path / "study.toml"
+    os.mkfifo(pipe)
+    code = "import signal, sys; signal.signal(2, signal.default_int_handler); from fedbo.cli import main; sys.exit(main())"
+    told = subprocess.Popen([sys.executable, "-c", code, "validate", str(pipe)], stderr=subprocess.PIPE, text=True)
+    with pipe.open("w"):
+        told.send_signal(signal.SIGINT)
+        _, said = told.communicate(timeout=60)
+    assert (told.returncode, said) == (INTERRUPTED, "interrupted\n")

@@ -157,6 +157,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_AUTH_MODE", os.environ.get("RAY_AUTH_MODE", "disabled"))
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "include_dashboard": False})
     yield made.address
     made.shutdown()
@@ -170,7 +171,7 @@ def test_kills_of_drivers_on_a_cluster_that_lives_on_leave_the_same_bytes(
 ) -> None:
     """What the dead driver had started lives on for a moment beside those who go on; whatever it still writes is not used."""
     study, expected = undisturbed
-    hosting = ("hosting.kind=packed", "hosting.workers=2", f'hosting.address="{cluster}"')
+    hosting = ("hosting.kind=packed", "hosting.workers=2", f'hosting.address="{cluster}"', "hosting.package=image")
     directory, rng, kills, begun = tmp_path / "run", random.Random(4), 0, time.monotonic()
     end = End(-9, "")
     while end.killed:

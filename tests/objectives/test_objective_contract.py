@@ -23,14 +23,18 @@ from fedbo.objectives.base import Array, Costly, Federation, LibraryMissing, Obj
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.mean import Vectorised
 from fedbo.objectives.space import from_unit
+from fedbo.spaces import written_space
 
 SEED = 20
 NAMES = list(federations())
 SAMPLE_MODULE = "sample_function_of_the_contract"
 SAMPLE_TABLE = "FEDBO_SAMPLE_TABLE_OF_THE_CONTRACT"  # where it lies, also for a fresh process
 SAMPLE = "def hill(x, agent):\n    return -((x[0] - 0.1 * agent) ** 2) - x[1]\n"
+SAMPLE += "def typed(config, agent):\n    return config['x'] - 0.1 * config['n'] - (config['k'] == 'a') * agent\n"
+TYPED = written_space({"x": (0.0, 1.0), "n": (1, 5), "k": ["a", "b"]})
 SETTINGS: dict[str, dict[str, Any]] = {  # only where the defaults will not do here: there are none, or they take long
     "python_function": {"function": f"{SAMPLE_MODULE}:hill", "low": (0.0, 0.0), "high": (1.0, 1.0), "agents": 3},
+    "typed_function": {"function": f"{SAMPLE_MODULE}:typed", "space": TYPED, "agents": 3},
     "writers": {"epochs": 2},
 }
 

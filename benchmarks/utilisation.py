@@ -1,0 +1,172 @@
+"""How busy workers are kept by short evaluations: `fedbo.tune` beside Ray Tune and Optuna with Ray tasks, in one run.
+
+200 evaluations sleep for 0.1 to 2 seconds (log-normal), the same lengths in the same order for everybody, on 8 workers of a
+Ray with 8 CPUs, however many this machine has. Measured from the objectives' own notes of when they began and ended:
+
+- whole: busy worker-seconds over 8 times the time from the first beginning to the last end;
+- steady: the same from the eighth beginning, when all workers are there, to the last one, when nothing is left to begin;
+- idle: worker-seconds per evaluation in which a worker had none, in the steady part.
+
+    python benchmarks/utilisation.py [--evaluations 200] [--only NAME;NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+
+import numpy as np
+import optuna
+import ray
+from ray import tune
+from ray.tune.search.optuna import OptunaSearch
+
+import fedbo
+
+WORKERS = 8
+SPACE: dict[str, Any] = {"x": (0.0, 1.0), "n": (1, 30), "kind": ["a", "b", "c"]}
+
+
+def lengths(count: int) -> list[float]:
+    """Draw how long the evaluations take, in seconds."""
+    drawn = np.random.default_rng(7).lognormal(np.log(0.5), 0.8, size=50 * count)
+    return [round(float(length), 4) for length in drawn[(drawn >= 0.1) & (drawn <= 2.0)][:count]]
+
+
+def work(config: dict[str, Any], folder: str, times: list[float]) -> float:
+    """Sleep as long as the next in line does, and note when that was."""
+    file = os.open(Path(folder) / "tickets", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    begun = time.time()
+    os.write(file, b".")
+    place = os.lseek(file, 0, os.SEEK_CUR) - 1
+    os.close(file)
+    time.sleep(times[place % len(times)])
+    with (Path(folder) / "notes").open("a") as notes:
+        notes.write(f"{begun} {time.time()}\n")
+    return float(-((config["x"] - 0.3) ** 2) - 0.01 * (config["n"] - 10) ** 2)
+
+
+def by_fedbo(folder: str, times: list[float], agents: int, parallel: int, algorithm: str = "fts") -> None:
+    """Let these agents share the evaluations."""
+
+    def objective(config: dict[str, Any]) -> float:
+        return work(config, folder, times)
+
+    initial = max(3, parallel)
+    fedbo.tune(
+        objective, SPACE, agents, initial=initial, iterations=len(times) // agents - initial, parallel=parallel, resources={"CPU": 1},
+        algorithm=algorithm, out=Path(folder) / "run",
+    )  # fmt: skip
+
+
+def by_ray_tune(folder: str, times: list[float]) -> None:
+    """Let Ray Tune do it, with Optuna's search and with actors that are used again."""
+
+    def trainable(config: dict[str, Any]) -> dict[str, float]:
+        return {"value": work(config, folder, times)}
+
+    space = {"x": tune.uniform(0.0, 1.0), "n": tune.randint(1, 31), "kind": tune.choice(["a", "b", "c"])}
+    tune.Tuner(
+        trainable,
+        param_space=space,
+        tune_config=tune.TuneConfig(
+            metric="value", mode="max", num_samples=len(times), search_alg=OptunaSearch(), reuse_actors=True,
+            max_concurrent_trials=WORKERS,
+        ),
+        run_config=tune.RunConfig(storage_path=folder, verbose=0),
+    ).fit()  # fmt: skip
+
+
+def by_optuna(folder: str, times: list[float]) -> None:
+    """Ask and tell an Optuna study, with Ray tasks for the evaluations."""
+    study, remote = optuna.create_study(direction="maximize"), ray.remote(work)
+    flying: dict[Any, Any] = {}
+    left = len(times)
+    while left or flying:
+        while left and len(flying) < WORKERS:
+            trial = study.ask()
+            config = {"x": trial.suggest_float("x", 0.0, 1.0), "n": trial.suggest_int("n", 1, 30)}
+            config["kind"] = trial.suggest_categorical("kind", ["a", "b", "c"])
+            flying[remote.remote(config, folder, times)] = trial
+            left -= 1
+        (done,), _ = ray.wait(list(flying))
+        study.tell(flying.pop(done), ray.get(done))
+
+
+def measured(name: str, way: Callable[[str, list[float]], None], times: list[float]) -> str:
+    """Let one way do the work, and give its row."""
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.time()
+        way(folder, times)
+        took = time.time() - began
+        notes = np.array([[float(each) for each in line.split()] for line in (Path(folder) / "notes").read_text().splitlines()])
+    starts, ends = np.sort(notes[:, 0]), notes[:, 1]
+    whole = busy(notes, starts[0], ends.max())
+    first, last = starts[WORKERS - 1], starts[-1]
+    steady = busy(notes, first, last)
+    idle = (1 - steady) * WORKERS * (last - first) / (len(notes) - WORKERS)
+    return (
+        f"{name:36} {len(notes):11d} {ends.max() - starts[0]:9.1f} {whole:7.1%} {steady:7.1%} {1000 * idle:9.0f} ms {took:9.1f}"
+    )
+
+
+def busy(notes: np.ndarray[Any, Any], since: float, until: float) -> float:
+    """Give the share of the workers' time between two moments that went into evaluations."""
+    overlap = np.minimum(notes[:, 1], until) - np.maximum(notes[:, 0], since)
+    return float(np.clip(overlap, 0, None).sum() / (WORKERS * (until - since)))
+
+
+def nap() -> None:
+    """Keep a worker for two seconds."""
+    time.sleep(2.0)
+
+
+@contextmanager
+def started() -> Iterator[None]:
+    """Start a Ray with 8 CPUs, whatever this machine has, with its workers there."""
+    ray.init("local", num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="error")
+    try:
+        ray.get([ray.remote(nap).remote() for _ in range(WORKERS)])
+        yield
+    finally:
+        ray.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--evaluations", type=int, default=200)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    times = lengths(options.evaluations)
+    ways: dict[str, Callable[[str, list[float]], None]] = {
+        "fedbo, 8 agents": partial(by_fedbo, agents=8, parallel=1),
+        "fedbo, 2 agents, parallel 4": partial(by_fedbo, agents=2, parallel=4),
+        "fedbo, 1 agent, parallel 8": partial(by_fedbo, agents=1, parallel=8, algorithm="ts"),
+        "fedbo, 8 agents, parallel 2": partial(by_fedbo, agents=8, parallel=2),
+        "fedbo, 2 agents, parallel 5": partial(by_fedbo, agents=2, parallel=5),
+        "fedbo, 1 agent, parallel 10": partial(by_fedbo, agents=1, parallel=10, algorithm="ts"),
+        "Ray Tune, reuse_actors": by_ray_tune,
+        "Optuna, Ray tasks": by_optuna,
+    }
+    chosen = {name: way for name, way in ways.items() if not options.only or name in options.only.split(";")}
+    print(f"{datetime.date.today()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {sum(times):.0f} s of sleep")
+    print(f"{'':36} {'evaluations':>11} {'span [s]':>9} {'whole':>7} {'steady':>7} {'idle each':>12} {'took [s]':>9}")
+    with started():
+        for name, way in chosen.items():
+            print(measured(name, way, times), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""A sampler for Optuna that asks an agent of fedbo: Optuna's studies at several sites then learn from each other.
+
+Needs Optuna: pip install optuna.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from fedbo.ask_tell import Agent, Terms
+from fedbo.meeting import Meeting
+from fedbo.objectives.declared_space import read_space
+from fedbo.spaces import written_space
+
+ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder gave it, and by which token
+
+
+class OptunaSampler(BaseSampler):
+    """Suggests the parameters of `space` by an agent, which is kept in `folder` and goes on there when it is opened again.
+
+    `space` is what `fedbo.tune` takes: a dictionary of Optuna's distributions, or a ConfigSpace with conditions, of which the
+    active parameters are suggested. The study's direction stands above `terms.mode`. Trials that were pruned or failed teach
+    nothing. Other finished trials of the study are taken in as well, except those of the other agents where `terms.agents` is
+    above 1: what these observed comes by messages. Parameters outside the space are drawn by `independent`, at random if none
+    is given. Several threads may use it, and one process.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        space: Any,
+        terms: Terms = Terms(),  # noqa: B008
+        number: int = 0,
+        meeting: Meeting | None = None,
+        independent: BaseSampler | None = None,
+    ) -> None:
+        self._folder, self._space, self._terms, self._number = Path(folder).resolve(), space, terms, number
+        self._meeting, self._independent = meeting, independent or RandomSampler(terms.seed)
+        self._distributions = _distributions(space)
+        self._agent: Agent | None = None
+        self._seen: set[tuple[str, int]] = set()
+        self._alone = threading.RLock()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """Give the distributions of the space."""
+        return self._distributions
+
+    def sample_relative(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
+        """Ask the agent for a configuration, with all that it can know by now."""
+        with self._alone:
+            agent = self._opened(study)
+            for other in study.get_trials(deepcopy=False):
+                if other.state.is_finished() and (study.study_name, other.number) not in self._seen:
+                    self._learn(agent, study, other, other.state, other.values)
+            (one,) = agent.ask()
+            study._storage.set_trial_system_attr(trial._trial_id, ASKED, [str(self._folder), one.token])
+        return {name: value for name, value in one.configuration.items() if name in search_space}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Draw a parameter that is not part of the space."""
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """Tell the agent what a trial was worth."""
+        with self._alone:
+            self._learn(self._opened(study), study, trial, state, values)
+
+    def reseed_rng(self) -> None:
+        """Let parameters outside the space be drawn anew."""
+        self._independent.reseed_rng()
+
+    def close(self) -> None:
+        """Let another process open the agent's folder."""
+        if self._agent is not None:
+            self._agent.close()
+            self._agent = None
+
+    def _opened(self, study: Study) -> Agent:
+        self._raise_error_if_multi_objective(study)
+        mode = "min" if study.direction == StudyDirection.MINIMIZE else "max"
+        if self._agent is None:
+            terms = replace(self._terms, mode=mode)
+            self._agent = Agent(self._folder, self._space, terms, self._number, self._meeting)
+        if self._agent.terms.mode != mode:
+            raise ValueError(f"study '{study.study_name}': has another direction than before; give it a sampler of its own")
+        return self._agent
+
+    def _learn(self, agent: Agent, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        """Tell of a trial: by its token where its configuration is what was asked, else as one that was evaluated anyway."""
+        self._seen.add((study.study_name, trial.number))
+        value = values[0] if state == TrialState.COMPLETE and values else None
+        params = {name: each for name, each in trial.params.items() if name in self._distributions}
+        folder, token = trial.system_attrs.get(ASKED, (None, ""))
+        if folder == str(self._folder):
+            asked = agent.given(token).configuration
+            if all(params[name] == each for name, each in asked.items() if name in params):
+                agent.tell(token, value)
+                return
+            agent.tell(token, None)
+        elif folder is not None and self._terms.agents > 1:
+            return
+        if value is not None:
+            try:
+                agent.add(params, value, f"{study.study_name}/{trial.number}")
+            except ValueError as error:
+                warnings.warn(f"trial {trial.number} teaches the agent nothing: {error}", stacklevel=2)
+
+
+def _distributions(space: Any) -> dict[str, BaseDistribution]:
+    """Give Optuna's distribution of every parameter that has a choice: the declared one, or what means the same."""
+    read, found = read_space(written_space(space)), dict[str, BaseDistribution]()
+    for parameter, choices in zip(read.parameters, read.choices, strict=True):
+        declared = space.get(parameter.name) if isinstance(space, Mapping) else None
+        if isinstance(declared, BaseDistribution):
+            found[parameter.name] = declared
+        elif choices is not None:
+            found[parameter.name] = CategoricalDistribution(choices)
+        elif parameter.whole:
+            found[parameter.name] = IntDistribution(int(parameter.low), int(parameter.high), parameter.log)
+        else:
+            found[parameter.name] = FloatDistribution(parameter.low, parameter.high, parameter.log)
+    return found

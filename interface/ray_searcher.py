@@ -1,0 +1,141 @@
+"""A search algorithm for Ray Tune that asks an agent of fedbo: Tune's experiments at several sites then learn from each other.
+
+Needs Ray Tune: pip install 'ray[tune]'.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ray.tune.search import Searcher
+from ray.tune.search.variant_generator import parse_spec_vars
+from ray.tune.utils.util import flatten_dict, unflatten_dict
+
+from fedbo.ask_tell import Agent, Terms
+from fedbo.meeting import Meeting
+from fedbo.spaces import written_space
+
+# Agents that this process has open: Tune copies searchers, and a restored Tuner has another one on the same folder.
+_OPEN: dict[Path, tuple[Agent, str, Terms]] = {}
+
+
+class RaySearcher(Searcher):
+    """Suggests configurations by an agent, which is kept in `folder` and goes on there when it is opened again.
+
+    The space is Tune's `param_space`, of which the domains are tuned and the rest is passed on, or `space`, anything that
+    `fedbo.tune` takes, such as a ConfigSpace with conditions. Nested dictionaries are kept. The experiment's mode stands above
+    `terms.mode`. A trial counts with the last `metric` that it reported, also where a scheduler has stopped it; one that failed
+    teaches nothing, until Tune has tried it again (of which Tune's ConcurrencyLimiter does not tell). One process may use a
+    folder at a time.
+
+    All that matters is in the agent's folder. `save` writes as JSON which trials are open; points under way that a restored
+    experiment knows nothing of are given up.
+    """
+
+    CKPT_FILE_TMPL = "searcher-state-{}.json"
+
+    def __init__(
+        self,
+        folder: str | Path,
+        space: Any = None,
+        terms: Terms = Terms(),  # noqa: B008
+        number: int = 0,
+        meeting: Meeting | None = None,
+        metric: str | None = None,
+        mode: str | None = None,
+    ) -> None:
+        super().__init__(metric, mode)
+        self._folder, self._terms, self._number = Path(folder).resolve(), terms, number
+        self._meeting = None if meeting is None else meeting.folder
+        self._written = None if space is None else written_space(space)
+        self._failed: dict[str, str] = {}  # by trial: its token
+
+    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
+        """Take over what the experiment tunes; a space is taken once, and with one already there can be no other."""
+        domains = _domains(config)
+        if domains and self._written is not None and written_space(domains) != self._written:
+            return False
+        if domains:
+            self._written = written_space(domains)
+        self._metric, self._mode = metric or self._metric, mode or self._mode
+        return True
+
+    def suggest(self, trial_id: str) -> dict[str, Any]:
+        """Give a trial its configuration; asked again, it is the same."""
+        (one,) = self._agent.ask(client=trial_id)
+        return dict(unflatten_dict(one.configuration))
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Tell the agent what a trial was worth; told before, or not known to it, it is no news."""
+        value = None if error or not result else result.get(str(self._metric))
+        for one in self._agent.pending(trial_id):
+            self._agent.tell(one.token, None if value is None else float(value))
+            if value is None:
+                self._failed[trial_id] = one.token
+                return
+        if value is not None and trial_id in self._failed:  # Tune has tried it again
+            self._agent.add(self._agent.given(self._failed[trial_id]).configuration, float(value), f"again/{trial_id}")
+
+    def add_evaluated_point(
+        self,
+        parameters: dict[str, Any],
+        value: float,
+        error: bool = False,
+        pruned: bool = False,
+        intermediate_values: list[float] | None = None,
+    ) -> None:
+        """Take in a point that was evaluated elsewhere, once; ValueError when it is none of the space."""
+        flat = flatten_dict(parameters, "/")
+        name = json.dumps([flat, value], sort_keys=True, default=str)
+        self._agent.add(flat, None if error else value, name)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Write down, as JSON, of which agent this is and which of its points are open."""
+        tokens = [] if self._written is None else [one.token for one in self._agent.pending()]
+        state = {"folder": str(self._folder), "number": self._number, "space": self._written, "metric": self._metric}
+        state |= {"mode": self._mode, "open": tokens, "failed": self._failed}
+        Path(checkpoint_path).write_text(json.dumps(state), encoding="utf-8")
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Go on where an experiment was saved, with the agent of that time; ValueError when this one is another."""
+        state = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
+        if (state["folder"], state["number"]) != (str(self._folder), self._number):
+            raise ValueError(
+                f"'{checkpoint_path}': is of agent {state['number']} in '{state['folder']}', not of {self._number} in "
+                f"'{self._folder}'; restore with that one"
+            )
+        self._written, self._metric, self._mode = state["space"], state["metric"], state["mode"]
+        self._failed = state["failed"]
+        for one in self._agent.pending() if self._written is not None else ():
+            if one.token not in state["open"]:
+                self._agent.tell(one.token, None)
+
+    def close(self) -> None:
+        """Let another process open the agent's folder."""
+        if self._folder in _OPEN:
+            _OPEN.pop(self._folder)[0].close()
+
+    @property
+    def _agent(self) -> Agent:
+        if self._written is None:
+            raise ValueError("RaySearcher: no space; give param_space to the Tuner, or space= here")
+        if self._metric is None or self._mode not in ("min", "max"):
+            raise ValueError("RaySearcher: no metric and mode; give both to TuneConfig, or here, the mode as 'min' or 'max'")
+        wanted = self._written, replace(self._terms, mode=self._mode)
+        if self._folder in _OPEN and _OPEN[self._folder][1:] != wanted:
+            self.close()
+        if self._folder not in _OPEN:
+            meeting = None if self._meeting is None else Meeting(self._meeting)
+            agent = Agent(self._folder, self._written, wanted[1], self._number, meeting)
+            _OPEN[self._folder] = agent, *wanted
+        return _OPEN[self._folder][0]
+
+
+def _domains(config: Mapping[str, Any]) -> dict[str, Any]:
+    """List what has a choice in a configuration of Tune, by its path."""
+    _, domains, grids = parse_spec_vars(dict(config))
+    return {"/".join(path): domain for path, domain in (*domains, *grids)}

@@ -1,0 +1,251 @@
+"""Typed search spaces: numbers, whole numbers, categories, ordinals, conditions and forbidden clauses, in the unit cube.
+
+Every parameter that has a choice is one axis. A category or an ordinal is a whole number, its place in the list of choices,
+and has a cell of the same length as the others. A parameter that a condition makes inactive stands at its default, so that all
+points that mean the same configuration are one point. Of a forbidden combination the nearest allowed one is taken.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.objectives.base import Array, Federation, Parameter
+from fedbo.objectives.space import from_unit, to_unit
+
+Mask = npt.NDArray[np.bool_]
+MOST = 20_000  # combinations that are looked through for the nearest allowed one
+_ULPS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A statement about a point in native units.
+
+    "in": axis `axis` is one of `values`; "between": it is above `above` and below `below`; "compare": it is `values[0]` than
+    axis `other`, -1 less, 0 equal, 1 greater; "all" and "any" join `parts`, and without parts they are true and false. What it
+    says of an axis that is inactive is false.
+    """
+
+    kind: str
+    axis: int = -1
+    values: tuple[float, ...] = ()
+    above: float = -np.inf
+    below: float = np.inf
+    other: int = -1
+    parts: tuple[Rule, ...] = ()
+
+    def holds(self, x: Array, active: Mask) -> Mask:
+        """Say where it is true of points `(n, d)`, given which of their axes are active."""
+        if self.kind in ("all", "any"):
+            said = [part.holds(x, active) for part in self.parts]
+            empty = np.full((1, len(x)), self.kind == "all")
+            joined = np.logical_and if self.kind == "all" else np.logical_or
+            return np.asarray(joined.reduce([*empty, *said]))
+        column = x[:, self.axis]
+        if self.kind == "in":
+            return np.isin(column, self.values) & active[:, self.axis]
+        if self.kind == "between":
+            return np.asarray((column > self.above) & (column < self.below) & active[:, self.axis])
+        order = np.isin(np.sign(column - x[:, self.other]), self.values)
+        return np.asarray(order & active[:, self.axis] & active[:, self.other])
+
+    def axes(self) -> set[int]:
+        """List the axes that it speaks of."""
+        own = {self.axis, self.other} - {-1}
+        return own.union(*(part.axes() for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A parameter without a choice: its value, and when it is part of a configuration."""
+
+    name: str
+    value: Any
+    when: Rule = Rule("all")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A typed space: the axes, what their whole numbers stand for, defaults in native units, conditions, forbidden clauses.
+
+    `choices` has one entry for each axis: the values of a category or an ordinal, or None for a number. `conditions` are pairs
+    of an axis and what must be true for it to be active, parents first.
+    """
+
+    parameters: tuple[Parameter, ...]
+    choices: tuple[tuple[Any, ...] | None, ...]
+    defaults: tuple[float, ...]
+    conditions: tuple[tuple[int, Rule], ...] = ()
+    forbidden: tuple[Rule, ...] = ()
+    fixed: tuple[Fixed, ...] = ()
+
+    def __post_init__(self) -> None:
+        count, numbers = 1.0, [self.parameters[axis] for axis in _involved(self)]
+        for parameter in numbers:
+            if not parameter.whole:
+                words = "a forbidden clause over real numbers has no nearest allowed point"
+                raise ValueError(f"parameter {parameter.name}: {words}; give it as a range, a condition or an ordinal")
+            count *= parameter.high - parameter.low + 1
+        if count > MOST:
+            names = ", ".join(parameter.name for parameter in numbers)
+            words = f"forbidden clauses over {names} have {count:.3g} combinations"
+            raise ValueError(f"{words}; at most {MOST} are looked through: give a coarser ordinal")
+        if self.forbidden and self._wrong(np.array([self.defaults])).any():
+            raise ValueError("the default configuration is forbidden; give other defaults")
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Count the cells of each axis; 0 for an axis of real numbers."""
+        return tuple(int(p.high - p.low + 1) if p.whole else 0 for p in self.parameters)
+
+    def project(self, u: Array) -> Array:
+        """Move points of the unit cube `(n, d)` to those that stand for the configurations that would be evaluated."""
+        x, u = from_unit(self.parameters, u), u.copy()
+        x = self._repaired(x) if self.forbidden else x
+        active = self.active(x)
+        moved = np.where(active, x, self.defaults)
+        settled = to_unit(self.parameters, moved)
+        whole = np.array([parameter.whole for parameter in self.parameters])
+        return np.asarray(np.where(whole | ~active, settled, u))
+
+    def active(self, x: Array) -> Mask:
+        """Say which axes count at points `(n, d)` in native units."""
+        active = np.ones(x.shape, dtype=np.bool_)
+        for axis, rule in self.conditions:
+            active[:, axis] &= rule.holds(x, active)
+        return active
+
+    def configuration(self, x: Array) -> dict[str, Any]:
+        """Give the configuration at a point `(d,)` in native units: its active parameters by name."""
+        row = np.asarray(x, dtype=np.float64)[None, :]
+        active = self.active(row)
+        found: dict[str, Any] = {}
+        each = zip(self.parameters, self.choices, row[0], active[0], strict=True)
+        for parameter, choices, value, counts in each:
+            if counts:
+                found[parameter.name] = _value(parameter, choices, value)
+        return found | {fixed.name: fixed.value for fixed in self.fixed if fixed.when.holds(row, active)[0]}
+
+    def decode(self, u: Array) -> dict[str, Any]:
+        """Give the configuration that a point `(d,)` of the unit cube stands for."""
+        return self.configuration(from_unit(self.parameters, self.project(u[None, :]))[0])
+
+    def encode(self, configuration: Mapping[str, Any]) -> Array:
+        """Give the point `(d,)` of the unit cube at which a configuration is evaluated.
+
+        Constants may be left out. ValueError when a name or a value is wrong, an active parameter is missing, or the
+        configuration is forbidden.
+        """
+        known = {parameter.name for parameter in self.parameters} | {fixed.name for fixed in self.fixed}
+        if unknown := sorted(set(configuration) - known):
+            raise ValueError(f"{unknown[0]}: is no parameter of the space; there are: {', '.join(sorted(known))}")
+        x = np.array(self.defaults)
+        for axis, (parameter, choices) in enumerate(zip(self.parameters, self.choices, strict=True)):
+            if parameter.name in configuration:
+                x[axis] = _code(parameter, choices, configuration[parameter.name])
+        expected, constant = self.configuration(x), {fixed.name for fixed in self.fixed}
+        if wrong := sorted((expected.keys() - constant - configuration.keys()) | (configuration.keys() - expected.keys())):
+            words = "is missing" if wrong[0] in expected else "is not active in this configuration; leave it out"
+            raise ValueError(f"{wrong[0]}: {words}")
+        if self.forbidden and self._wrong(x[None, :])[0]:
+            raise ValueError(f"{dict(configuration)}: is forbidden")
+        return _exact(self.parameters, x)
+
+    def centres(self, axis: int) -> Array:
+        """Give the coordinates of an axis's whole numbers, in ascending order."""
+        parameter = self.parameters[axis]
+        return to_unit((parameter,), np.arange(parameter.low, parameter.high + 1.0)[:, None])[:, 0]
+
+    def _wrong(self, x: Array) -> Mask:
+        active = self.active(x)
+        return np.asarray(np.logical_or.reduce([rule.holds(x, active) for rule in self.forbidden]))
+
+    def _repaired(self, x: Array) -> Array:
+        """Give the nearest allowed point, in the axes of which forbidden clauses speak, of those that are forbidden."""
+        wrong = np.flatnonzero(self._wrong(x))
+        if not len(wrong):
+            return x
+        x = x.copy()
+        axes, combined = _combinations(self)
+        unit = to_unit(tuple(self.parameters[axis] for axis in axes), combined)
+        for row in wrong:
+            tried = np.repeat(x[row][None, :], len(combined), axis=0)
+            tried[:, axes] = combined
+            allowed = ~self._wrong(tried)
+            if not allowed.any():  # whatever they are, something else forbids it
+                x[row] = self.defaults
+                continue
+            here = unit[np.flatnonzero((combined == x[row, axes]).all(axis=1))[0]]
+            far = ((unit - here) ** 2).sum(axis=1)
+            x[row] = tried[int(np.where(allowed, far, np.inf).argmin())]
+        return x
+
+
+def lattice_of(federation: Federation) -> Space | None:
+    """Give the typed space of a federation: by its attribute `lattice`, or made of its parameters where one is whole."""
+    given: Space | None = getattr(federation, "lattice", None)
+    parameters = federation.parameters
+    if given is not None or not any(parameter.whole for parameter in parameters):
+        return given
+    return Space(parameters, (None,) * len(parameters), tuple(parameter.low for parameter in parameters))
+
+
+def _involved(space: Space) -> list[int]:
+    """List the axes of which forbidden clauses speak."""
+    return sorted(set[int]().union(*(rule.axes() for rule in space.forbidden)))
+
+
+@lru_cache(maxsize=32)
+def _combinations(space: Space) -> tuple[list[int], Array]:
+    """Give the axes of which forbidden clauses speak, and all combinations of their whole numbers."""
+    axes = _involved(space)
+    ranges = [np.arange(space.parameters[axis].low, space.parameters[axis].high + 1.0) for axis in axes]
+    return axes, np.array(list(itertools.product(*ranges)))
+
+
+def _value(parameter: Parameter, choices: tuple[Any, ...] | None, value: float) -> Any:
+    if choices is not None:
+        return choices[int(value)]
+    return int(value) if parameter.whole else float(value)
+
+
+def _code(parameter: Parameter, choices: tuple[Any, ...] | None, value: Any) -> float:
+    """Give the native number of a value; ValueError when it is none of the parameter's."""
+    if choices is not None:
+        for place, choice in enumerate(choices):
+            if choice == value and isinstance(choice, bool | np.bool_) == isinstance(value, bool | np.bool_):
+                return float(place)
+        raise ValueError(f"{parameter.name} = {value!r}: is none of {list(choices)}")
+    number = float(value)
+    whole = not parameter.whole or number.is_integer()
+    if not (parameter.low <= number <= parameter.high and whole):
+        kind = "a whole number" if parameter.whole else "a number"
+        raise ValueError(f"{parameter.name} = {value!r}: {kind} in [{parameter.low:g}, {parameter.high:g}] would do")
+    return number
+
+
+def _exact(parameters: tuple[Parameter, ...], x: Array) -> Array:
+    """Give the point `(d,)` of the unit cube that is mapped to x, to the bit where there is one, else as near as can be."""
+    u = to_unit(parameters, x)
+    for axis, parameter in enumerate(parameters):
+        if not parameter.whole:
+            near = np.array(sorted(_neighbours(float(u[axis])), key=lambda place: abs(place - u[axis])))
+            found = from_unit((parameter,), near[:, None])[:, 0]
+            u[axis] = near[int(np.abs(found - x[axis]).argmin())]
+    return u
+
+
+def _neighbours(u: float) -> Iterator[float]:
+    """List the numbers of [0, 1] that are at most some steps of their last bit away."""
+    for end in (0.0, 1.0):
+        place = u
+        for _ in range(_ULPS):
+            yield place
+            place = float(np.nextafter(place, end))

@@ -1,0 +1,163 @@
+"""A Python function of a configuration, in a typed space: `f(configuration)` or `f(configuration, agent)`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import cloudpickle
+import numpy as np
+
+from fedbo.objectives.base import Array, Measured, Metric, Parameter, require, require_agent
+from fedbo.objectives.declared_space import read_space
+from fedbo.objectives.python_function import load
+from fedbo.objectives.space import inside
+from fedbo.objectives.typed import Space
+
+
+class Carried:
+    """A function that pickles by value where it has no module of its own, such as one of a script or of a notebook."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __reduce__(self) -> Any:
+        return _carried, (cloudpickle.dumps(self.function),)
+
+
+def _carried(data: bytes) -> Carried:
+    return Carried(cloudpickle.loads(data))
+
+
+@dataclass(frozen=True, eq=False)
+class TypedCall:
+    """One agent's view of a function of a configuration; with other metrics besides, what it gives carries them."""
+
+    carried: Carried
+    agent: int
+    sign: int
+    metric: str
+    space: Space = field(repr=False)
+    best_value: float | None = None
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Call the function with the configuration at x `(d,)`; TypeError when what it returns is not as it should be."""
+        configuration = self.space.configuration(inside(self.space.parameters, x))
+        takes = _takes(self.carried.function)
+        given = {"agent": self.agent, "rng": rng}
+        value = self.carried.function(configuration, **{name: given[name] for name in takes})
+        metrics: dict[str, float] = {}
+        if isinstance(value, Mapping):
+            if self.metric not in value:
+                raise TypeError(f"the objective returned {sorted(map(str, value))}: there is no '{self.metric}' among them")
+            metrics = {str(name): _number(each) for name, each in value.items()}
+            value = value[self.metric]
+        return Measured(self.sign * _number(value), json.dumps(metrics) if metrics else None)
+
+    def score(self, x: Array) -> float | None:
+        """Give None: nothing better than an observation is known."""
+        return None
+
+
+@dataclass(frozen=True)
+class TypedFunction:
+    """A Python function of a configuration, a dictionary, tuned by several agents in a typed space.
+
+    `function` is a callable, or its place as "package.module:name"; it takes the configuration, and `agent` and `rng` by name
+    where it asks for them; it returns a number, or a dictionary of numbers of which `metric_name` is tuned. `space` is
+    a `ConfigSpace.ConfigurationSpace` as JSON (`json.dumps(space.to_serialized_dict())`). `best` is the best native value where
+    it is known.
+    """
+
+    function: str | Callable[..., Any]
+    space: str
+    agents: int = 1
+    direction: Literal["maximise", "minimise"] = "maximise"
+    metric_name: str = "value"
+    best: float | None = None
+
+    def __post_init__(self) -> None:
+        read_space(self.space)
+        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        require(self.direction in ("maximise", "minimise"), "direction", self.direction, "'maximise' or 'minimise'")
+        _takes(self._callable)
+
+    @property
+    def _callable(self) -> Callable[..., Any]:
+        if isinstance(self.function, str) and self.function in GIVEN:
+            return GIVEN[self.function]
+        given = isinstance(self.function, str) and self.function.startswith("given:")
+        require(not given, "function", self.function, "it was handed over in Python; call fedbo.tune again, with resume=True")
+        return load(self.function)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if isinstance(self.function, str) and self.function in GIVEN:
+            state["function"] = (self.function, Carried(GIVEN[self.function]))
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state["function"], tuple):
+            name, carried = state["function"]
+            GIVEN[name] = carried.function
+            state = state | {"function": name}
+        self.__dict__.update(state)
+
+    @property
+    def drawn(self) -> bool:
+        """Say that the objectives are the same in every replicate."""
+        return False
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
+
+    @property
+    def lattice(self) -> Space:
+        """Give the typed space."""
+        return read_space(self.space)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the parameters in the order of x; a category is a whole number, its place in the list of choices."""
+        return self.lattice.parameters
+
+    @property
+    def metric(self) -> Metric:
+        """Say how the function's own value is called and optimised."""
+        return Metric(self.metric_name, sign=1 if self.direction == "maximise" else -1)
+
+    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> TypedCall:
+        """Build one agent's view of the function."""
+        require_agent(agent, self.agents)
+        best = None if self.best is None else self.metric.sign * self.best
+        return TypedCall(Carried(self._callable), agent, self.metric.sign, self.metric_name, self.lattice, best)
+
+
+# Functions that were handed over in Python, by the name under which a study knows them; see `fedbo.tune`.
+GIVEN: dict[str, Callable[..., Any]] = {}
+
+
+def _takes(function: Callable[..., Any]) -> list[str]:
+    """List which of agent and rng a function asks for."""
+    try:
+        taken = inspect.signature(function).parameters.values()
+    except ValueError:  # some functions written in C do not say
+        return []
+    every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
+    named = {parameter.name for parameter in list(taken)[1:] if parameter.kind is not parameter.POSITIONAL_ONLY}
+    return [name for name in ("agent", "rng") if name in named or every]
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as failure:
+        raise TypeError(f"the objective returned {value!r}: a number, or a dictionary of numbers, would do") from failure
+
+
+FEDERATIONS = {"typed_function": TypedFunction}

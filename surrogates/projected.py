@@ -1,0 +1,139 @@
+"""A maximiser over points that can be evaluated: whole numbers and categories are rounded before a function is asked.
+
+What is maximised is f(P(u)), where P moves u to the point that would be evaluated (Garrido-Merchan and Hernandez-Lobato
+2020). It is constant in the cells of whole numbers, so these axes are searched value by value, and climbs go along the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import qmc
+
+from fedbo.surrogates.climb import Surface, climb
+
+Array = npt.NDArray[np.float64]
+Values = Callable[[Array], Array]
+CANDIDATES = 2048  # points that are tried at first, and combinations of whole numbers that are all tried
+SEED = 20201
+STARTS = 12
+ROUNDS = 12
+NEAR = 24  # values of one axis that are tried from the best point
+
+
+class Lattice(Protocol):
+    """Which points can be evaluated."""
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """Count the cells of each axis; 0 for an axis of real numbers."""
+
+    def project(self, u: Array) -> Array:
+        """Move points `(n, d)` to those that stand for what would be evaluated."""
+
+    def centres(self, axis: int) -> Array:
+        """Give the coordinates of an axis's whole numbers, in ascending order."""
+
+
+class Ground(NamedTuple):
+    """Where a function is maximised: the points that can be evaluated, and what coordinates the function takes.
+
+    `into` turns points of the unit cube `(n, d)` into those coordinates, `back` turns them again.
+    """
+
+    lattice: Lattice
+    into: Values = lambda u: u
+    back: Values = lambda u: u
+
+    def project(self, u: Array) -> Array:
+        """Project points given in the function's coordinates `(n, d)`."""
+        return self.into(self.lattice.project(self.back(u)))
+
+
+def maximise_projected(
+    values: Values, surface: Surface, ground: Ground, extra: Array | None = None, tolerance: float = 1e-8
+) -> tuple[Array, float]:
+    """The point `(d,)` that can be evaluated at which a function is largest, and its value there.
+
+    `values` gives those at `(n, d)` and `surface` gradients and Hessians besides, in the function's coordinates; `extra (e, d)`
+    are points to begin from besides, such as incumbents. Raises ValueError when a value is not finite.
+    """
+    levels = ground.lattice.levels
+    points = ground.into(_candidates(ground.lattice))
+    if extra is not None and len(extra):
+        points = np.vstack([points, ground.project(extra)])
+    at = values(points)
+    if not np.isfinite(at).all():
+        raise ValueError("the function has values that are not finite")
+    order = np.argsort(-at, kind="stable")[:STARTS]
+    best, top = points[order[0]], float(at[order[0]])
+    if 0 in levels:
+        best, top = _climbed(values, surface, ground, points[order], best, top, tolerance)
+    for _ in range(ROUNDS):
+        near = ground.project(ground.into(_neighbours(ground.back(best[None, :])[0], levels, ground.lattice)))
+        if not len(near):
+            break
+        found = values(near)
+        place = int(found.argmax())
+        if not found[place] > top:
+            break
+        best, top = near[place], float(found[place])
+        if 0 in levels:
+            best, top = _climbed(values, surface, ground, best[None, :], best, top, tolerance)
+    return best, top
+
+
+def _climbed(
+    values: Values, surface: Surface, ground: Ground, starts: Array, best: Array, top: float, tolerance: float
+) -> tuple[Array, float]:
+    """Climb along the axes of real numbers; what comes of it counts by its value where it can be evaluated."""
+    held = np.array([count > 0 for count in ground.lattice.levels])
+
+    def along(u: Array) -> tuple[Array, Array, Array]:
+        value, gradient, hessian = surface(u)
+        gradient = np.where(held, 0.0, gradient)
+        hessian = np.where(held[:, None] | held[None, :], 0.0, hessian)
+        hessian[:, held, held] = -1.0
+        return value, gradient, hessian
+
+    reach = np.full(starts.shape[1], 0.1)
+    end = ground.project(climb(along, starts, reach, tolerance, 30)[0][None, :])
+    value = float(values(end)[0])
+    return (end[0], value) if value > top else (best, top)
+
+
+@lru_cache(maxsize=16)
+def _candidates(lattice: Lattice) -> Array:
+    """Points of the unit cube `(n, d)` that can be evaluated: all where they are few whole numbers, else by Sobol's."""
+    levels, count = lattice.levels, 1
+    for level in levels:
+        count *= level or CANDIDATES + 1
+    if count <= CANDIDATES:
+        points = np.array(list(itertools.product(*(lattice.centres(axis) for axis in range(len(levels))))))
+    else:
+        points = qmc.Sobol(len(levels), rng=np.random.default_rng(SEED)).random(CANDIDATES)
+    found: Array = np.unique(lattice.project(points), axis=0)
+    found.setflags(write=False)
+    return found
+
+
+def _neighbours(u: Array, levels: tuple[int, ...], lattice: Lattice) -> Array:
+    """Points `(n, d)` that differ from u `(d,)` in one whole number: in all its values, or in near and far ones."""
+    found = []
+    for axis, count in enumerate(levels):
+        if not count:
+            continue
+        if count <= NEAR:
+            places = lattice.centres(axis)
+        else:
+            steps = np.concatenate([np.arange(1, NEAR // 4 + 1) / count, np.geomspace(1 / count, 0.5, NEAR // 4)])
+            places = np.clip(np.concatenate([u[axis] - steps, u[axis] + steps]), 0.0, 1.0)
+        near = np.repeat(u[None, :], len(places), axis=0)
+        near[:, axis] = places
+        found.append(near)
+    return np.vstack(found) if found else np.empty((0, len(u)))

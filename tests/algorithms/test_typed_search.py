@@ -1,0 +1,127 @@
+"""Algorithms in typed spaces and with points under way: what they ask can be evaluated, and acquisitions are compared there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import ConfigSpace as CS
+import numpy as np
+import pytest
+
+from fedbo.actors.checkpoint import pack, unpack
+from fedbo.algorithms.base import Overlapping, Problem
+from fedbo.algorithms.catalog import algorithms, entry
+from fedbo.algorithms.coordinates import to_coordinates
+from fedbo.algorithms.searching import top_of_draw
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.surrogate import OwnState
+from fedbo.objectives.declared_space import read_space
+from fedbo.objectives.typed import Space
+from fedbo.surrogates.draws import Draw, value
+from fedbo.surrogates.features import draw_features
+
+OVERLAPPING = [name for name in algorithms() if isinstance(entry(name).make(None), Overlapping)]
+
+
+def space(**parameters: Any) -> Space:
+    return read_space(json.dumps(CS.ConfigurationSpace(parameters, seed=0).to_serialized_dict()))
+
+
+def drawn(dim: int, seed: int) -> Draw:
+    rng = np.random.default_rng(seed)
+    return Draw(draw_features(rng, dim, 100, 0.3), rng.standard_normal(100))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_among_whole_numbers_and_categories_the_very_best_point_is_found(seed: int) -> None:
+    typed = space(n=(1, 12), kind=["a", "b", "c"], m=(1, 9))
+    draw = drawn(3, seed)
+    own = OwnState(np.empty((0, 3)), np.empty(0), lattice=typed)
+    every = to_coordinates(np.array(list(itertools.product(*(typed.centres(axis) for axis in range(3))))), "arcsine")
+    u = top_of_draw(draw, own, "arcsine", Streams(seed))
+    assert value(draw, u[None, :])[0] == pytest.approx(value(draw, every).max(), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_with_real_numbers_beside_them_nothing_on_a_fine_grid_is_better(seed: int) -> None:
+    typed = space(n=(1, 4000), x=(0.0, 1.0))
+    draw = drawn(2, seed)
+    names = [parameter.name for parameter in typed.parameters]
+    own = OwnState(np.empty((0, 2)), np.empty(0), lattice=typed)
+    u = top_of_draw(draw, own, "plain", Streams(seed))
+    assert np.array_equal(typed.project(u[None, :])[0], u)
+    grid = np.stack(np.meshgrid(typed.centres(names.index("n"))[::20], np.linspace(0, 1, 300)), -1).reshape(-1, 2)
+    grid = grid if names[0] == "n" else grid[:, ::-1]
+    assert value(draw, u[None, :])[0] >= value(draw, grid).max() - 1e-9
+
+
+def told(name: str, typed: Space | None, n: int, dim: int = 2) -> tuple[Any, Any, Streams]:
+    """Give an algorithm with the state of an agent that has seen `n` points."""
+    algorithm, streams = entry(name).make(None), Streams(3)
+    problem = Problem(dim, 2, (0, 1), 3, 10, agent=0, rounds=False, lattice=typed)
+    x = np.random.default_rng(1).random((n, dim))
+    x = typed.project(x) if typed else x
+    state = algorithm.tell(algorithm.agent_init(problem, streams), x, -((x - 0.4) ** 2).sum(axis=1))
+    return algorithm, state, streams
+
+
+@pytest.mark.parametrize("name", ["ts", "fts", "gp_ei", "gp_ucb", "rgpe", "pooled"])
+def test_what_is_asked_in_a_typed_space_can_be_evaluated(name: str) -> None:
+    typed = space(n=(1, 50), kind=["a", "b", "c"])
+    algorithm, state, streams = told(name, typed, 6)
+    for step in range(1, 4):
+        state = unpack(pack(state))  # the space travels with the state
+        decision, state = algorithm.ask(state, (), streams.at(step))
+        assert np.array_equal(typed.project(decision.x), decision.x)
+        state = algorithm.tell(state, decision.x, -((decision.x - 0.4) ** 2).sum(axis=1))
+
+
+@pytest.mark.parametrize("name", ["ts", "gp_ei", "gp_ucb"])
+def test_a_whole_number_is_optimised_correctly_on_a_known_function(name: str) -> None:
+    typed = space(n=CS.Integer("n", (1, 10_000), log=True), k=(1, 8))
+    names = [parameter.name for parameter in typed.parameters]
+    algorithm, state, streams = told(name, typed, 0)
+    best: dict[str, Any] = {}
+    top = -np.inf
+    for step in range(1, 41):
+        decision, state = algorithm.ask(state, (), streams.at(step))
+        found = typed.decode(decision.x[0])
+        worth = -((np.log(found["n"] / 37)) ** 2) - 0.3 * (found["k"] - 6) ** 2
+        if worth > top:
+            best, top = found, worth
+        state = algorithm.tell(state, decision.x, np.array([worth]))
+    assert set(best) == set(names)
+    assert best["k"] == 6
+    assert 33 <= best["n"] <= 41
+
+
+@pytest.mark.parametrize("name", OVERLAPPING)
+def test_points_under_way_are_not_asked_again(name: str) -> None:
+    algorithm, state, streams = told(name, None, 8)
+    asked = np.empty((0, 2))
+    for step in range(1, 5):
+        state = algorithm.pending(state, asked)
+        decision, state = algorithm.ask(state, (), streams.at(step))
+        if len(asked):
+            assert np.abs(asked - decision.x).max(axis=1).min() > 1e-6
+        asked = np.concatenate([asked, decision.x])
+    state = algorithm.tell(algorithm.pending(state, asked[:0]), asked, -((asked - 0.4) ** 2).sum(axis=1))
+    decision, _ = algorithm.ask(state, (), streams.at(9))
+    assert decision.x.shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["gp_ei", "gp_ucb"])
+def test_without_word_of_points_under_way_the_same_one_is_asked_again(name: str) -> None:
+    algorithm, state, streams = told(name, None, 8)
+    first, state = algorithm.ask(state, (), streams.at(1))
+    again, _ = algorithm.ask(state, (), streams.at(2))
+    assert np.abs(first.x - again.x).max() < 1e-3
+    other, _ = algorithm.ask(algorithm.pending(state, first.x), (), streams.at(2))
+    assert np.abs(first.x - other.x).max() > 1e-3
+
+
+def test_those_that_can_decide_with_points_under_way_are_known() -> None:
+    assert {"ts", "fts", "gp_ei", "gp_ucb", "random", "rgpe", "taf"} <= set(OVERLAPPING)
+    assert not {"admm_consensus", "pooled", "gp_ts"} & set(OVERLAPPING)

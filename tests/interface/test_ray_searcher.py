@@ -1,0 +1,147 @@
+"""Ray Tune's experiments on agents of fedbo, held to Tune's own contract of searchers: real runs, limits and restoring."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import ConfigSpace as CS
+import pytest
+
+tune = pytest.importorskip("ray.tune", reason="the searcher needs Ray Tune: pip install 'ray[tune]'")
+from ray.tune.search import ConcurrencyLimiter  # noqa: E402
+
+import fedbo  # noqa: E402
+from fedbo.ray_searcher import RaySearcher  # noqa: E402
+
+SPACE: dict[str, Any] = {
+    "model": {"rate": tune.loguniform(1e-4, 1.0), "n": tune.randint(1, 31), "name": "tree"},
+    "kind": tune.choice(["a", "b"]),
+    "epochs": 2,
+}
+
+
+def searcher_of(folder: Path, **more: Any) -> RaySearcher:
+    searcher = RaySearcher(folder, terms=fedbo.Terms(more.pop("algorithm", "ts"), seed=1), **more)
+    assert searcher.set_search_properties("loss", "min", SPACE)
+    return searcher
+
+
+def test_a_suggestion_has_the_shape_of_the_space_and_leaves_constants_to_tune(tmp_path: Path) -> None:
+    searcher = searcher_of(tmp_path)
+    config = searcher.suggest("t1")
+    assert set(config) == {"model", "kind"} and set(config["model"]) == {"rate", "n"}
+    assert searcher.suggest("t1") == config != searcher.suggest("t2"), "one trial has one configuration"
+    searcher.close()
+
+
+def test_values_count_once_and_failures_teach_nothing(tmp_path: Path) -> None:
+    searcher = searcher_of(tmp_path)
+    best = searcher.suggest("t1")
+    for trial in ("t2", "t3", "t4"):
+        searcher.suggest(trial)
+    searcher.on_trial_result("t1", {"loss": 9.0})
+    for loss in (2.0, 1.0):
+        searcher.on_trial_complete("t1", {"loss": loss})
+    searcher.on_trial_complete("t2", None, error=True)
+    searcher.on_trial_complete("t3", {"other": 1.0})
+    searcher.on_trial_complete("t4", {"loss": float("nan")})
+    searcher.on_trial_complete("unheard of", {"loss": 0.0})
+    flat = {"model/rate": best["model"]["rate"], "model/n": best["model"]["n"], "kind": best["kind"]}
+    assert searcher._agent.best() == (flat, 2.0)
+    assert searcher._agent.pending() == []
+    retried = searcher._agent.given("00000-000001").configuration
+    for _ in range(2):
+        searcher.on_trial_complete("t2", {"loss": 1.5})
+    assert searcher._agent.best() == (retried, 1.5), "what failed counts once it has succeeded"
+    known = {"model": {"rate": 0.01, "n": 3}, "kind": "b"}
+    for _ in range(2):
+        searcher.add_evaluated_point(known, 0.5)
+    assert searcher._agent.best() == ({"model/rate": 0.01, "model/n": 3, "kind": "b"}, 0.5)
+    searcher.close()
+
+
+def test_a_saved_searcher_goes_on_and_holds_no_pickle(tmp_path: Path) -> None:
+    searcher = searcher_of(tmp_path / "agent")
+    limited = ConcurrencyLimiter(searcher, max_concurrent=2)
+    assert limited.suggest("t1") and limited.suggest("t2") and limited.suggest("t3") is None
+    searcher.save_to_dir(str(tmp_path), "one")
+    (saved,) = tmp_path.glob("searcher-state-one.json")
+    assert len(json.loads(saved.read_text())["open"]) == 2
+    expected = searcher.suggest("t1")
+    searcher.suggest("after the save")
+    copy = pickle.loads(pickle.dumps(searcher))  # as Tune does within a Tuner
+    searcher.close()
+    copy.restore_from_dir(str(tmp_path))
+    assert copy.suggest("t1") == expected
+    assert len(copy._agent.pending()) == 2, "what the experiment knows nothing of is given up"
+    copy.close()
+    with pytest.raises(ValueError, match="is of agent 0 in .*agent', not of 0 in .*other'; restore with that one"):
+        RaySearcher(tmp_path / "other").restore(str(saved))
+
+
+def test_conditions_and_what_cannot_be_tuned(tmp_path: Path) -> None:
+    space = CS.ConfigurationSpace({"kind": ["tree", "net"], "layers": (1, 4)})
+    space.add(CS.EqualsCondition(space["layers"], space["kind"], "net"))
+    searcher = RaySearcher(tmp_path / "a", space, fedbo.Terms("random", initial=0), metric="loss", mode="min")
+    assert searcher.set_search_properties(None, None, {"epochs": 3})
+    found = [searcher.suggest(str(n)) for n in range(12)]
+    assert all(("layers" in config) == (config["kind"] == "net") for config in found)
+    assert not searcher.set_search_properties("loss", "min", SPACE), "Tune then says what is left unresolved"
+    searcher.close()
+    with pytest.raises(ValueError, match="no space; give param_space to the Tuner, or space= here"):
+        RaySearcher(tmp_path / "b").suggest("t1")
+    with pytest.raises(ValueError, match="no metric and mode; give both to TuneConfig"):
+        RaySearcher(tmp_path / "b", space).suggest("t1")
+    with pytest.raises(ValueError, match="parameter x: is a CallSampler Function of Ray Tune"):
+        RaySearcher(tmp_path / "b").set_search_properties("loss", "min", {"x": tune.sample_from(lambda spec: 1)})
+
+
+def train(config: dict[str, Any]) -> None:
+    """Report twice; fail for few trees of one kind, as long as the file that says so is there."""
+    loss = abs(config["model"]["n"] - 12) + config["model"]["rate"]
+    for step in range(config["epochs"]):
+        tune.report({"loss": loss + 1 - step})
+    if config["kind"] == "a" and Path(config["broken"]).exists():
+        raise RuntimeError("not this kind")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.filterwarnings("ignore")  # Tune's own
+def test_an_experiment_of_ray_tune_runs_fails_and_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+    broken = tmp_path / "broken"
+    broken.touch()
+    meeting = fedbo.Meeting(tmp_path / "meeting")
+    searcher = RaySearcher(tmp_path / "agent", terms=fedbo.Terms("fts", agents=2, seed=4), meeting=meeting)
+    trainable = tune.with_resources(train, {"cpu": 0.5})
+    tuner = tune.Tuner(
+        trainable,
+        param_space={**SPACE, "broken": str(broken)},
+        tune_config=tune.TuneConfig(
+            metric="loss",
+            mode="min",
+            num_samples=4,
+            search_alg=ConcurrencyLimiter(searcher, max_concurrent=2),
+            reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(name="run", storage_path=str(tmp_path), verbose=0),
+    )
+    results = tuner.fit()
+    assert len(results) == 4
+    values = [value for value in searcher._agent._told.values() if value is not None]
+    good = [result.metrics["loss"] for result in results if not result.error]
+    assert sorted(values) == sorted(good) and 0 < len(good) < 4
+    assert len(searcher._agent._told) == 4
+    assert (tmp_path / "meeting" / "coordinator.checkpoint").exists()
+    broken.unlink()
+    again = tune.Tuner.restore(
+        str(tmp_path / "run"), trainable, restart_errored=True, param_space={**SPACE, "broken": str(broken)}
+    )
+    assert len([result for result in again.fit() if not result.error]) == 4
+    assert len(searcher._agent._told) == 4, "nothing is told twice"
+    searcher.close()

@@ -1,0 +1,43 @@
+"""Functions that are tuned in tests; importable in every process."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+SPACE: dict[str, Any] = {"rate": (1e-4, 1.0), "n": (1, 30), "kind": ["a", "b"]}
+
+
+def loss(config: dict[str, Any], agent: int) -> dict[str, float]:
+    """Give a loss that is least near rate = 0.01, n = 10 + agent, kind = b."""
+    time.sleep(0.05)
+    far = (math.log10(config["rate"]) + 2) ** 2 + 0.01 * (config["n"] - 10 - agent) ** 2
+    return {"loss": far + (config["kind"] == "a"), "seconds": 0.05}
+
+
+def slow(config: dict[str, Any], agent: int) -> float:
+    """Take half a second, and write down that it was called."""
+    with Path(os.environ["FEDBO_CALLS"]).open("a") as file:
+        file.write(f"{agent} {config['rate']!r}\n")
+    time.sleep(0.5)
+    return float(config["rate"])
+
+
+def moody(config: dict[str, Any], agent: int) -> float:
+    """Fail for one kind, hang for a large n, end its process for a small one."""
+    if config["n"] > 25:
+        time.sleep(60)
+    if config["n"] < 4:
+        os._exit(3)
+    if config["kind"] == "a":
+        raise RuntimeError("not this kind")
+    return float(config["n"])
+
+
+def waiting(config: dict[str, Any], agent: int) -> float:
+    """Take a third of a second."""
+    time.sleep(0.3)
+    return -abs(config["n"] - 10)

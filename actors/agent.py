@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.batches import Made, made_at_once
+from fedbo.actors.batches import LEAST, Made, Seen, highest, made_at_once, timed
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, Known, Outcome, Pulls
 from fedbo.actors.memory import Done, Memory, read_history
 from fedbo.actors.overlap import Bench, Overlap
 from fedbo.actors.pulls import counted, within
-from fedbo.actors.rows import Row
+from fedbo.actors.rows import Kept, Row
 from fedbo.actors.task import Choice, Order, Report, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
 from fedbo.algorithms.streams import Streams
@@ -95,13 +95,10 @@ class Agent:
         decision = self._decide(order)
         if self._overlap is not None:
             return self._work_overlapping(order, before, decision)
-        outcomes = self._evaluate(order, decision)
-        memory = self._learned(decision, outcomes, self.memory.algorithm)
-        rows = self._rows(order.step, decision, outcomes)
-        retried = tuple(outcome.point for outcome in outcomes[len(decision.x) :])
-        failed = tuple(outcome.error.splitlines()[0] for outcome in outcomes if outcome.error)
-        report = Report(self.number, order.step, len(decision.x), None, order.lease, memory.t_n, retried, failed)
-        return self._end(order, before, memory, report, rows)
+        seen = self._evaluate(order, decision)
+        memory = self._learned(decision, seen, self.memory.algorithm)
+        report = Report(self.number, order.step, len(decision.x), None, order.lease, memory.t_n, seen.retried, seen.failed)
+        return self._end(order, before, memory, report, seen.rows)
 
     def _work_overlapping(self, order: Order, before: Memory, decision: Decision) -> Report | None:
         """Begin what was decided, and learn from what ends until there is a free place; other steps' points may be among it."""
@@ -119,7 +116,7 @@ class Agent:
         report = Report(self.number, order.step, len(decision.x), None, order.lease, taken.memory.t_n, failed=failed)
         return self._end(order, before, taken.memory, report, tuple(rows))
 
-    def _end(self, order: Order, before: Memory, memory: Memory, report: Report, rows: tuple[Row, ...]) -> Report:
+    def _end(self, order: Order, before: Memory, memory: Memory, report: Report, rows: tuple[Kept, ...]) -> Report:
         """Write the message, and remember the step as one that does not count yet."""
         payload = None
         if self.task.algorithm.sends(order.step) and order.speaks:
@@ -134,14 +131,9 @@ class Agent:
         """Let the step that was done last count, if there is one; `times` are when its evaluations began and ended."""
         if self.done is None:
             return
-        rows = self.done.rows
-        if times:
-            rows = tuple(
-                row._replace(started=started, finished=finished)
-                for row, started, finished in zip(rows, times[:-1], times[1:], strict=True)
-            )
+        rows = timed(self.done.rows, times) if times else self.done.rows
         best = self.memory.best
-        for row in rows:
+        for row in map(highest, rows):
             if row.error is None and (best is None or row.value > best.value):
                 best = row
         self.memory = self.memory._replace(rows=self.memory.rows + rows, best=best)
@@ -149,7 +141,7 @@ class Agent:
         if self.memory.step % self.task.checkpoint == 0:
             self.saved = self.memory
 
-    def take(self, lossy: bool) -> tuple[Row, ...]:
+    def take(self, lossy: bool) -> tuple[Kept, ...]:
         """Give the rows that may be written for good, and keep the others; `lossy` says whether a crash may touch some."""
         count = len(self.saved.rows) if lossy else len(self.settled.rows)
         written = self.memory.rows[:count]
@@ -207,22 +199,30 @@ class Agent:
         algorithm = self.task.algorithm
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 
-    def _evaluate(self, order: Order, decision: Decision) -> list[Outcome]:
-        """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
+    def _evaluate(self, order: Order, decision: Decision) -> Seen:
+        """Evaluate every point of a decision, at once where that can be."""
         natives = from_unit(self.task.federation.parameters, decision.x)
+        made: Made | None = None
+        if self._evaluator.at_once and decision.pulls is not None:
+            streams = self._streams.at(self.memory.evaluated)
+            made = made_at_once(self._objective, decision, natives, self.task.noise, streams)
+        if made is None or order.tries is not None or len(natives) < LEAST:  # with `tries` some may take too long
+            return self._seen_in(order.step, decision, self._one_by_one(order, decision, natives, made))
+        batch = made.batch((self.number, self._phase(order.step), order.step), decision, natives, self.memory.t_n)
+        return Seen(np.arange(len(natives)), made.means, (batch,), len(natives))
+
+    def _one_by_one(self, order: Order, decision: Decision, natives: Array, made: Made | None) -> list[Outcome]:
+        """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
         policy, outcomes = self.task.policy, list[Outcome]()
         points, count = list(range(len(natives))), self.memory.evaluated
         every = self._pulls(decision)
-        made: Made | None = None
-        if self._evaluator.at_once and decision.pulls is not None:
-            made = made_at_once(self._objective, decision, natives, self.task.noise, self._streams.at(count))
         for _ in range(1 + policy.retries):
             for point in points:
                 number = count + len(outcomes)
                 length = None if order.tries is None else order.tries[len(outcomes)]
                 if length is not None and order.costs is not None:
                     length *= order.costs[point]
-                pulls, known_mean = None if every is None else every[point], None if made is None else made[point]
+                pulls, known_mean = None if every is None else every[point], None if made is None else made.of(point)
                 known = Known(self.number, number, point, natives[point], length, pulls, known_mean)
                 outcomes.append(self._evaluator(self._objective, known, self._streams.at(number), self._clock))
             succeeded = {outcome.point for outcome in outcomes if outcome.error is None}
@@ -237,49 +237,55 @@ class Agent:
             return None
         return [Pulls(times, decision.clip, self.task.noise) for times in counted(decision).tolist()]
 
-    def _learned(self, decision: Decision, outcomes: Sequence[Outcome], state: Any) -> Memory:
+    def _learned(self, decision: Decision, seen: Seen, state: Any) -> Memory:
         """Tell the algorithm what was seen, point by point, and what the policy gives for a point that failed."""
-        memory, worst = self.memory, self.memory.worst
-        told: dict[int, float] = {}
-        for outcome in outcomes:
-            if outcome.error is None:
-                told[outcome.point] = self._seen(decision, outcome)
+        memory, worst, told, values = self.memory, self.memory.worst, seen.points, seen.values
         pulls = counted(decision)
-        t_n, pulled = memory.t_n + int(pulls[sorted(told)].sum()), memory.pulled + int(pulls.sum())
-        for value in told.values():
-            worst = value if worst is None else min(worst, value)
-        if self.task.policy.failure == "worst" and worst is not None:
-            told |= {point: worst for point in range(len(decision.x)) if point not in told}
+        t_n, pulled = memory.t_n + int(pulls[told].sum()), memory.pulled + int(pulls.sum())
+        if len(values):
+            worst = float(values.min()) if worst is None else min(worst, float(values.min()))
+        if self.task.policy.failure == "worst" and worst is not None and len(told) < len(decision.x):
+            every = np.full(len(decision.x), worst)
+            every[told] = values
+            told, values = np.arange(len(every)), every
         if memory.cut:
-            told.pop(len(decision.x) - 1, None)
-        points = sorted(told)
-        if points:
-            values = np.array([told[point] for point in points])
-            state = self.task.algorithm.tell(state, decision.x[points], values)
-        evaluated = memory.evaluated + len(outcomes)
+            heard = told < len(decision.x) - 1
+            told, values = told[heard], values[heard]
+        if len(told):
+            state = self.task.algorithm.tell(state, decision.x[told], values)
+        evaluated = memory.evaluated + seen.evaluated
         return memory._replace(algorithm=state, evaluated=evaluated, t_n=t_n, worst=worst, pulled=pulled)
 
-    def _seen(self, decision: Decision, outcome: Outcome) -> float:
+    def _value(self, decision: Decision, outcome: Outcome) -> float:
         """Give what the agent sees of a value: with noise, where the study adds some; in a mean of pulls it is already."""
         if not self.task.noise or decision.pulls is not None or decision.clip is not None:
             return outcome.value
         noise = self._streams.at(outcome.number + 1).rng("added noise").standard_normal()
         return outcome.value + float(np.sqrt(self.task.noise) * noise)
 
-    def _rows(self, step: int, decision: Decision, outcomes: Sequence[Outcome]) -> tuple[Row, ...]:
+    def _phase(self, step: int) -> str:
+        return "initial" if step == 0 and self.task.phase == "search" else self.task.phase
+
+    def _seen_in(self, step: int, decision: Decision, outcomes: Sequence[Outcome]) -> Seen:
+        """Give what was seen in evaluations that were made one by one."""
+        told: dict[int, float] = {}
         rows, t_n, units = [], self.memory.t_n, decision.x.tolist()
         for outcome in outcomes:
-            t_n += outcome.pulls if outcome.error is None else 0
+            value = self._value(decision, outcome) if outcome.error is None else float("nan")
+            if outcome.error is None:
+                told[outcome.point] = value
+                t_n += outcome.pulls
             row = self._row(step, decision.origin, list(units[outcome.point]), outcome)
-            value = self._seen(decision, outcome) if outcome.error is None else float("nan")
             rows.append(row._replace(value=value, t_n=t_n))
-        return tuple(rows)
+        points = np.array(sorted(told), dtype=np.int64)
+        retried = tuple(outcome.point for outcome in outcomes[len(decision.x) :])
+        failed = tuple(outcome.error.splitlines()[0] for outcome in outcomes if outcome.error)
+        return Seen(points, np.array([told[point] for point in sorted(told)]), tuple(rows), len(outcomes), retried, failed)
 
     def _row(self, step: int, origin: str, u: list[float], outcome: Outcome) -> Row:
-        phase = "initial" if step == 0 and self.task.phase == "search" else self.task.phase
         return Row(
             agent=self.number,
-            phase=phase,
+            phase=self._phase(step),
             step=step,
             query=outcome.point,
             origin=origin,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedbo.actors.agent import Agent
 from fedbo.actors.memory import history_file
-from fedbo.actors.rows import Key, write_rows
+from fedbo.actors.rows import Key, each, write_rows
 from fedbo.actors.task import Order, Task
 
 
@@ -31,4 +31,4 @@ def learn(task: Task, numbers: Iterable[int], key: Key, folder: Path) -> None:
             agent.work(Order(number, step))
             agent.commit(())
             step += 1
-        write_rows(agent.memory.rows[:total], key, path)
+        write_rows(list(each(agent.memory.rows))[:total], key, path)

@@ -16,7 +16,7 @@ from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, w
 from fedbo.actors.home import PROVISIONAL, Home, Latest
 from fedbo.actors.memory import Done, Memory
 from fedbo.actors.overlap import bench_of
-from fedbo.actors.rows import write_rows
+from fedbo.actors.rows import each, write_rows
 from fedbo.actors.task import Choice, Order, Report, Task
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]
@@ -198,7 +198,8 @@ class Host:
         if not real or kind == PROVISIONAL or self._log is None:
             return [path.name]
         evaluations = home.table("evaluations", number, self._place)
-        write_evaluations(self._log.counted({(row.agent, row.started) for row in rows}), home.key, evaluations)
+        begun = {(row.agent, row.started) for row in each(rows)}
+        write_evaluations(self._log.counted(begun), home.key, evaluations)
         return [path.name, evaluations.name]
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from fedbo.actors.rows import Row
+from fedbo.actors.rows import Kept, Row
 from fedbo.actors.task import Report
 from fedbo.algorithms.base import Array, Decision
 
@@ -43,7 +43,7 @@ class Memory(NamedTuple):
     t_n: int = 0
     best: Row | None = None
     worst: float | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[Kept, ...] = ()
     step: int = -1
     decision: Decision | None = None
     undecided: Any = None
@@ -57,7 +57,7 @@ class Done(NamedTuple):
 
     before: Memory
     report: Report
-    rows: tuple[Row, ...]
+    rows: tuple[Kept, ...]
     after: Memory
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
@@ -66,6 +70,45 @@ class Row(NamedTuple):
     error: str | None = None
 
 
+class Batch(NamedTuple):
+    """The rows of a step whose points were evaluated at once, as columns: arrays `(q, d)` and `(q,)`, the others hold for all.
+
+    A phase of a thousand clients may have a million points, and that many rows are most of the time and memory of a run.
+    """
+
+    agent: int
+    phase: str
+    step: int
+    query: Array
+    origin: str
+    x: Array
+    u: Array
+    value: Array
+    score: Array
+    started: Array
+    finished: Array
+    t_n: Array
+    pulls: Array
+    error: str | None = None
+
+    def row(self, place: int) -> Row:
+        """Give one of its rows."""
+        values: Any = (each[place].tolist() if isinstance(each, np.ndarray) else each for each in self)
+        return Row(*values)
+
+
+Kept = Row | Batch
+
+
+def each(kept: Iterable[Kept]) -> Iterator[Row]:
+    """Give rows one by one."""
+    for one in kept:
+        if isinstance(one, Batch):
+            yield from (one.row(place) for place in range(len(one.query)))
+        else:
+            yield one
+
+
 class Key(NamedTuple):
     """Which run of a study: its cell of the sweep, the algorithm's label, and the replicate."""
 
@@ -79,12 +122,39 @@ def part_name(key: Key) -> str:
     return f"{key.cell:04d}-{quote(key.algorithm, safe='')}-{key.replicate:04d}"
 
 
-def write_rows(rows: Sequence[Row], key: Key, path: Path) -> None:
+def write_rows(kept: Sequence[Kept], key: Key, path: Path) -> None:
     """Write rows as one Parquet part, which appears whole or not at all."""
+    tables = list[pa.Table]()
+    for _, group in groupby(kept, key=type):
+        alike: list[Any] = list(group)
+        tables += map(_of_batch, alike) if isinstance(alike[0], Batch) else [_of_rows(alike)]
+    columns = pa.concat_tables(tables or [_of_rows([])]).combine_chunks()
+    head = [pa.repeat(pa.scalar(value, field.type), len(columns)) for value, field in zip(key, OBSERVATIONS, strict=False)]
+    write_table(pa.Table.from_arrays([*head, *columns.columns], schema=OBSERVATIONS), path)
+
+
+_COLUMNS = pa.schema(list(OBSERVATIONS)[len(Key._fields) :])
+
+
+def _of_rows(rows: Sequence[Row]) -> pa.Table:
     columns: list[Any] = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in Row._fields]
-    head = [[value] * len(rows) for value in key]
-    arrays = [pa.array(values, field.type) for values, field in zip([*head, *columns], OBSERVATIONS, strict=True)]
-    write_table(pa.Table.from_arrays(arrays, schema=OBSERVATIONS), path)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, _COLUMNS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_COLUMNS)
+
+
+def _of_batch(batch: Batch) -> pa.Table:
+    arrays = [_array(values, field.type, len(batch.query)) for values, field in zip(batch, _COLUMNS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_COLUMNS)
+
+
+def _array(values: Any, kind: Any, count: int) -> pa.Array:
+    """Give a column of a batch, whose entries are numbers, vectors `(count, d)`, or one value for all."""
+    if not isinstance(values, np.ndarray):
+        return pa.repeat(pa.scalar(values, kind), count)
+    if values.ndim == 1:
+        return pa.array(values, kind)
+    ends = np.arange(count + 1, dtype=np.int32) * values.shape[1]
+    return pa.ListArray.from_arrays(ends, values.ravel(), type=kind)
 
 
 def write_table(table: pa.Table, path: Path) -> None:

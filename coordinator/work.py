@@ -58,7 +58,7 @@ class Lengths:
         if count == 1 and self._plain and not again and pulls is None:
             return (0.0, self._length(agent, first))
         thought = 0.0 if self._instant else self._world.of(agent).decision(t_n)
-        lengths = [self._evaluation(agent, first + place, again) for place in range(count)]
+        lengths = self._evaluations(agent, range(first, first + count), again)
         if costs is not None:
             lengths = [length * cost for length, cost in zip(lengths, costs, strict=True)]
         if self._limit < math.inf:
@@ -70,13 +70,17 @@ class Lengths:
     def tries(self, agent: int, evaluations: Evaluations, next_again: int) -> tuple[float, ...]:
         """Give how long each pull of a point takes at cost 1, retries included, which have numbers from `next_again` on."""
         first, count, again, _ = evaluations
-        lengths = [self._evaluation(agent, first + place, again) for place in range(count)]
+        lengths = self._evaluations(agent, range(first, first + count), again)
         retries = range(next_again, next_again + count * self._policy.retries)
-        return (*lengths, *(self._evaluation(agent, number, True) for number in retries))
+        return (*lengths, *self._evaluations(agent, retries, True))
 
-    def _evaluation(self, agent: int, number: int, again: bool) -> float:
-        length = self._again(agent, number) if again else self._length(agent, number)
-        return length if self._even else length * self._factor(agent)
+    def _evaluations(self, agent: int, numbers: range, again: bool) -> list[float]:
+        length = self._again if again else self._length
+        lengths = [length(agent, number) for number in numbers]
+        if self._even:
+            return lengths
+        factor = self._factor(agent)
+        return [length * factor for length in lengths]
 
     def _factor(self, agent: int) -> float:
         if agent not in self._factors:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from fedbo.actors.agent import Agent, objective_of
-from fedbo.actors.batches import made_at_once
+from fedbo.actors.batches import LEAST, made_at_once
+from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.policy import Policy
 from fedbo.actors.pulls import counted, within
+from fedbo.actors.rows import Batch, Key, each, write_rows
 from fedbo.actors.task import Order, Task
 from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.bandits import Garland
+from fedbo.objectives.bandits import Garland, Himmelblau
 from fedbo.objectives.centralised import Centralised
 from fedbo.objectives.functions import Quadratic
 
@@ -195,9 +199,47 @@ def test_points_evaluated_together_are_as_they_should_be_one_by_one() -> None:
     decision = Decision(np.linspace(0.0, 1.0, 50)[:, None], "asked", np.full(50, 400), (0.0, 1.0))
     objective, streams = objective_of(Garland(agents=3), 1, Streams(4)), Streams(4).of(1).at(7)
     made = made_at_once(objective, decision, decision.x, 0.0, streams)
-    assert made is not None and made == made_at_once(objective, decision, decision.x, 0.0, streams)
-    for (value, score), x in zip(made, decision.x, strict=True):
+    again = made_at_once(objective, decision, decision.x, 0.0, streams)
+    assert made is not None and again is not None
+    np.testing.assert_array_equal(made, again)
+    for value, score, x in zip(made.means, made.scores, decision.x, strict=True):
         assert score == objective.score(x) and abs(value - score) < 5 * 0.1 / np.sqrt(3 * 400)
     assert made_at_once(_Brittle(), decision, decision.x, 0.0, streams) is None
     outside = decision._replace(x=decision.x + 0.5)
     assert made_at_once(objective, outside, outside.x, 0.0, streams) is None
+
+
+def test_rows_of_a_batch_are_those_of_its_points_one_by_one(tmp_path: Path) -> None:
+    """Where an evaluation may take too long, what was made at once is looked at point by point."""
+    algorithm, federation = Puller(tuple(range(1, LEAST + 1))), Himmelblau(agents=3, half_width=0.5)
+    limits = (None, 9.0)
+    whole, single = (agent_of(algorithm, federation=federation, policy=Policy(time_limit=limit)) for limit in limits)
+    key, times = Key(0, "puller", 0), tuple(np.arange(LEAST + 1.0).tolist())
+    for step in (1, 2):
+        whole.work(Order(1, step))
+        single.work(Order(1, step, tries=(1.0,) * LEAST))
+        for agent in (whole, single):
+            agent.commit(times)
+    assert [type(kept) for kept in whole.memory.rows] == [Batch] * 2
+    assert list(each(whole.memory.rows)) == list(single.memory.rows)
+    mixed = (*whole.memory.rows[:1], *single.memory.rows[LEAST:])
+    for name, kept in (("whole", whole.memory.rows), ("single", single.memory.rows), ("mixed", mixed), ("none", ())):
+        write_rows(kept, key, tmp_path / name)
+    tables = [pq.read_table(tmp_path / name) for name in ("whole", "single", "mixed")]
+    assert tables[0] == tables[1] == tables[2] and len(tables[0]) == 2 * LEAST
+    assert len(pq.read_table(tmp_path / "none")) == 0
+    assert (whole.memory.best, whole.memory.worst) == (single.memory.best, single.memory.worst)
+    for told, as_told in zip(whole.memory.algorithm, single.memory.algorithm, strict=True):
+        np.testing.assert_array_equal(told[0], as_told[0])
+        np.testing.assert_array_equal(told[1], as_told[1])
+
+
+def test_a_batch_comes_back_from_a_checkpoint_and_is_forgotten_as_a_whole(tmp_path: Path) -> None:
+    agent = agent_of(Puller((1,) * LEAST), federation=Himmelblau(agents=3, half_width=0.5), checkpoint=2)
+    work(agent)
+    write_checkpoint(agent.memory, tmp_path / "memory")
+    kept = read_checkpoint(tmp_path / "memory")
+    assert list(each(kept.rows)) == list(each(agent.memory.rows))
+    agent.work(Order(1, 2, restore="checkpoint"))
+    agent.commit(())
+    assert [row.error for row in each(agent.memory.rows)] == ["forgotten in a crash"] * LEAST + [None] * LEAST

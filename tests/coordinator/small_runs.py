@@ -7,6 +7,7 @@ from typing import Any
 
 from fedbo.actors.host import InlineHosts
 from fedbo.actors.policy import Policy
+from fedbo.actors.rows import each
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
@@ -73,7 +74,7 @@ class Ran:
     @property
     def rows(self) -> list[Any]:
         agents = self.hosts.host.agents
-        return [row for number in sorted(agents) for row in agents[number].memory.rows]
+        return [row for number in sorted(agents) for row in each(agents[number].memory.rows)]
 
     def of(self, kind: str) -> list[Record]:
         return [record for record in self.records if record.kind == kind]

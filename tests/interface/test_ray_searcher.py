@@ -117,7 +117,7 @@ def test_an_experiment_of_ray_tune_runs_fails_and_is_restored(tmp_path: Path, mo
     broken = tmp_path / "broken"
     broken.touch()
     meeting = fedbo.Meeting(tmp_path / "meeting")
-    searcher = RaySearcher(tmp_path / "agent", terms=fedbo.Terms("fts", agents=2, seed=4), meeting=meeting)
+    searcher = RaySearcher(tmp_path / "agent", terms=fedbo.Terms("fts", agents=2, seed=3), meeting=meeting)
     trainable = tune.with_resources(train, {"cpu": 0.5})
     tuner = tune.Tuner(
         trainable,

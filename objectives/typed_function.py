@@ -73,9 +73,9 @@ class TypedFunction:
     """A Python function of a configuration, a dictionary, tuned by several agents in a typed space.
 
     `function` is a callable, or its place as "package.module:name"; it takes the configuration, and `agent`, `rng` and
-    `report` by name where it asks for them: `report(value, step)` keeps what a step came to; it returns a number, or a dictionary of numbers of which `metric_name` is tuned. `space` is
-    a `ConfigSpace.ConfigurationSpace` as JSON (`json.dumps(space.to_serialized_dict())`). `best` is the best native value where
-    it is known.
+    `report` by name where it asks for them: `report(value, step)` keeps what a step came to. It returns a number, or a
+    dictionary of numbers of which `metric_name` is tuned. `space` is a `ConfigSpace.ConfigurationSpace` as JSON
+    (`json.dumps(space.to_serialized_dict())`). `best` is the best native value where it is known.
     """
 
     function: str | Callable[..., Any]

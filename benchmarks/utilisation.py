@@ -160,6 +160,7 @@ def main() -> None:
         "fedbo, 8 agents, parallel 2": partial(by_fedbo, agents=8, parallel=2),
         "fedbo, 2 agents, parallel 5": partial(by_fedbo, agents=2, parallel=5),
         "fedbo, 1 agent, parallel 10": partial(by_fedbo, agents=1, parallel=10, algorithm="ts"),
+        "fedbo, 1 agent, parallel 10, random": partial(by_fedbo, agents=1, parallel=10, algorithm="random"),
         "Ray Tune, reuse_actors": by_ray_tune,
         "Optuna, Ray tasks": by_optuna,
     }

@@ -135,9 +135,14 @@ class Evaluator:
                 value, score = evaluate(objective, known.x, streams, known.pulls)
         except Exception as error:
             last = "".join(traceback.format_exception(error))
-            return NAN, NAN, self._place(known) + f"{type(error).__name__}: {error}\n{last}"
+            return (
+                Measured(NAN, getattr(error, "metrics", None)),
+                NAN,
+                self._place(known) + f"{type(error).__name__}: {error}\n{last}",
+            )
         if not np.isfinite(value):
-            return NAN, NAN, self._place(known) + f"the objective gave {value}, not a finite number"
+            unfit = Measured(NAN, getattr(value, "metrics", None))
+            return unfit, NAN, self._place(known) + f"the objective gave {value}, not a finite number"
         return value, score, None
 
     def _place(self, known: Known) -> str:

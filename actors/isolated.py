@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
+from fedbo.objectives.reports import LISTENERS, Report, of_failure
 
 if TYPE_CHECKING:
     from fedbo.actors.evaluation import Pulls
@@ -42,9 +43,9 @@ class Isolated:
     ) -> tuple[float, float]:
         """Give the value and the score at `x`; TimeoutError, MemoryError, or whatever the objective raised.
 
-        With many pulls, the limit in time is for each of them, on average.
+        With many pulls, the limit in time is for each of them, on average. An error carries what had been reported before.
         """
-        process = self._running()
+        process, said = self._running(), list[Report]()
         assert process.stdin is not None and process.stdout is not None
         try:
             if agent not in self._sent:
@@ -52,16 +53,16 @@ class Isolated:
                 self._sent.add(agent)
                 receive(process.stdout)  # it is known there: the limit is for evaluations, not for imports
             send(process.stdin, (agent, None, (x, pulls), streams))
-            in_time = self._answers(process.stdout, 1 if pulls is None else pulls.times)
-            answer: Any = receive(process.stdout) if in_time else None
+            answer = self._answer(process.stdout, 1 if pulls is None else pulls.times, said)
         except (EOFError, BrokenPipeError):
             code = process.wait()
             self.close()
-            raise RuntimeError(f"the evaluation's process ended with code {code}") from None
-        if not in_time:
+            answer = RuntimeError(f"the evaluation's process ended with code {code}")
+        if answer is None:
             self.close()
-            raise TimeoutError(f"took longer than time_limit = {self._limit:g}")
-        if isinstance(answer, BaseException):
+            answer = TimeoutError(f"took longer than time_limit = {self._limit:g}")
+        if isinstance(answer, Exception):
+            of_failure(answer, said)
             raise answer
         value, score = answer
         return value, score
@@ -98,13 +99,17 @@ class Isolated:
             receive(self._process.stdout)  # it is ready: the limit is for evaluations, not for imports
         return self._process
 
-    def _answers(self, pipe: IO[bytes], pulls: int) -> bool:
-        if self._limit is None:
-            return True
-        until = time.monotonic() + self._limit * pulls
+    def _answer(self, pipe: IO[bytes], pulls: int, said: list[Report]) -> Any:
+        """Give what came of an evaluation, or None when it is late; reports that come before are added to those said."""
+        until = None if self._limit is None else time.monotonic() + self._limit * pulls
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
-            return bool(selector.select(max(0.0, until - time.monotonic())))
+            while until is None or selector.select(max(0.0, until - time.monotonic())):
+                answer = receive(pipe)
+                if not isinstance(answer, Report):
+                    return answer
+                said.append(answer)
+        return None
 
 
 def send(pipe: IO[bytes], value: Any) -> None:
@@ -116,14 +121,20 @@ def send(pipe: IO[bytes], value: Any) -> None:
 
 def receive(pipe: IO[bytes]) -> Any:
     """Read one value; EOFError when there is none."""
-    head = pipe.read(_HEAD.size)
-    if len(head) < _HEAD.size:
-        raise EOFError
-    (length,) = _HEAD.unpack(head)
-    data = pipe.read(length)
-    if len(data) < length:
-        raise EOFError
-    return pickle.loads(data)
+    (length,) = _HEAD.unpack(_exactly(pipe.fileno(), _HEAD.size))
+    return pickle.loads(_exactly(pipe.fileno(), length))
+
+
+def _exactly(file: int, length: int) -> bytes:
+    """Read so many bytes and none beyond, so that whoever looks at the pipe sees what else is there."""
+    parts = []
+    while length:
+        part = os.read(file, min(length, MIB))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
 
 
 def main() -> None:
@@ -137,6 +148,7 @@ def main() -> None:
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the objective prints is no answer
     send(sink, "ready")
+    LISTENERS.append(lambda report: send(sink, report))
     objectives: dict[int, Objective] = {}
     while True:
         try:

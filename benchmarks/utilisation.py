@@ -7,6 +7,9 @@ Ray with 8 CPUs, however many this machine has. Measured from the objectives' ow
 - steady: the same from the eighth beginning, when all workers are there, to the last one, when nothing is left to begin;
 - idle: worker-seconds per evaluation in which a worker had none, in the steady part.
 
+With more evaluations under way than there are workers (parallel 10, or 5 or 2 each), some wait in Ray's queue, and begin while
+their agent decides on the next.
+
     python benchmarks/utilisation.py [--evaluations 200] [--only NAME;NAME]
 """
 
@@ -65,8 +68,8 @@ def by_fedbo(folder: str, times: list[float], agents: int, parallel: int, algori
 
     initial = max(3, parallel)
     fedbo.tune(
-        objective, SPACE, agents, initial=initial, iterations=len(times) // agents - initial, parallel=parallel, resources={"CPU": 1},
-        algorithm=algorithm, out=Path(folder) / "run",
+        objective, SPACE, agents, algorithm=algorithm, initial=initial, iterations=len(times) // agents - initial,
+        parallel=parallel, resources={"CPU": 1}, out=Path(folder) / "run",
     )  # fmt: skip
 
 
@@ -157,6 +160,7 @@ def main() -> None:
         "fedbo, 8 agents, parallel 2": partial(by_fedbo, agents=8, parallel=2),
         "fedbo, 2 agents, parallel 5": partial(by_fedbo, agents=2, parallel=5),
         "fedbo, 1 agent, parallel 10": partial(by_fedbo, agents=1, parallel=10, algorithm="ts"),
+        "fedbo, 1 agent, parallel 10, random": partial(by_fedbo, agents=1, parallel=10, algorithm="random"),
         "Ray Tune, reuse_actors": by_ray_tune,
         "Optuna, Ray tasks": by_optuna,
     }

@@ -93,8 +93,8 @@ def tune(
     """Tune a function of a configuration at several sites at once, in real time on Ray, and give the results.
 
     `objective(configuration, agent)` returns a number, or a dictionary of numbers of which `metric` is tuned, maximised or
-    with `mode="min"` minimised; it is given `agent` and a generator `rng` where it asks for them. `space` is a
-    `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or what Ray Tune and Optuna declare.
+    with `mode="min"` minimised; it is given `agent`, a generator `rng` and a `report(value, step)` where it asks for them.
+    `space` is a `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or what Ray Tune and Optuna declare.
 
     Every agent makes `initial` and `iterations` evaluations, up to `parallel` of them at once, each of which takes `resources`
     (one table or one for each agent: CPU, GPU, memory in MiB, and what else machines offer), at most `time_limit` seconds and

@@ -23,7 +23,7 @@ from fedbo.study import Study
 class Evaluation:
     """One evaluation: whose, its number, the configuration, the native value or the error, and other metrics.
 
-    `started` and `finished` are seconds since the study began.
+    `started` and `finished` are seconds since the study began; `reports` are pairs of a step and the value reported for it.
     """
 
     agent: int
@@ -34,6 +34,7 @@ class Evaluation:
     started: float
     finished: float
     metrics: dict[str, float] = field(default_factory=dict)
+    reports: tuple[tuple[float, float], ...] = ()
 
 
 Callback = Callable[[Evaluation], object]
@@ -96,4 +97,9 @@ def _evaluation(federation: Federation, line: Line) -> Evaluation:
     else:
         configuration = space.configuration(np.array(x))
     native = None if error is not None else float(federation.metric.native(value))
-    return Evaluation(agent, number, configuration, native, error, started, finished, json.loads(metrics) if metrics else {})
+    others = json.loads(metrics) if metrics else {}
+    said = others.pop("reports", ())
+    reports = tuple((step, each) for step, each in said) if isinstance(said, list) else ()
+    if said and not reports:
+        others["reports"] = said
+    return Evaluation(agent, number, configuration, native, error, started, finished, others, reports)

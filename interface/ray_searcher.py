@@ -13,7 +13,6 @@ from typing import Any
 
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
-from ray.tune.utils.util import flatten_dict, unflatten_dict
 
 from fedbo.ask_tell import Agent, Terms
 from fedbo.meeting import Meeting
@@ -67,7 +66,7 @@ class RaySearcher(Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any]:
         """Give a trial its configuration; asked again, it is the same."""
         (one,) = self._agent.ask(client=trial_id)
-        return dict(unflatten_dict(one.configuration))
+        return _nested(one.configuration)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tell the agent what a trial was worth; told before, or not known to it, it is no news."""
@@ -89,7 +88,7 @@ class RaySearcher(Searcher):
         intermediate_values: list[float] | None = None,
     ) -> None:
         """Take in a point that was evaluated elsewhere, once; ValueError when it is none of the space."""
-        flat = flatten_dict(parameters, "/")
+        flat = _flat(parameters)
         name = json.dumps([flat, value], sort_keys=True, default=str)
         self._agent.add(flat, None if error else value, name)
 
@@ -139,3 +138,23 @@ def _domains(config: Mapping[str, Any]) -> dict[str, Any]:
     """List what has a choice in a configuration of Tune, by its path."""
     _, domains, grids = parse_spec_vars(dict(config))
     return {"/".join(path): domain for path, domain in (*domains, *grids)}
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a configuration by paths the shape that it has in Tune."""
+    found: dict[str, Any] = {}
+    for path, value in flat.items():
+        *folders, name = path.split("/")
+        place = found
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[name] = value
+    return found
+
+
+def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Give the values of a nested configuration by their paths."""
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= _flat(value, f"{before}{name}/") if isinstance(value, Mapping) else {before + name: value}
+    return found

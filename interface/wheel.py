@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import zipfile
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -13,8 +14,12 @@ PACKAGES = ("fedbo", "fedbo.actors", "fedbo.algorithms", "fedbo.coordinator", "f
 _MOMENT = (2020, 1, 1, 0, 0, 0)  # equal packages give equal wheels
 
 
+@cache
 def sources() -> dict[str, bytes]:
-    """Give all files of the package by their names in a wheel, wherever they are installed."""
+    """Give all files of the package by their names in a wheel, wherever they are installed.
+
+    They are read once: somebody may be working on them while a study starts.
+    """
     found: dict[str, bytes] = {}
     for package in PACKAGES:
         folder = Path(str(import_module(package).__file__)).parent
@@ -41,7 +46,7 @@ def build_wheel(folder: Path) -> Path:
     release = version("fedbo")
     info = f"fedbo-{release}.dist-info"
     build = f"0{fingerprint()}"
-    files = sources()
+    files = dict(sources())
     files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: fedbo\nVersion: {release}\n".encode()
     files[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: fedbo\nRoot-Is-Purelib: true\nBuild: {build}\nTag: py3-none-any\n".encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,6 +13,7 @@ import numpy as np
 from fedbo.objectives.base import Array, Measured, Metric, Parameter, require, require_agent
 from fedbo.objectives.declared_space import read_space
 from fedbo.objectives.python_function import load
+from fedbo.objectives.reports import Reports, of_failure, with_reports
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed import Space
 
@@ -46,16 +46,22 @@ class TypedCall:
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Call the function with the configuration at x `(d,)`; TypeError when what it returns is not as it should be."""
         configuration = self.space.configuration(inside(self.space.parameters, x))
-        takes = _takes(self.carried.function)
-        given = {"agent": self.agent, "rng": rng}
-        value = self.carried.function(configuration, **{name: given[name] for name in takes})
+        takes, report = _takes(self.carried.function), Reports()
+        given = {"agent": self.agent, "rng": rng, "report": report}
+        try:
+            value = self.carried.function(configuration, **{name: given[name] for name in takes})
+        except Exception as error:
+            of_failure(error, report.said)
+            raise
         metrics: dict[str, float] = {}
         if isinstance(value, Mapping):
             if self.metric not in value:
                 raise TypeError(f"the objective returned {sorted(map(str, value))}: there is no '{self.metric}' among them")
             metrics = {str(name): _number(each) for name, each in value.items()}
             value = value[self.metric]
-        return Measured(self.sign * _number(value), json.dumps(metrics) if metrics else None)
+        if "reports" in metrics and report.said:
+            raise TypeError("the objective reported, and returned a metric that is called 'reports'; give it another name")
+        return Measured(self.sign * _number(value), with_reports(metrics, report.said))
 
     def score(self, x: Array) -> float | None:
         """Give None: nothing better than an observation is known."""
@@ -66,10 +72,10 @@ class TypedCall:
 class TypedFunction:
     """A Python function of a configuration, a dictionary, tuned by several agents in a typed space.
 
-    `function` is a callable, or its place as "package.module:name"; it takes the configuration, and `agent` and `rng` by name
-    where it asks for them; it returns a number, or a dictionary of numbers of which `metric_name` is tuned. `space` is
-    a `ConfigSpace.ConfigurationSpace` as JSON (`json.dumps(space.to_serialized_dict())`). `best` is the best native value where
-    it is known.
+    `function` is a callable, or its place as "package.module:name"; it takes the configuration, and `agent`, `rng` and
+    `report` by name where it asks for them: `report(value, step)` keeps what a step came to. It returns a number, or a
+    dictionary of numbers of which `metric_name` is tuned. `space` is a `ConfigSpace.ConfigurationSpace` as JSON
+    (`json.dumps(space.to_serialized_dict())`). `best` is the best native value where it is known.
     """
 
     function: str | Callable[..., Any]
@@ -143,14 +149,14 @@ GIVEN: dict[str, Callable[..., Any]] = {}
 
 
 def _takes(function: Callable[..., Any]) -> list[str]:
-    """List which of agent and rng a function asks for."""
+    """List which of agent, rng and report a function asks for."""
     try:
         taken = inspect.signature(function).parameters.values()
     except ValueError:  # some functions written in C do not say
         return []
     every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
     named = {parameter.name for parameter in list(taken)[1:] if parameter.kind is not parameter.POSITIONAL_ONLY}
-    return [name for name in ("agent", "rng") if name in named or every]
+    return [name for name in ("agent", "rng", "report") if name in named or every]
 
 
 def _number(value: Any) -> float:

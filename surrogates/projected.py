@@ -29,6 +29,9 @@ NEAR = 24  # values of one axis that are tried from the best point
 class Lattice(Protocol):
     """Which points can be evaluated."""
 
+    def __hash__(self) -> int:
+        """Equal ones have equal points."""
+
     @property
     def levels(self) -> tuple[int, ...]:
         """Count the cells of each axis; 0 for an axis of real numbers."""

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from laboratory import PATIENCE, WATCHFUL, Laboratory, abort
+from laboratory import PATIENCE, Laboratory, abort
 
 import fedbo
 
@@ -42,12 +42,6 @@ ON_DATA: dict[str, Any] = {
 }
 
 
-def surroundings(notes: Path) -> dict[str, str]:
-    """Give the environment of all hosts: what they can import, a watchful Ray, and where agents note down where they are."""
-    notes.mkdir()
-    return {**SHARED, **WATCHFUL, "FAR_NOTES": str(notes)}
-
-
 def wall(iterations: int) -> dict[str, Any]:
     """Give a study in real time with so many evaluations of a tenth of a second."""
     objective = {**living.STUDY["objective"], "function": "far:doze"}
@@ -61,6 +55,8 @@ def tables(directory: Path) -> dict[str, bytes]:
 
 def start(lab: Laboratory, study: dict[str, Any], directory: Path, *more: str, **around: str) -> subprocess.Popen[str]:
     """Run a study from the head of a cluster, or go on with it, by the command line."""
+    for note in lab.notes.iterdir():
+        note.unlink()
     begun = (directory / "manifest.json").exists()
     file = directory.parent / f"{directory.name}.toml"
     file.write_text(fedbo.load_study(study).to_toml(), encoding="utf-8")
@@ -68,10 +64,15 @@ def start(lab: Laboratory, study: dict[str, Any], directory: Path, *more: str, *
     return lab.run(0, sys.executable, "-m", "fedbo.cli", *words, "--quiet", "--address", lab.address, *more, **around)
 
 
-def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds: float = PATIENCE) -> None:
-    """Wait until so many evaluations have been noted down."""
+def evaluated(lab: Laboratory) -> int:
+    """Count the evaluations that have begun since the last study was started, those that are repeated too."""
+    return sum(path.read_text().count("\n") for path in lab.notes.iterdir())
+
+
+def wait_for(lab: Laboratory, count: int, driver: subprocess.Popen[str], seconds: float = PATIENCE) -> None:
+    """Wait until so many evaluations of a study have begun."""
     until = time.monotonic() + seconds
-    while living.observed(directory) < count:
+    while evaluated(lab) < count:
         if driver.poll() is not None or time.monotonic() > until:
             raise AssertionError(f"the run does not go on: {driver.communicate(timeout=5)[0]}")
         time.sleep(0.01)
@@ -80,7 +81,7 @@ def wait_for(directory: Path, count: int, driver: subprocess.Popen[str], seconds
 def lodged(lab: Laboratory) -> dict[int, list[int]]:
     """Give the worker hosts that have agents, by their numbers, those without the coordinator first, each with its agents."""
     found: dict[int, list[int]] = {}
-    for path in sorted(Path(lab.environment["FAR_NOTES"]).iterdir()):
+    for path in sorted(lab.notes.iterdir()):
         *_, last = ["host0", *path.read_text().split()]
         if last != "host0":
             found.setdefault(int(last.removeprefix("host")), []).append(int(path.name))
@@ -96,22 +97,20 @@ class UnderWay(NamedTuple):
     agents: list[int]
 
 
-def under_way(lab: Laboratory, folder: Path, study: dict[str, Any]) -> UnderWay:
-    """Start a study on three hosts, until some evaluations have been made, with agents on a worker.
+def under_way(lab: Laboratory, folder: Path, study: dict[str, Any], most: int) -> UnderWay:
+    """Start a study on three hosts, until some evaluations have been made, `most` at most, with agents on a worker.
 
     Ray draws a host for each of the three processes with agents, so that it may take some runs until one of them is on a
     worker: four are too few about once in 10^5 times.
     """
     for number in range(4):
-        for note in Path(lab.environment["FAR_NOTES"]).iterdir():
-            note.unlink()
         directory = folder / f"run-{number}"
         driver = start(lab, study, directory)
-        wait_for(directory, 15, driver)
-        for host, agents in lodged(lab).items():
+        wait_for(lab, 15, driver)
+        for host, agents in lodged(lab).items() if evaluated(lab) < most else ():
             return UnderWay(directory, driver, host, agents)
         abort(driver)
-    raise AssertionError("no worker host has had an agent")
+    raise AssertionError("no worker host has had an agent, or the studies have ended too soon")
 
 
 class Story(NamedTuple):

@@ -88,14 +88,16 @@ class Host:
 class Laboratory:
     """Hosts number 0 (the head) to `count` - 1, without Ray at first, and number `count`, which is nobody's.
 
-    `folder` keeps what they have on disk.
+    `folder` keeps what they have on disk, and in `notes` what an objective notes down, who finds it by FAR_NOTES.
     """
 
-    def __init__(self, folder: Path, count: int = 3, environment: Mapping[str, str] = WATCHFUL) -> None:
-        self.folder, self.count, self._generation = folder, count, 0
+    def __init__(self, folder: Path, environment: Mapping[str, str], count: int = 3) -> None:
+        self.folder, self.notes, self.count, self._generation = folder, folder / "notes", count, 0
+        self.notes.mkdir()
         self.token = folder / "token"
         self.token.write_text(os.urandom(16).hex())
-        self.environment, self._started = dict(environment), list[subprocess.Popen[str]]()
+        self.environment = {**WATCHFUL, **environment, "FAR_NOTES": str(self.notes)}
+        self._started: list[subprocess.Popen[str]] = []
         self._switch = self._namespace("ip link add bridge type bridge && ip link set bridge up", "switch")
         self.hosts: list[Host] = []
         try:
@@ -228,9 +230,9 @@ class Laboratory:
 
 
 @contextmanager
-def laboratory(folder: Path, count: int = 3, environment: Mapping[str, str] = WATCHFUL) -> Iterator[Laboratory]:
+def laboratory(folder: Path, environment: Mapping[str, str], count: int = 3) -> Iterator[Laboratory]:
     """Make hosts, and let them end."""
-    made = Laboratory(folder, count, environment)
+    made = Laboratory(folder, environment, count)
     try:
         yield made
     finally:

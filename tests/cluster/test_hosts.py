@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from befalling import ON_DATA, VIRTUAL, Story, epoch_of, living, start, surroundings, tables, under_way, wait_for, wall
+from befalling import ON_DATA, SHARED, VIRTUAL, Story, epoch_of, evaluated, living, start, tables, under_way, wait_for, wall
 from laboratory import PATIENCE, Laboratory, done, hindrance, laboratory, netem_missing
 
 import fedbo
@@ -24,8 +24,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.skipif(WHY_NOT is n
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
-    folder = tmp_path_factory.mktemp("hosts")
-    with laboratory(folder, environment=surroundings(folder / "notes")) as lab:
+    with laboratory(tmp_path_factory.mktemp("hosts"), SHARED) as lab:
         lab.start_ray()
         yield lab
 
@@ -65,9 +64,9 @@ def test_a_study_on_three_hosts_of_which_one_is_killed_has_the_bytes_of_one_proc
     lab: Laboratory, forgers: object, alone: dict[str, bytes], tmp_path: Path
 ) -> None:
     """Nothing is lost or doubled then, and hosts leave no trace in the results, dead or alive."""
-    directory, driver, number, _ = under_way(lab, tmp_path, VIRTUAL)
-    assert living.observed(directory) < 70 and driver.poll() is None  # of 90
+    directory, driver, number, _ = under_way(lab, tmp_path, VIRTUAL, most=45)
     lab.kill(number)
+    assert evaluated(lab) < 90, "it had ended before"
     done(driver)
     assert tables(directory) == alone
 
@@ -87,7 +86,7 @@ def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(made: Laboratory,
 
 def befall(lab: Laboratory, folder: Path, iterations: int, cut: float | None) -> Story:
     """Run a study in real time; in its middle cut a host with agents off for so many seconds, or for good."""
-    directory, driver, number, agents = under_way(lab, folder, wall(iterations))
+    directory, driver, number, agents = under_way(lab, folder, wall(iterations), most=iterations)
     epoch, moment = epoch_of(directory), time.time()
     if cut is None:
         lab.kill(number)
@@ -126,18 +125,18 @@ def test_a_worker_host_that_is_cut_off_and_comes_back_costs_time_and_nothing_els
 def test_after_the_death_of_the_head_a_study_goes_on_upon_a_new_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with laboratory(tmp_path, 2, surroundings(tmp_path / "notes")) as lab:
+    with laboratory(tmp_path, SHARED, 2) as lab:
         lab.start_ray()
         driver = start(lab, wall(30), tmp_path / "run")
-        wait_for(tmp_path / "run", 20, driver)
+        wait_for(lab, 20, driver)
         moment = time.time()
         lab.kill(0)
         driver.communicate(timeout=PATIENCE)
         lab.renew()
         lab.start_ray()
-        up, observed = time.time() - moment, living.observed(tmp_path / "run")
+        up = time.time() - moment
         driver = start(lab, wall(30), tmp_path / "run")
-        wait_for(tmp_path / "run", observed + 1, driver)
+        wait_for(lab, 1, driver)
         again = time.time() - moment
         done(driver)
     living.whole(tmp_path / "run", iterations=30)
@@ -187,7 +186,7 @@ def test_each_host_looks_for_data_where_its_ray_was_started(tmp_path: Path) -> N
     """The study's own process has none. A host that has none and cannot fetch any ends the run, and says what would do."""
     none = {"FEDBO_DATA": str(tmp_path / "none"), "XDG_CACHE_HOME": str(tmp_path / "none")}
     expected = tables(fedbo.run({**ON_DATA, "hosting": {"kind": "inline"}}, out=tmp_path / "alone").directory)
-    with laboratory(tmp_path, 2, surroundings(tmp_path / "notes")) as lab:
+    with laboratory(tmp_path, SHARED, 2) as lab:
         lab.start_ray()
         done(start(lab, ON_DATA, tmp_path / "run", **none))
         assert tables(tmp_path / "run") == expected
@@ -202,7 +201,7 @@ def test_each_host_looks_for_data_where_its_ray_was_started(tmp_path: Path) -> N
 def test_hosts_end_with_the_process_that_made_them(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; import sys, time; from laboratory import Laboratory; "
-        f"lab = Laboratory(Path({str(tmp_path)!r}), 1); print(lab.hosts[0].first, flush=True); time.sleep(60)"
+        f"lab = Laboratory(Path({str(tmp_path)!r}), {{}}, 1); print(lab.hosts[0].first, flush=True); time.sleep(60)"
     )
     maker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent)
     assert maker.stdout is not None

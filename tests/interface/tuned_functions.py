@@ -37,6 +37,17 @@ def moody(config: dict[str, Any], agent: int) -> float:
     return float(config["n"])
 
 
+def reporting(config: dict[str, Any], report: Any) -> float:
+    """Report three times; then hang for some n, fail for others."""
+    for epoch in range(1, 4):
+        report(config["n"] / epoch, epoch)
+    if config["n"] % 3 == 0:
+        time.sleep(60)
+    if config["n"] % 3 == 1:
+        raise RuntimeError("not this n")
+    return float(config["n"])
+
+
 def waiting(config: dict[str, Any], agent: int) -> float:
     """Take a third of a second."""
     time.sleep(0.3)

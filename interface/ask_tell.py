@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from fedbo.actors.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from fedbo.algorithms.base import Array, Inbound, Overlapping, Private, Problem, Starting
@@ -103,8 +104,11 @@ class Agent:
         self._points: dict[str, Entry] = {}  # by token: where it is, whose it is, until when
         self._told: dict[str, float | None] = {}
         self._handed: set[str] = set()
+        # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
+        self._threads = ThreadpoolController()
         self._log = AskLog(self.folder, {"terms": self._digest, "agent": number})
-        self._recall()
+        with self._threads.limit(limits=1):
+            self._recall()
 
     def ask(self, n: int = 1, client: str | None = None) -> list[Suggestion]:
         """Give `n` configurations to evaluate, each with its token.
@@ -115,8 +119,9 @@ class Agent:
         found = self._again(client)[:n]
         for token in found if self.terms.lease is not None else ():
             self._enter({"ask": token, **self._points[token], "client": client, "until": self._until()})
-        while len(found) < n:
-            found.append(self._new(client))
+        with self._threads.limit(limits=1):
+            while len(found) < n:
+                found.append(self._new(client))
         self._handed.update(found)
         return [self._suggestion(token) for token in found]
 
@@ -132,10 +137,11 @@ class Agent:
             raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
         worth = None if value is None or not math.isfinite(value) else float(value)
         self._enter({"tell": token, "value": worth, "at": time.time()})
-        self._mind = self._learned(token, worth)
-        self._save()
-        if self._meeting is not None and self._exchanged(self._meeting):
+        with self._threads.limit(limits=1):
+            self._mind = self._learned(token, worth)
             self._save()
+            if self._meeting is not None and self._exchanged(self._meeting):
+                self._save()
         return True
 
     def add(self, configuration: Mapping[str, Any], value: float | None, name: str | None = None) -> bool:

@@ -19,7 +19,8 @@ from fedbo.surrogates.climb import Surface, climb
 
 Array = npt.NDArray[np.float64]
 Values = Callable[[Array], Array]
-CANDIDATES = 2048  # points that are tried at first, and combinations of whole numbers that are all tried
+COMBINATIONS = 2048  # of whole numbers, that are all tried
+CANDIDATES = 1024  # points that are tried at first where there are more
 SEED = 20201
 STARTS = 12
 ROUNDS = 12
@@ -115,8 +116,8 @@ def _candidates(lattice: Lattice) -> Array:
     """Points of the unit cube `(n, d)` that can be evaluated: all where they are few whole numbers, else by Sobol's."""
     levels, count = lattice.levels, 1
     for level in levels:
-        count *= level or CANDIDATES + 1
-    if count <= CANDIDATES:
+        count *= level or COMBINATIONS + 1
+    if count <= COMBINATIONS:
         points = np.array(list(itertools.product(*(lattice.centres(axis) for axis in range(len(levels))))))
     else:
         points = qmc.Sobol(len(levels), rng=np.random.default_rng(SEED)).random(CANDIDATES)

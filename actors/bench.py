@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import ray
@@ -46,17 +48,57 @@ def evaluate(objective: Objective, known: Known, streams: Streams, limits: Limit
     return Ran(known.number, float(value), score, error, time.monotonic() - begun, getattr(value, "metrics", None))
 
 
-class RayBench:
-    """The evaluations of one agent of a run on a Ray cluster; `halted` says whether to wait no longer."""
+@lru_cache(maxsize=1)
+def _task() -> Any:
+    return ray.remote(evaluate)
 
-    def __init__(self, objective: Objective, policy: Policy, agent: int, run: str, halted: Callable[[], bool]) -> None:
-        self._objective, self._halted = ray.put(objective), halted
+
+def submitted(objective: Any, known: Known, streams: Streams, limits: Limits, options: Mapping[str, Any]) -> Any:
+    """Submit one evaluation as a Ray task, and give its call."""
+    return _task().options(max_retries=0, scheduling_strategy="SPREAD", **options).remote(objective, known, streams, limits)
+
+
+class Dispatcher:
+    """Submits the evaluations of all agents of a run, whose processes wait for what it gives.
+
+    Ray lends a worker to the process that submits, and takes its time to lend it to another one: with eight agents that submit
+    their own evaluations, workers idle a tenth of a second between two of them, and with one that submits for all none at all.
+    """
+
+    async def make(self, objective: list[Any], *what: Any) -> Ran | None:
+        """Wait for one evaluation, of the objective to which a list holds the reference; None when its machine was lost."""
+        known: Known = what[0]
+        call = submitted(objective[0], *what)
+        try:
+            ran: Ran = await call
+            return ran
+        except asyncio.CancelledError:
+            ray.cancel(call, force=True)
+            raise
+        except ray.exceptions.RayError as error:
+            return _blamed(error, known.number)
+
+
+def start_dispatcher() -> Any:
+    """Start a dispatcher; it ends when nobody can reach it any more, and what it has submitted with it."""
+    declared: Any = ray.remote(Dispatcher)
+    return declared.options(num_cpus=0, max_restarts=-1, max_concurrency=10_000).remote()
+
+
+class RayBench:
+    """The evaluations of one agent of a run on a Ray cluster; `halted` says whether to wait no longer.
+
+    They are submitted by a `dispatcher`, where agents have processes of their own.
+    """
+
+    def __init__(
+        self, objective: Objective, policy: Policy, agent: int, run: str, halted: Callable[[], bool], dispatcher: Any = None
+    ) -> None:
+        self._objective, self._halted, self._dispatcher = ray.put(objective), halted, dispatcher
         self._limits = Limits(run, policy.time_limit, policy.memory_limit)
         wanted = policy.wanted(agent)
-        options = _options(wanted)
-        _check(agent, wanted, options)
-        remote: Any = ray.remote(evaluate)
-        self._remote = remote.options(max_retries=0, scheduling_strategy="SPREAD", **options).remote
+        self._options = _options(wanted)
+        _check(agent, wanted, self._options)
         self._calls: dict[Any, tuple[Known, Streams, int]] = {}
 
     def start(self, known: Known, streams: Streams) -> None:
@@ -65,7 +107,7 @@ class RayBench:
             if other.number == known.number:
                 if other.x.tolist() == known.x.tolist():
                     return
-                ray.cancel(call, force=True)
+                self._give_up(call)
                 del self._calls[call]
         self._begin(known, streams, _LOST)
 
@@ -86,24 +128,37 @@ class RayBench:
     def close(self) -> None:
         """Give up what is under way."""
         for call in self._calls:
-            ray.cancel(call, force=True)
+            self._give_up(call)
         self._calls = {}
 
     def _begin(self, known: Known, streams: Streams, lives: int) -> None:
-        self._calls[self._remote(self._objective, known, streams, self._limits)] = known, streams, lives
+        what = (known, streams, self._limits, self._options)
+        if self._dispatcher is None:
+            call = submitted(self._objective, *what)
+        else:
+            call = self._dispatcher.make.remote([self._objective], *what)
+        self._calls[call] = known, streams, lives
+
+    def _give_up(self, call: Any) -> None:
+        ray.cancel(call, force=self._dispatcher is None)  # a dispatcher does it by force
 
 
 def _ran(call: Any, number: int) -> Ran | None:
     """Give what came of a call; None when the machine is to blame, and it is to be made again."""
     try:
-        ran: Ran = ray.get(call)
+        ran: Ran | None = ray.get(call)
         return ran
-    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError) as error:
+    except ray.exceptions.RayError as error:
+        return _blamed(error, number)
+
+
+def _blamed(error: ray.exceptions.RayError, number: int) -> Ran | None:
+    """Give the failed evaluation that an error tells of; None when its machine is to blame."""
+    if isinstance(error, ray.exceptions.WorkerCrashedError | ray.exceptions.OutOfMemoryError):
         return Ran(number, NAN, NAN, f"its process died: {str(error).splitlines()[0]}", 0.0)
-    except ray.exceptions.RayTaskError as error:
+    if isinstance(error, ray.exceptions.RayTaskError):
         return Ran(number, NAN, NAN, str(error), 0.0)
-    except ray.exceptions.RayError:
-        return None
+    return None
 
 
 def _options(wanted: Mapping[str, float]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
 
@@ -26,7 +26,7 @@ class Site(NamedTuple):
     """What the hosts of a run have in common: the run's folder, whether time is real, and whether agents may forget rows.
 
     `latest` is the snapshot from which they go on. `recorded` says that all evaluations are in the log already. `life` counts
-    the processes that a host has had.
+    the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own.
     """
 
     home: Home
@@ -35,6 +35,7 @@ class Site(NamedTuple):
     latest: Latest = Latest()
     recorded: bool = False
     life: int = 0
+    dispatcher: Any = None
 
 
 class Live(NamedTuple):
@@ -82,7 +83,8 @@ class Host:
         for agent in self.agents.values() if site is not None and task.policy.overlaps and (real or recorded) else ():
             assert site is not None
             run = None if recorded else str(site.home.folder)
-            bench = partial(bench_of, policy=task.policy, agent=agent.number, run=run, halted=lambda: self._halted)
+            told = {"policy": task.policy, "agent": agent.number, "halted": lambda: self._halted}
+            bench = partial(bench_of, run=run, dispatcher=site.dispatcher, **told)
             agent.overlapping(bench, self._log, task.policy.failure == "stop" and not recorded)
         if site is not None and (site.latest.number or real):
             for number, kept in _kept(site, numbers).items():

@@ -7,7 +7,7 @@ that a process that takes over, or a replay, takes them in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,13 +61,15 @@ class Recorded:
         """There is nothing to give up."""
 
 
-def bench_of(objective: Objective, policy: Policy, agent: int, run: str | None, halted: Callable[[], bool]) -> Bench:
-    """Give the bench of one agent of a run on Ray, or of a replay, where there is no run."""
+def bench_of(
+    objective: Objective, policy: Policy, agent: int, run: str | None, halted: Callable[[], bool], dispatcher: Any
+) -> Bench:
+    """Give the bench of one agent of a run on Ray, with its dispatcher if it has one, or of a replay, where there is no run."""
     if run is None:
         return Recorded()
     from fedbo.actors.bench import RayBench  # Ray is not imported where nothing runs on it
 
-    return RayBench(objective, policy, agent, run, halted)
+    return RayBench(objective, policy, agent, run, halted, dispatcher)
 
 
 class Taken(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 
+from fedbo.actors.bench import start_dispatcher
 from fedbo.actors.host import Host, Live, Site, sound
 from fedbo.actors.task import Choice, Order, Report, Task
 
@@ -49,8 +50,10 @@ class RayHosts:
     def __init__(
         self, actors: Sequence[Any], task: Task, numbers: Sequence[int], site: Site | None = None, live: Live | None = None
     ) -> None:
-        self._task, self._site, self._epoch = task, site, 0.0
         self._real = site is not None and site.real
+        if site is not None and self._real and task.policy.overlaps:
+            site = site._replace(dispatcher=start_dispatcher())
+        self._task, self._site, self._epoch = task, site, 0.0
         self.live = live or Live({}, {}, {})
         self._heard: dict[int, int] = {}
         self._hosts = [_Remote(place, actor, list(numbers[place :: len(actors)])) for place, actor in enumerate(actors)]

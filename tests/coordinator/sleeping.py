@@ -13,8 +13,9 @@ def nap(x: Any) -> float:
 
 
 def moody(x: Any, agent: int) -> float:
-    """Fail for agent 1, once it has seen enough."""
+    """Fail for agent 1, once it has seen enough, and when a run that was begun with this one is under way, too."""
     if agent == 1 and x[0] > 0.5:
+        time.sleep(3.0)
         raise RuntimeError("not today")
     return float(x[0])
 

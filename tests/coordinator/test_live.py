@@ -91,6 +91,19 @@ def test_the_death_of_the_coordinator_leaves_no_trace_but_time(mode: str, tmp_pa
     assert "crashed" not in kinds(result) and "discarded" not in kinds(result)
 
 
+def test_the_death_of_the_process_that_submits_evaluations_costs_nothing_else(tmp_path: Path, ray_session: None) -> None:
+    """What it had submitted dies with it, and is submitted again by another."""
+    evaluation = {"parallel": 2}
+    killed = run_killing(tmp_path / "run", lambda: descendants(os.getpid(), "ray::Dispatcher"), evaluation=evaluation)
+    rows = fedbo.Result.open(tmp_path / "run").observations.to_pylist()
+    expected = [(a, s, q) for a in range(AGENTS) for s in range(ITERATIONS + 1) for q in range(2 if s == 0 else 1)]
+    assert sorted((row["agent"], row["step"], row["query"]) for row in rows) == expected
+    assert len(killed) == 1 and not any(row["error"] for row in rows)
+    from fedbo.replay import replay
+
+    assert replay(tmp_path / "run", verify=True, trust=True).same
+
+
 @pytest.mark.parametrize("hosting", ["dedicated", pytest.param("packed", marks=pytest.mark.long)])
 def test_the_death_of_an_evaluation_is_a_failed_evaluation(hosting: str, tmp_path: Path, ray_session: None) -> None:
     evaluation = {"time_limit": 30.0, "retries": 0}

@@ -148,7 +148,7 @@ def test_the_metric_turns_values_into_native_ones_and_says_the_direction(federat
 def test_observations_inside_the_box_and_on_its_corners_are_finite_floats(federation: Federation) -> None:
     one = objective(federation, 0)
     observed = [one.evaluate(x, draws(i)) for i, x in enumerate(points(federation, 6))]
-    assert all(type(value) is float and math.isfinite(value) for value in observed)
+    assert all(isinstance(value, float) and math.isfinite(value) for value in observed)
 
 
 def test_the_same_stream_gives_the_same_observation(federation: Federation) -> None:

@@ -45,8 +45,10 @@ PACKED = [{"kind": "packed", "workers": workers} for workers in (1, 2, 4)]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "hostings"),
-    [("immediate", [INLINE[1], PACKED[2], {"kind": "dedicated"}]), ("barrier", [PACKED[1]])],
-    ids=["immediate", "barrier"],
+    [
+        pytest.param("immediate", [INLINE[1], PACKED[2], {"kind": "dedicated"}], id="immediate"),
+        pytest.param("barrier", [PACKED[1]], id="barrier", marks=pytest.mark.long),
+    ],
 )
 def test_every_hosting_gives_the_same_bytes(mode: str, hostings: Any, tmp_path: Path, ray_session: None) -> None:
     alone = _bytes(tmp_path, mode, kind="inline", workers=0)

@@ -78,6 +78,7 @@ def test_the_death_of_an_agents_process_costs_time_and_nothing_else(count: int, 
     assert "crashed" in kinds(whole(tmp_path / "run"))
 
 
+@pytest.mark.long
 def test_the_death_of_a_process_of_several_agents_costs_nothing_else(tmp_path: Path, ray_session: None) -> None:
     run_killing(tmp_path / "run", lambda: hosts(tmp_path / "run"), hosting={"kind": "packed", "workers": 2})
     assert "crashed" in kinds(whole(tmp_path / "run"))
@@ -91,6 +92,7 @@ def test_the_death_of_the_coordinator_leaves_no_trace_but_time(mode: str, tmp_pa
     assert "crashed" not in kinds(result) and "discarded" not in kinds(result)
 
 
+@pytest.mark.long
 def test_the_death_of_the_process_that_submits_evaluations_costs_nothing_else(tmp_path: Path, ray_session: None) -> None:
     """What it had submitted dies with it, and is submitted again by another."""
     evaluation = {"parallel": 2}
@@ -217,6 +219,7 @@ def apart(directory: Path, others: list[Any]) -> list[Any]:
     return [node for node in others if agents & {*on(node, "ray::Host")} and not on(node, "ray::Coordinator")]
 
 
+@pytest.mark.long
 def test_the_death_of_a_node_takes_agents_with_it_that_go_on_elsewhere(tmp_path: Path, nodes: tuple[Any, list[Any]]) -> None:
     """Ray draws a node for each actor that needs no CPU, so that it may take some runs until one of them can lose a node."""
     cluster, others = nodes

@@ -83,8 +83,14 @@ class Host:
         for agent in self.agents.values() if site is not None and task.policy.overlaps and (real or recorded) else ():
             assert site is not None
             run = None if recorded else str(site.home.folder)
-            told = {"policy": task.policy, "agent": agent.number, "halted": lambda: self._halted}
-            bench = partial(bench_of, run=run, dispatcher=site.dispatcher, **told)
+            bench = partial(
+                bench_of,
+                policy=task.policy,
+                agent=agent.number,
+                run=run,
+                halted=lambda: self._halted,
+                dispatcher=site.dispatcher,
+            )
             agent.overlapping(bench, self._log, task.policy.failure == "stop" and not recorded)
         if site is not None and (site.latest.number or real):
             for number, kept in _kept(site, numbers).items():

@@ -7,8 +7,8 @@ Ray with 8 CPUs, however many this machine has. Measured from the objectives' ow
 - steady: the same from the eighth beginning, when all workers are there, to the last one, when nothing is left to begin;
 - idle: worker-seconds per evaluation in which a worker had none, in the steady part.
 
-With more evaluations under way than there are workers (parallel 10, or 5 or 2 each), some wait in Ray's queue, and begin while
-their agent decides on the next.
+With more evaluations under way than there are workers (16 in all), some wait in Ray's queue, and begin while agents decide on
+the next.
 
     python benchmarks/utilisation.py [--evaluations 200] [--only NAME;NAME]
 """
@@ -154,13 +154,11 @@ def main() -> None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     times = lengths(options.evaluations)
     ways: dict[str, Callable[[str, list[float]], None]] = {
-        "fedbo, 8 agents": partial(by_fedbo, agents=8, parallel=1),
-        "fedbo, 2 agents, parallel 4": partial(by_fedbo, agents=2, parallel=4),
-        "fedbo, 1 agent, parallel 8": partial(by_fedbo, agents=1, parallel=8, algorithm="ts"),
+        "fedbo, 8 agents, parallel 1": partial(by_fedbo, agents=8, parallel=1),
         "fedbo, 8 agents, parallel 2": partial(by_fedbo, agents=8, parallel=2),
-        "fedbo, 2 agents, parallel 5": partial(by_fedbo, agents=2, parallel=5),
-        "fedbo, 1 agent, parallel 10": partial(by_fedbo, agents=1, parallel=10, algorithm="ts"),
-        "fedbo, 1 agent, parallel 10, random": partial(by_fedbo, agents=1, parallel=10, algorithm="random"),
+        "fedbo, 2 agents, parallel 8": partial(by_fedbo, agents=2, parallel=8),
+        "fedbo, 1 agent, parallel 8": partial(by_fedbo, agents=1, parallel=8, algorithm="ts"),
+        "fedbo, 1 agent, parallel 16": partial(by_fedbo, agents=1, parallel=16, algorithm="ts"),
         "Ray Tune, reuse_actors": by_ray_tune,
         "Optuna, Ray tasks": by_optuna,
     }

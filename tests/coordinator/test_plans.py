@@ -36,7 +36,7 @@ EVENTS = {(kind, word) for kind, words in WORDS.items() for word in words} | {(k
 def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
     found: Counter[tuple[str, str]] = Counter()
 
-    @profile(QUICK, max_examples=300)
+    @profile(QUICK, max_examples=200)
     @given(settings())
     def holds(setting: Setting) -> None:
         found.update(events_of(check(setting)))
@@ -58,7 +58,7 @@ def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
 @pytest.mark.parametrize("kind", sorted(FAULTS))
 @pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: f"{m.mode}{'-carry' if m.carries and m.waits else ''}")
 def test_every_mode_survives_every_kind_of_fault(exchange, kind: str) -> None:
-    @profile(QUICK, max_examples=10)
+    @profile(QUICK, max_examples=7)
     @given(settings(st.lists(faults(kind), min_size=1, max_size=2).map(tuple)))
     def survives(setting: Setting) -> None:
         check(replace(setting, exchange=exchange))

@@ -117,6 +117,7 @@ def test_a_signal_ends_a_run_that_keeps_what_was_done_and_goes_on_from_there(
     assert tables(directory) == expected
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT])

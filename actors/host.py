@@ -220,8 +220,11 @@ class Hosts(Protocol):
     def decide(self, order: Order) -> Choice:
         """Wait for an agent's decision."""
 
-    def result(self, agent: int, lease: int) -> Report:
-        """Wait for the report of the order with this lease, the last that the agent was given."""
+    def result(self, agent: int) -> Report:
+        """Wait for the report of the last order that the agent was given.
+
+        What interrupts a step and lets it go on later gives the step's end another lease, but no other order.
+        """
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Let the agent's last step count."""
@@ -262,7 +265,7 @@ class InlineHosts:
         """Let the agent decide."""
         return self.host.decide((), order)
 
-    def result(self, agent: int, lease: int) -> Report:
+    def result(self, agent: int) -> Report:
         """Carry the order out now."""
         return sound(self.host.work((), [self._orders.pop(agent)])[0])
 

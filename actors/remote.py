@@ -62,6 +62,7 @@ class RayHosts:
             host.process = process
         self._host_of = {number: host for host in self._hosts for number in host.numbers}
         self._reports: dict[tuple[int, int], Report] = {}
+        self._given: dict[int, int] = {}  # the lease of each agent's last order: only its report counts in virtual time
         self._asked: list[Any] = []
         self._best: dict[int, float] = {}
         self._writing: list[Any] = []
@@ -78,10 +79,13 @@ class RayHosts:
         host = self._host_of[order.agent]
         host.buffer.pop(order.agent, None)  # an order that is replaced loses its place
         host.buffer[order.agent] = order
+        self._reports.pop((order.agent, self._given.get(order.agent, order.lease)), None)
+        self._given[order.agent] = order.lease
 
     def decide(self, order: Order) -> Choice:
         """Wait for the agent's decision."""
         host = self._host_of[order.agent]
+        host.buffer.pop(order.agent, None)  # else an order that this one replaces would be carried out after it
         (decided,) = _got([host.handle.decide.remote(host.take_commits(), order)])
         assert isinstance(decided, Choice)
         return decided
@@ -99,14 +103,14 @@ class RayHosts:
             if host.buffer and (self._real or len(host.calls) < 2):
                 self._send(host)
 
-    def result(self, agent: int, lease: int) -> Report:
-        """Wait for the agent's report."""
-        host = self._host_of[agent]
-        while (agent, lease) not in self._reports:
+    def result(self, agent: int) -> Report:
+        """Wait for the report of the agent's last order."""
+        host, wanted = self._host_of[agent], (agent, self._given[agent])
+        while wanted not in self._reports:
             if agent in host.buffer:
                 self._send(host)
             self._collect(host)
-        return sound(self._reports.pop((agent, lease)))
+        return sound(self._reports.pop(wanted))
 
     def snapshot(self, number: int) -> None:
         """Ask every host to write its agents; whatever it is sent later comes after that.
@@ -270,7 +274,8 @@ class RayHosts:
                 continue
             for report in found:
                 host.deaths = 0
-                self._reports[report.agent, report.lease] = report
+                if self._real or report.lease == self._given[report.agent]:
+                    self._reports[report.agent, report.lease] = report
 
 
 def _beside(method: Any) -> Any:

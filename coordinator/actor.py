@@ -100,7 +100,7 @@ class Coordinator:
         threadpool_limits(1)
         self._standing = Standing()
         self._stop = self._sufficient = False
-        self._hosts: list[Any] = []
+        self.hosts: list[Any] = []
 
     def learn(self, job: Learning) -> None:
         """Carry out an earlier task of some agents."""
@@ -121,9 +121,9 @@ class Coordinator:
             try:
                 return self._go_on(run, agenda)
             except HostLost:  # begin again from the last snapshot, with hosts that live
-                for host in self._hosts:
+                for host in self.hosts:
                     ray.kill(host)  # some may be alive
-                self._hosts = []
+                self.hosts = []
                 lives = _LIVES if agenda.events > reached else lives - 1
                 reached = max(reached, agenda.events)
                 if not lives:
@@ -164,7 +164,7 @@ class Coordinator:
         self._look(run, core, hosts)
         if isinstance(hosts, RayHosts):
             hosts.revive()
-            self._hosts = hosts.actors
+            self.hosts = hosts.actors
         best_values = hosts.best_values()
         result = Ended(
             key=run.key,
@@ -218,9 +218,9 @@ class Coordinator:
         if run.hosting == "inline":
             return InlineHosts(run.task, agents, site)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
-        if len(self._hosts) != count:
-            self._hosts = start_hosts(count)
-        return RayHosts(self._hosts, run.task, agents, site, live)
+        if len(self.hosts) != count:
+            self.hosts = start_hosts(count)
+        return RayHosts(self.hosts, run.task, agents, site, live)
 
     def _look(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem

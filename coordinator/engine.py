@@ -102,7 +102,7 @@ def run_virtual(core: Core, hosts: Hosts, watch: Watch, agenda: Agenda, until: f
                 agenda.pop()
                 continue
             if event.report is None:  # an error here leaves the event where it is
-                event = Finished(event.agent, event.lease, hosts.result(event.agent, event.lease))
+                event = Finished(event.agent, event.lease, hosts.result(event.agent))
             if clock() - beat > BEAT:
                 beat = clock()
                 look(core, watch)
@@ -130,7 +130,7 @@ def _go_on(core: Core, hosts: Hosts) -> None:
     hosts.settle()
     for order in orders:
         if core.state.steps[order.agent].report is not None:  # only its retries still take their time
-            hosts.result(order.agent, order.lease)
+            hosts.result(order.agent)
 
 
 def carry_out(effect: Effect, now: float, hosts: Hosts, agenda: Agenda) -> None:

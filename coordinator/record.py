@@ -66,7 +66,7 @@ def run_recorded(core: Core, hosts: Hosts, watch: Watch, record: Iterable[Moment
         now, number, agent, lease = moment
         report = None
         if number == FINISHED and core.current(Finished(agent, lease)):
-            report = hosts.result(agent, lease)
+            report = hosts.result(agent)
         elif number == FINISHED:  # it came too late, and counted for nothing
             report = Report(agent, steps.get((agent, lease), -1), 0, None, lease)
         for effect in core.handle(_event(moment, report, scheduled, place), now):

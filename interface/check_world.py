@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.catalog import unknown
+from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.faults import BEFALLS, Crash, Hang, Slow
 from fedbo.coordinator.timing import Classes, Constant, Growth
 from fedbo.document import Loc
@@ -34,8 +35,23 @@ def exchange_combinations(study: Study) -> Iterator[Fault]:
     if not exchange.waits and exchange.selection.who in ("fraction", "speed"):
         remedy = f"under '{exchange.mode}' there are no rounds of which this could be a share; take \"poisson\""
         yield Fault(("exchange", "selection", "who"), remedy)
+    yield from _selected(study, exchange)
     if getattr(exchange, "k", 0) > targets:
         yield Fault(("exchange", "k"), f"must be at most {targets}, the number of agents that optimise and so keep sending")
+
+
+def _selected(study: Study, exchange: Exchange) -> Iterator[Fault]:
+    """Refuse to pass over agents that may wait for an answer where no round ever closes to give them one.
+
+    A method whose decisions vary in size may decide on no point at all, and waits then; whether it will cannot be told before.
+    """
+    if exchange.waits or exchange.selection.who == "all":
+        return
+    for table in study.algorithm:
+        made = table.make()
+        if made.queries is None and any(made.sends(step) for step in range(study.budget.decisions + 1)):
+            remedy = f"'{table.title}' may wait for an answer to a message that it was not asked for; take \"all\""
+            yield Fault(("exchange", "selection", "who"), f'{remedy}, or a mode with rounds, such as "barrier"')
 
 
 def agents_remedy(given: Sequence[int], count: int) -> str | None:

@@ -124,6 +124,52 @@ def test_real_time_runs_the_same_core_and_takes_real_seconds(tmp_path: Path, ray
 
 
 @pytest.mark.ray
+def test_a_step_that_is_interrupted_and_goes_on_gives_the_same_bytes_in_packed_actors(
+    tmp_path: Path, ray_session: None
+) -> None:
+    """An absence, a hang or a slow-down gives the end of a step another lease than that of the order it was begun with."""
+    study: dict[str, Any] = {
+        "study": {"name": "interrupted", "seed": 1},
+        "objective": {"name": "branin", "agents": 9},
+        "budget": {"iterations": 4},
+        "algorithm": [{"name": "fts", "every": 1, "features": 12, "own": {"refit": 1000, "features": 12}}],
+        "timing": {"evaluation": {"model": "pareto", "mean": 1.0, "alpha": 1.5}},
+        "availability": {"model": "markov", "present": 2.0, "absent": 1.0},
+        "exchange": {"mode": "buffered", "k": 3},
+        "fault": [
+            {"kind": "hang", "rate": 0.1},
+            {"kind": "slow", "rate": 0.1},
+            {"kind": "crash", "rate": 0.05, "restart": 1.0},
+        ],
+    }
+    found = []
+    for hosting in ({"kind": "inline"}, {"kind": "packed", "workers": 2}):
+        result = fedbo.run({**study, "hosting": hosting}, out=tmp_path / hosting["kind"])
+        found.append([(result.directory / table).read_bytes() for table in TABLES[:2]])
+    kinds = set(result.events["kind"].to_pylist())
+    assert {"absent", "returned", "hung", "slowed", "crashed", "restarted"} <= kinds
+    assert found[0] == found[1]
+
+
+@pytest.mark.ray
+def test_an_order_that_a_later_decision_replaces_is_never_carried_out(ray_session: None) -> None:
+    """The first order would take too long; it still waits to be sent when its agent is asked to decide again."""
+    from small_runs import Setting
+
+    from fedbo.actors.task import Order
+    from fedbo.algorithms.catalog import entry
+
+    task = Setting(entry("random").make(), agents=2, initial=1, policy=Policy(time_limit=1.0)).task()
+    hosts = RayHosts(start_hosts(1), task, range(2))
+    hosts.submit(Order(0, 0, lease=1, tries=(5.0,)))
+    hosts.decide(Order(0, 0, lease=2, restore="before"))
+    hosts.submit(Order(1, 0, lease=1))
+    assert hosts.result(1).failed == ()
+    hosts.submit(Order(0, 0, lease=2))
+    assert hosts.result(0).failed == ()
+
+
+@pytest.mark.ray
 def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_them(ray_session: None) -> None:
     """Four agents that each sleep 0.5 s in four actors take far less than the 2 s of one after the other."""
     import time
@@ -143,7 +189,7 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
     for agent in range(4):
         hosts.submit(Order(agent, 0))
     hosts.settle()
-    assert [hosts.result(agent, 0).queries for agent in range(4)] == [1] * 4
+    assert [hosts.result(agent).queries for agent in range(4)] == [1] * 4
     assert time.monotonic() - begun < 1.6
 
 

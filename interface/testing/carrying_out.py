@@ -1,0 +1,154 @@
+"""A study carried out in a given way: in this process, in one that is killed, or on host actors that serve study after study."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+
+import fedbo
+from fedbo.actors.evaluation import EvaluationError
+from fedbo.coordinator.actor import Coordinator
+from fedbo.directory import gather
+from fedbo.jobs import learnings, runs
+from fedbo.study import Study, load_study
+
+LEGAL_ENDS = (EvaluationError,)
+TABLES = ("observations", "events", "histories", "privacy", "privacy_agents")
+
+
+def hosted(study: Study, kind: str, workers: int | None = None) -> Study:
+    """Give the same study under another hosting."""
+    hosting = {"kind": kind, **({} if workers is None else {"workers": workers})}
+    return load_study({**study.document(), "hosting": hosting})
+
+
+def tables(directory: Path, names: Iterable[str] = TABLES) -> dict[str, bytes]:
+    """Give the tables of a run as bytes."""
+    paths = {name: directory / f"{name}.parquet" for name in names}
+    return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
+
+
+@dataclass(slots=True)
+class Hostings:
+    """Coordinators in this process by the number of their host actors, which serve one study after the other on Ray."""
+
+    coordinators: dict[int, Coordinator] = field(default_factory=dict)
+
+    def carry_out(self, study: Study, directory: Path, kill: random.Random | None = None) -> str:
+        """Carry a study out and put its tables together; give "" or what ended it, where a study may end so.
+
+        With `kill` one of its hosts is killed at a random moment of the first second.
+        """
+        kind, agents = study.hosting.kind, study.federation().n_agents
+        count = {"inline": 0, "dedicated": agents, "packed": min(study.hosting.workers or 1, agents)}[kind]
+        coordinator = self.coordinators.setdefault(count, Coordinator())
+        parts = directory / "parts"
+        parts.mkdir(parents=True, exist_ok=True)
+        work = runs(study, parts)
+        try:
+            with _killing_one(coordinator, kill if count else None):
+                for job in learnings(study, parts):
+                    coordinator.learn(job)
+                for run in work:
+                    coordinator.run(run)
+        except LEGAL_ENDS as error:
+            return str(error)
+        except BaseException:
+            del self.coordinators[count]  # its hosts may still be at what went wrong
+            raise
+        finally:
+            gather(study, directory, [run.key for run in work])
+        return ""
+
+
+@contextmanager
+def _killing_one(coordinator: Coordinator, kill: random.Random | None) -> Iterator[None]:
+    """Kill one host actor of a coordinator at a random moment, if what happens within is not over before."""
+    if kill is None:
+        yield
+        return
+    after, choice = kill.uniform(0.0, 1.0), kill.random()
+
+    def strike() -> None:
+        if coordinator.hosts:
+            ray.kill(coordinator.hosts[int(choice * len(coordinator.hosts))])
+
+    timer = threading.Timer(after, strike)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a process ended: its exit code, or minus the signal that killed it; what it gave, or the error that it raised."""
+
+    code: int
+    given: Any = None
+    error: str = ""
+
+    @property
+    def killed(self) -> bool:
+        """Say whether a signal ended it."""
+        return self.code < 0
+
+
+def forked(work: Callable[[], Any], folder: Path, seconds: float) -> Ending:
+    """Do some work in a fork of this process, which must have no threads; it is killed after so many seconds.
+
+    What the work gives must be JSON. The fork has a session of its own, and is really killed.
+    """
+    answer = folder / f"answer-{os.urandom(4).hex()}.json"
+    child = os.fork()
+    if child == 0:
+        _in_fork(work, answer)
+    until = time.monotonic() + seconds
+    ended, status = os.waitpid(child, os.WNOHANG)
+    while not ended:
+        if time.monotonic() >= until:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            break
+        time.sleep(0.001)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    code = os.waitstatus_to_exitcode(status)
+    found = json.loads(answer.read_text()) if code >= 0 and answer.exists() else {}
+    answer.unlink(missing_ok=True)
+    return Ending(code, **found)
+
+
+def _in_fork(work: Callable[[], Any], answer: Path) -> None:
+    """Do the work, leave what it gave, and end this process without running what its parent has registered."""
+    code = 0
+    try:
+        os.setsid()
+        found: dict[str, Any] = {"given": work()}
+    except BaseException as error:
+        cause = error.__cause__ if isinstance(error, fedbo.RunError) and error.__cause__ else error
+        found, code = {"error": f"{type(cause).__name__}: {cause}"}, 1
+    draft = answer.with_suffix(".part")
+    draft.write_text(json.dumps(found))
+    draft.replace(answer)
+    os._exit(code)
+
+
+def begin_or_go_on(study: Study, directory: Path) -> None:
+    """Run a study, or go on with it where somebody finds this directory after a kill."""
+    if not (directory / "manifest.json").exists():
+        fedbo.run(study, out=directory)
+    elif json.loads((directory / "manifest.json").read_text())["status"] != "complete":
+        fedbo.resume(directory)

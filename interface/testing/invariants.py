@@ -1,0 +1,274 @@
+"""Laws that the tables of any study in virtual time obey, computed anew from the tables and the study file alone."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from scipy import optimize, stats
+
+from fedbo.coordinator.faults import Corruption, Crash, Duplication
+from fedbo.coordinator.ledger import LOCAL
+from fedbo.objectives.base import Federation
+from fedbo.study import Study
+from fedbo.tables import AlgorithmTable
+
+Row = Mapping[str, Any]
+NEAR = 1e-6
+COORDINATOR = -2
+ORIGINS: frozenset[str] = frozenset()
+PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed": "recovered", "cut": "joined", "down": "up"}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The tables of one run: one cell, one algorithm, one replicate; `study` is the cell's own."""
+
+    study: Study
+    federation: Federation
+    table: AlgorithmTable
+    rows: Sequence[Row]
+    events: Sequence[Row]
+    releases: Sequence[Row]
+    spent: Sequence[Row]
+
+    def of(self, *kinds: str) -> list[Row]:
+        """List the events of some kinds, in their order."""
+        return [event for event in self.events if event["kind"] in kinds]
+
+    def suffers(self, kind: type[Any]) -> bool:
+        """Say whether the fault plan has a fault of this kind."""
+        return any(isinstance(fault.make(), kind) for fault in self.study.fault) and not self.table.centralised
+
+
+def violations(study: Study, directory: Path) -> list[str]:
+    """List every law that the tables of a complete run break; empty when all of them hold."""
+    found: list[str] = []
+    laws = (_times, _steps, _messages, _answers, _observations, _evaluations, _budget, _interruptions, _ledger)
+    for run in _runs(study, directory):
+        for law in laws:
+            found += [f"{run.table.title}: {law.__name__[1:]}: {words}" for words in law(run)]
+    return found
+
+
+def _runs(study: Study, directory: Path) -> Iterator[Run]:
+    read: dict[str, dict[tuple[Any, ...], list[Row]]] = {}
+    for name in ("observations", "events", "privacy", "privacy_agents"):
+        path, found = directory / f"{name}.parquet", read.setdefault(name, defaultdict(list))
+        for row in pq.read_table(path).to_pylist() if path.exists() else ():
+            found[row["cell"], row["algorithm"], row["replicate"]].append(row)
+    for cell in study.cells():
+        federation = cell.study.federation()
+        for table in cell.study.algorithm:
+            for replicate in range(cell.study.study.replicates):
+                key = (cell.number, table.title, replicate)
+                yield Run(cell.study, federation, table, *(read[name][key] for name in read))
+
+
+def _times(run: Run) -> Iterator[str]:
+    """Time never goes back, events are numbered without gaps, and nothing happens after the budget's time."""
+    times = [event["time"] for event in run.events]
+    if any(after < before for before, after in zip(times, times[1:], strict=False)):
+        yield "the time of events goes back"
+    if [event["sequence"] for event in run.events] != list(range(len(run.events))):
+        yield "the events are not numbered one after the other"
+    end = run.study.budget.time
+    if end is not None and (times and times[-1] > end or any(row["finished"] > end + NEAR for row in run.rows)):
+        yield f"something happened after [budget] time = {end}"
+
+
+def _steps(run: Run) -> Iterator[str]:
+    """Steps of an agent begin in their order, end at most once, and every end follows a beginning."""
+    at: dict[int, int] = {}
+    open_: set[int] = set()
+    for event in run.of("started", "finished"):
+        agent, step = event["agent"], event["step"]
+        if event["kind"] == "started" and event["detail"] != "again":
+            if agent in open_ or step <= at.get(agent, -1):
+                yield f"agent {agent} began step {step} after step {at.get(agent)}"
+            at[agent] = step
+            open_.add(agent)
+        elif event["kind"] == "finished":
+            if agent not in open_ or step != at[agent]:
+                yield f"agent {agent} ended step {step}, which it was not at"
+            open_.discard(agent)
+
+
+def _messages(run: Run) -> Iterator[str]:
+    """A message takes effect once at most, after it was sent, with the bytes that were sent, and has one fate."""
+    sent: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    fates: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for event in run.of("sent", "arrived", "late", "rejected", "lost"):
+        key, kind = (event["agent"], event["step"]), event["kind"]
+        if kind == "sent":
+            sent[key].append(event)
+        elif kind == "lost":
+            if event["detail"] == "up" and key not in sent:
+                yield f"message {key} was lost before it was sent"
+        elif not event["detail"].startswith("duplicate: the agent"):
+            if key not in sent:
+                yield f"message {key} {kind} without having been sent"
+            elif kind == "arrived" and event["bytes"] != sent[key][0]["bytes"] and not run.suffers(Corruption):
+                yield f"message {key} arrived with {event['bytes']} bytes of {sent[key][0]['bytes']}"
+            fates[key].append(kind)
+    for key, kinds in fates.items():
+        count = Counter(kinds)
+        if count["arrived"] + count["late"] > 1:
+            yield f"message {key} took effect {count['arrived'] + count['late']} times"
+        if len(kinds) > 1 and not run.suffers(Duplication) and not run.suffers(Corruption):
+            yield f"message {key} had the fates {kinds}"
+    for key, events in sent.items():
+        if len(events) > run.study.network.attempts:
+            yield f"message {key} was transmitted {len(events)} times"
+        if key not in fates and run.study.budget.time is None and not _lost_for_good(run, key[0]):
+            yield f"nothing became of message {key}"
+
+
+def _lost_for_good(run: Run, agent: int) -> bool:
+    ended = [e for e in run.events if e["agent"] == agent and (e["kind"], e["detail"]) == ("crashed", "for good")]
+    return bool(ended) or run.study.availability.model == "trace"
+
+
+def _answers(run: Run) -> Iterator[str]:
+    """Rounds close in their order, and an answer reaches an agent once, after its round has closed."""
+    closed = 0
+    heard: set[tuple[int, int]] = set()
+    waits = run.study.exchange.make().waits
+    for event in run.of("round", "delivered"):
+        if event["kind"] == "round":
+            if event["step"] != closed or not waits:
+                yield f"round {event['step']} closed after {closed} rounds"
+            closed += 1
+            continue
+        key = (event["agent"], event["step"])
+        if key in heard:
+            yield f"agent {key[0]} had answer {key[1]} twice"
+        if waits and event["step"] >= closed:
+            yield f"agent {key[0]} had answer {key[1]} before the round had closed"
+        heard.add(key)
+
+
+def _observations(run: Run) -> Iterator[str]:
+    """Points lie in the box, values are finite where nothing failed, and t_n counts the observations of each agent."""
+    low = np.array([parameter.low for parameter in run.federation.parameters])
+    high = np.array([parameter.high for parameter in run.federation.parameters])
+    counted: Counter[int] = Counter()
+    for row in run.rows:
+        x, u = np.array(row["x"]), np.array(row["u"])
+        slack = 1e-9 * (high - low)
+        if (x < low - slack).any() or (x > high + slack).any() or (u < 0).any() or (u > 1).any():
+            yield f"agent {row['agent']} evaluated {row['x']}, outside the box"
+        if ORIGINS and row["origin"] not in ORIGINS:
+            yield f"the origin {row['origin']!r} is not one that results know"
+        if row["error"] is None:
+            counted[row["agent"]] += row["pulls"]
+            if not math.isfinite(row["value"]) or not math.isfinite(row["score"]):
+                yield f"agent {row['agent']} observed {row['value']}"
+            if row["t_n"] != counted[row["agent"]] and not run.suffers(Crash):
+                yield f"agent {row['agent']}: t_n is {row['t_n']} at its observation {counted[row['agent']]}"
+
+
+def _evaluations(run: Run) -> Iterator[str]:
+    """Each row belongs to a step that has ended, evaluations of an agent follow each other, and each failure was told."""
+    ended = {(event["agent"], event["step"]) for event in run.of("finished")}
+    last: dict[int, float] = {}
+    for row in sorted(run.rows, key=lambda row: (row["agent"], row["started"], row["finished"])):
+        agent = row["agent"]
+        if (agent, row["step"]) not in ended:
+            yield f"agent {agent} has a row of step {row['step']}, which has not ended"
+        if row["finished"] < row["started"] - NEAR or row["started"] < last.get(agent, 0.0) - NEAR:
+            yield f"agent {agent} evaluated from {row['started']} to {row['finished']} after {last.get(agent)}"
+        last[agent] = row["finished"]
+    failed = sum(row["error"] is not None and row["error"] != "forgotten in a crash" for row in run.rows)
+    if failed != len(run.of("failed")) and not run.suffers(Crash):
+        yield f"{failed} rows failed, {len(run.of('failed'))} events tell of it"
+
+
+def _budget(run: Run) -> Iterator[str]:
+    """No agent exceeds its budget; who was there to the end has used it, or has been waiting."""
+    study = run.study
+    targets = (0,) if run.table.centralised else study.targets
+    done = Counter(event["agent"] for event in run.of("done"))
+    steps = {agent: max((row["step"] for row in run.rows if row["agent"] == agent), default=0) for agent in targets}
+    for agent in targets:
+        pulls = sum(row["pulls"] for row in run.rows if row["agent"] == agent and "forgotten" not in (row["error"] or ""))
+        if study.budget.iterations and steps[agent] > study.budget.iterations:
+            yield f"agent {agent} made step {steps[agent]} of {study.budget.iterations}"
+        if study.budget.pulls and pulls > study.budget.pulls and not study.evaluation.make().retries:
+            yield f"agent {agent} made {pulls} evaluations of {study.budget.pulls}"
+        if done[agent] > 1:
+            yield f"agent {agent} was done {done[agent]} times"
+        if not done[agent] and study.budget.time is None and not _lost_for_good(run, agent):
+            yield f"agent {agent} was never done, and nothing tells why"
+
+
+def _interruptions(run: Run) -> Iterator[str]:
+    """What begins to keep an agent or the coordinator from working ends later, and ends only what has begun."""
+    begun: Counter[tuple[str, int]] = Counter()
+    over: set[int] = set()
+    for event in run.events:
+        kind, agent = event["kind"], event["agent"]
+        if agent in over and agent >= 0 and kind in (*PAIRS, *PAIRS.values()):
+            yield f"{kind} happened to agent {agent}, which had ended"
+        if kind == "done" or (kind, event["detail"]) == ("crashed", "for good"):
+            over.add(agent)
+        for first, last in PAIRS.items():
+            begun[first, agent] += (kind == first) - (kind == last)
+            if begun[first, agent] < 0:
+                yield f"agent {agent} {last} without {first}"
+                begun[first, agent] = 0
+
+
+def _ledger(run: Run) -> Iterator[str]:
+    """What was released had arrived; epsilon never falls, and is at least that of the Gaussian or Laplace mechanism alone."""
+    arrived = Counter(event["agent"] for event in run.of("arrived"))
+    released = Counter(agent for row in run.releases for agent in row["arrived"])
+    central = [row for row in run.releases if row["sampling"] != LOCAL]
+    if central and any(released[agent] > arrived[agent] for agent in released):
+        yield f"messages of {dict(released)} were released, of {dict(arrived)} that arrived"
+    for name in ("epsilon",):
+        spent = [row[name] for row in run.releases if row[name] is not None]
+        if any(
+            b < a - NEAR for before, after in zip(spent, spent[1:], strict=False) for a, b in zip(before, after, strict=True)
+        ):
+            yield f"{name} falls from one release to the next"
+    yield from _recomputed(run, central)
+
+
+def _recomputed(run: Run, central: Sequence[Row]) -> Iterator[str]:
+    """Where every message is charged in full, epsilon is that of one Gaussian mechanism (Dong, Roth, Su 2022)."""
+    if not central or not all(row["whole"] for row in central):
+        return
+    squares: Counter[int] = Counter()
+    for row in central:
+        for agent, norm in zip(row["charged"], row["norms"], strict=True):
+            squares[agent] += norm * norm
+    for row in run.spent:
+        mu = math.sqrt(squares[row["agent"]])
+        for delta, epsilon in zip(row["deltas"], row["epsilon"], strict=True):
+            exact = gaussian(mu, delta)
+            if abs(epsilon - exact) > 1e-4 * max(1.0, exact):
+                yield f"agent {row['agent']} has epsilon {epsilon} at {delta}, {exact} by one Gaussian mechanism of mu {mu}"
+
+
+def gaussian(mu: float, delta: float) -> float:
+    """Give the epsilon at `delta` of a Gaussian mechanism with sensitivity over noise `mu` (Balle, Wang 2018, Theorem 8)."""
+    if mu == 0 or math.isinf(mu):
+        return mu
+
+    def excess(epsilon: float) -> float:
+        log_second = epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)
+        return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(log_second) - delta)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2
+    return float(optimize.brentq(excess, 0.0, high, xtol=1e-12))

@@ -1,0 +1,188 @@
+"""Random settings of every algorithm and of the objectives that cost nothing, drawn from the types of their declarations.
+
+An algorithm or a setting that is new is drawn without being named here; words and sizes that cannot be seen from a type
+are in the tables below. What is drawn need not be right: a study is drawn again when it is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from typing import Any
+
+from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.schedules import AMOUNTS, PROBABILITIES, TEMPERATURES
+from fedbo.testing.draws import Draws
+from fedbo.testing.functions import FUNCTIONS
+
+Table = dict[str, Any]
+
+_TREES = ("centre", "uniform")
+_KERNELS = ("matern32", "matern52", "se")
+WORDS: dict[str, tuple[str, ...]] = {
+    "acquisition": ("ei", "epsilon_greedy", "lcb", "pi", "ts"),
+    "coordinates": ("arcsine", "plain"),
+    "criterion": ("determinant", "diagonal"),
+    "cuts": ("equal", "random"),
+    "draw": ("pathwise", "weights"),
+    "draws": ("diagonal", "joint"),
+    "incumbent": ("mean", "observed"),
+    "iterate": ("mean", "query"),
+    "kernel": _KERNELS,
+    "message": ("draw", "mean"),
+    "missing": ("correct", "flag", "wait", "mean"),
+    "point": _TREES,
+    "query": ("draw", "mean"),
+    "relay": ("all", "one"),
+    "sampling": ("fixed", "poisson"),
+    "sense": ("at_most", "equal"),
+    "split": ("all", "longest", "turns"),
+    "start": ("initial", "last", "mean"),
+    "surrogate": ("faithful", "features", "fixed", "robust", "smooth"),
+    "term": ("added", "inside"),
+}
+SCHEDULES = {"p": PROBABILITIES, "temperature": TEMPERATURES, "kappa": AMOUNTS, "epsilon": AMOUNTS}
+# Sizes at which a decision takes about a millisecond; the defaults are drawn as well, now and then.
+SMALL: dict[str, tuple[int, int]] = {
+    "arms": (2, 12),
+    "batches": (0, 4),
+    "branching": (2, 3),
+    "every": (0, 3),
+    "features": (4, 30),
+    "patience": (1, 4),
+    "queries": (1, 3),
+    "refit": (3, 200),
+    "regions": (1, 4),
+    "samples": (5, 30),
+    "width": (2, 6),
+}
+CHEAP: dict[str, Table] = {
+    "ts": {"refit": 1000, "features": 12},
+    "gp_ei": {"refit": 1000},
+    "gp_ucb": {"refit": 1000},
+    "pooled": {"refit": 1000, "features": 12},
+    "rgpe": {"features": 12, "samples": 10, "own": {"refit": 1000}},
+    "taf": {"features": 12, "own": {"refit": 1000}},
+    "fn_ucb": {"arms": 8, "width": 4, "steps": 3, "until": 40, "rise": 10},
+    "gp_ts": {"arms": 12},
+    "fed1_ucb": {"arms": 8},
+}
+_FTS = {"features": 12, "own": {"refit": 1000, "features": 12}}
+CHEAP |= {
+    name: _FTS
+    for name in (
+        "fts",
+        "fts_noise",
+        "fts_uniform",
+        "fts_de",
+        "dp_fts",
+        "dp_fts_de",
+        "dp_fts_de_noise",
+        "dp_fts_de_uniform",
+    )
+}
+
+
+def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
+    """Draw an algorithm's table; each of its settings is varied with this probability."""
+    entry = algorithms()[name]
+    table: Table = {"name": name, **CHEAP.get(name, {})}
+    if entry.presets and draws.chance(0.1):
+        table["preset"] = draws.one_of(*entry.presets)
+    hints = typing.get_type_hints(entry.settings)
+    for field in dataclasses.fields(entry.settings):
+        if field.name in entry.free() and field.name not in ("matrices", "changes") and draws.chance(varied):
+            value = _setting(draws, field, hints[field.name])
+            if value is not None:
+                table[field.name] = value
+    return table
+
+
+def _setting(draws: Draws, field: Any, hint: Any) -> Any:
+    """Draw one setting by its name and type; None where it keeps its default."""
+    name, default = field.name, field.default
+    if typing.get_origin(hint) is tuple:
+        return None  # as long as something else in the study
+    kinds = set(typing.get_args(hint)) or {hint}
+    if name in SCHEDULES and draws.chance(0.5) and str in kinds:
+        return draws.one_of(*SCHEDULES[name])
+    if bool in kinds:
+        return draws.chance(0.5)
+    if int in kinds:
+        return draws.whole(*SMALL.get(name, (1, 6)))
+    if float in kinds:
+        return _real(draws, default)
+    if hint is str and name in WORDS:
+        return draws.one_of(*WORDS[name])
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return _nested(draws, hint)
+    return None
+
+
+def _real(draws: Draws, default: Any) -> float:
+    """Draw a number near a default, or in (0, 1) where there is none."""
+    if not isinstance(default, float) or default == 0.0 or not abs(default) < 1e6:
+        return draws.one_of(0.0, draws.number(0.01, 1.0))
+    return draws.number(0.3 * default, min(3.0 * default, 1.0) if 0.3 < default <= 1.0 else 3.0 * default)
+
+
+def _nested(draws: Draws, declared: type[Any]) -> Table:
+    hints = typing.get_type_hints(declared)
+    fields = dataclasses.fields(declared)
+    drawn = {field.name: _setting(draws, field, hints[field.name]) for field in fields if draws.chance(0.3)}
+    cheap = {name: value for name, value in (("refit", 1000), ("features", 12)) if name in hints}
+    return cheap | {name: value for name, value in drawn.items() if value is not None}
+
+
+def draw_objective(draws: Draws) -> Table:
+    """Draw an objective that costs nothing to evaluate, with 2 to 5 agents."""
+    agents = draws.whole(2, 5)
+    kind = draws.one_of("quadratic", "formula", "formula", "wave", "function", "function", "typed", "gp", "plants", "flow")
+    if kind == "quadratic":
+        more = draws.keep(0.5, dimensions=draws.whole(1, 4), spread=draws.number(0.0, 0.3), noise=draws.number(0.001, 0.1))
+        return {"name": "quadratic", "agents": agents, **more, **draws.keep(0.3, cost_spread=draws.number(0.0, 1.0))}
+    if kind in ("formula", "wave"):
+        formulas = ("ackley", "branin", "himmelblau", "rastrigin") if kind == "formula" else ("double_sine", "garland")
+        family = draws.one_of("same", "shift", "offset", "mixture", "rotation")
+        more = draws.keep(0.3, family=family, noise=draws.number(0.001, 0.1), half_width=draws.number(0.05, 0.5))
+        return {"name": draws.one_of(*formulas), "agents": agents, **more, **draws.keep(0.2, scaled=True)}
+    if kind == "gp":
+        return {"name": "gp_synthetic", "agents": agents, "points": draws.whole(10, 60), "length_scale": 0.2}
+    if kind == "plants":
+        return {"name": "plants", "agents": agents, "dimensions": draws.whole(1, 2)}
+    if kind == "flow":
+        return draws.one_of({"name": "admm_toy", "problem": "consensus"}, {"name": "network_flow", "nodes": draws.whole(3, 4)})
+    return _typed(draws, agents) if kind == "typed" else _function(draws, agents)
+
+
+def _function(draws: Draws, agents: int) -> Table:
+    dim = draws.whole(1, 3)
+    table = {
+        "name": "python_function",
+        "function": f"fedbo.testing.functions:{draws.one_of(*FUNCTIONS)}",
+        "low": [0.0] * dim,
+        "high": [1.0] * dim,
+        "agents": agents,
+    }
+    more = draws.keep(0.3, direction="minimise", cost="fedbo.testing.functions:cost", noise=draws.number(0.001, 0.1))
+    return {**table, **more}
+
+
+def _typed(draws: Draws, agents: int) -> Table:
+    listed: list[Table] = [
+        {"type": "uniform_float", "name": "rate", "lower": 1e-4, "upper": 1.0, "default_value": 0.01, "log": True},
+        {"type": "uniform_int", "name": "depth", "lower": 1, "upper": 6, "default_value": 3, "log": False},
+        {"type": "categorical", "name": "kind", "choices": ["a", "b", "c"], "weights": None, "default_value": "a"},
+    ]
+    conditions: list[Table] = []
+    if draws.chance(0.5):
+        listed.append({"type": "categorical", "name": "flag", "choices": [True, False], "weights": None, "default_value": True})
+        conditions.append({"type": "EQ", "child": "flag", "parent": "kind", "value": "b"})
+    space = {"name": "drawn", "hyperparameters": listed, "conditions": conditions, "forbiddens": []}
+    return {
+        "name": "typed_function",
+        "function": "fedbo.testing.functions:typed",
+        "space": json.dumps(space),
+        "agents": agents,
+    }

@@ -1,0 +1,129 @@
+"""Random whole studies over every feature that a study file has in virtual time: `draw_study(seed)`.
+
+A study that is drawn may be refused by the checks; then the next one of the same seed is drawn. What the checks accept must
+run, so a crash is a defect of the run or of the checks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedbo.algorithms.catalog import algorithms
+from fedbo.study import Study, StudyError, load_study
+from fedbo.testing.draws import Draws
+from fedbo.testing.settings import draw_algorithm, draw_objective
+from fedbo.testing.surroundings import (
+    draw_availability,
+    draw_evaluation,
+    draw_exchange,
+    draw_fault,
+    draw_group,
+    draw_network,
+    draw_privacy,
+    draw_timing,
+)
+
+Document = dict[str, Any]
+TRIES = 200
+_BANDITS = frozenset(("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne", "fn_ucb", "gp_ts", "hct", "t_hoo"))
+_HEAVY = 0.12  # how often defaults are used that take tens of milliseconds for each decision
+
+
+def draw_study(seed: int) -> tuple[Document, Study]:
+    """Draw a study that the checks accept: its document and the checked study; the same for the same seed.
+
+    RuntimeError when hardly anything that is drawn is accepted, which says that the draws no longer fit the checks.
+    """
+    refused: list[str] = []
+    for number in range(TRIES):
+        document = draw_document(np.random.default_rng([seed, number]))
+        document["study"] |= {"name": f"drawn {seed}"}
+        try:
+            return document, load_study(document)
+        except StudyError as error:
+            refused.append(str(error).splitlines()[0])
+    raise RuntimeError(f"seed {seed}: all of {TRIES} drawn studies were refused, the last with: {refused[-1]}")
+
+
+def draw_document(rng: np.random.Generator) -> Document:
+    """Draw a study's tables; they need not go together."""
+    draws = Draws(rng)
+    objective = draw_objective(draws)
+    count = int(objective.get("agents", 2 if objective["name"] == "admm_toy" else objective.get("nodes", 3)))
+    listed = list(range(count))
+    names, bandits = _names(draws)
+    private = any(name.startswith("dp_fts") for name in names)
+    targets = draws.some_of(listed) if draws.chance(0.2) else listed
+    document: Document = {
+        "study": {"seed": draws.whole(0, 2**31), **draws.keep(0.2, replicates=2)},
+        "objective": objective,
+        "agents": _agents(draws, targets, listed),
+        "budget": _budget(draws, bandits),
+        "algorithm": _algorithms(draws, names),
+        "timing": draw_timing(draws, "cost" in objective or "cost_spread" in objective),
+        "network": draw_network(draws),
+        "exchange": draw_exchange(draws, len(targets), private),
+        "evaluation": draw_evaluation(draws) if draws.chance(0.5) else {},
+        "privacy": draw_privacy(draws) if private else {},
+        "recovery": {"events": draws.one_of(7, 20, 60)},
+    }
+    if draws.chance(0.5):
+        document["availability"] = draw_availability(draws) | draws.keep(0.5, leaving=draws.one_of("resumed", "lost"))
+    if draws.chance(0.25):
+        document["group"] = [draw_group(draws, listed)]
+    groups = ["others"] if "group" in document else []
+    document["fault"] = [draw_fault(draws, listed, groups) for _ in range(draws.one_of(0, 0, 1, 1, 2, 4))]
+    document["sweep"] = _sweep(draws, document) if draws.chance(0.1) else {}
+    return {name: table for name, table in document.items() if table}
+
+
+def _names(draws: Draws) -> tuple[list[str], bool]:
+    """Draw one algorithm or two that have budgets of one kind."""
+    every = list(algorithms())
+    first = draws.one_of(*every)
+    bandits = first in _BANDITS
+    others = [name for name in every if (name in _BANDITS) == bandits]
+    return [first, *([draws.one_of(*others)] if draws.chance(0.3) else [])], bandits
+
+
+def _algorithms(draws: Draws, names: list[str]) -> list[Document]:
+    varied = draws.one_of(0.0, 0.1, 0.3)
+    tables = [draw_algorithm(draws, name, varied) for name in names]
+    for number, table in enumerate(tables):
+        if len(tables) > 1:
+            table["label"] = f"method {number + 1}"
+        if draws.chance(0.07):
+            table["centralised"] = True
+    return tables
+
+
+def _agents(draws: Draws, targets: list[int], listed: list[int]) -> Document:
+    table: Document = {"initial": draws.whole(0, 4)} if draws.chance(0.8) else {}
+    table |= {} if targets == listed else {"targets": targets}
+    table |= draws.keep(0.3, checkpoint=draws.whole(1, 4))
+    if draws.chance(0.2):
+        algorithm = draws.one_of("random", {"name": "ts", "refit": 1000, "features": 12})
+        table["history"] = {"algorithm": algorithm, "observations": draws.whole(1, 6), "initial": 1}
+        table["history"] |= draws.keep(0.3, fresh=False)
+    return table
+
+
+def _budget(draws: Draws, bandits: bool) -> Document:
+    if bandits or draws.chance(0.1):
+        table: Document = {"pulls": draws.whole(5, 120 if bandits else 15)}
+    else:
+        table = {"iterations": draws.one_of(1, 2, 3, 4, 6, 9)}
+    return table | draws.keep(0.2, time=draws.number(1.0, 40.0))
+
+
+def _sweep(draws: Draws, document: Document) -> Document:
+    """Draw two values of one key."""
+    return draws.one_of(
+        {"exchange.mode": ["barrier", "immediate"]},
+        {"objective.agents": [2, 3]},
+        {"network.attempts": [1, 3]},
+        {"agents.initial": [1, 2]},
+        {"timing.latency.mean": [0.0, 0.5]},
+    )

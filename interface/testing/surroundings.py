@@ -1,0 +1,140 @@
+"""Random surroundings of a study: times, network, availability, groups, exchange modes, fault plans, privacy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedbo.coordinator.availability import AVAILABILITIES
+from fedbo.coordinator.exchange import MODES
+from fedbo.coordinator.faults import BEFALLS, FAULTS
+from fedbo.coordinator.timing import TIMINGS
+from fedbo.testing.draws import Draws
+
+Table = dict[str, Any]
+
+
+def draw_durations(draws: Draws, mean: float, costs: bool = False) -> Table:
+    """Draw a model of durations with about this mean."""
+    model = draws.one_of(*(name for name in TIMINGS if name != "cost" or costs))
+    if model == "cost":
+        return {"model": "cost", "rate": draws.number(0.3, 3.0)}
+    table: Table = {"model": model, "mean": float(f"{mean * draws.number(0.5, 2.0):.2g}")}
+    own = {
+        "lognormal": {"sigma": draws.number(0.1, 2.0)},
+        "pareto": {"alpha": draws.number(1.1, 4.0)},
+        "gamma": {"shape": draws.number(0.3, 5.0)},
+    }
+    table |= own.get(model, {})
+    return table if model == "constant" else table | draws.keep(0.4, between=draws.number(0.1, 1.0))
+
+
+def draw_timing(draws: Draws, costs: bool) -> Table:
+    """Draw [timing]."""
+    latency = {"model": "constant", "mean": 0.0} if draws.chance(0.2) else draw_durations(draws, draws.one_of(0.05, 0.3, 2.0))
+    factors = [1.0, draws.number(1.0, 5.0)]
+    return draws.keep(
+        0.7,
+        evaluation=draw_durations(draws, 1.0, costs),
+        latency=latency,
+    ) | draws.keep(
+        0.3,
+        speed={"factors": factors, **draws.keep(0.3, shares=[1.0, draws.number(0.1, 3.0)])},
+        decision={"coefficient": draws.number(0.001, 0.3), "power": draws.number(0.0, 2.0)},
+    )
+
+
+def draw_network(draws: Draws) -> Table:
+    """Draw [network]."""
+    return draws.keep(
+        0.35,
+        bandwidth=draws.number(200.0, 20000.0),
+        link=draws.number(500.0, 20000.0),
+        retry=draws.number(0.1, 3.0),
+        attempts=draws.whole(1, 5),
+    )
+
+
+def draw_availability(draws: Draws) -> Table:
+    """Draw a model of availability and its settings, without `leaving`."""
+    model = draws.one_of(*(name for name in AVAILABILITIES if name != "trace"))
+    if model == "bernoulli":
+        return {"model": model, "probability": draws.number(0.05, 0.6), "absence": draws.number(0.2, 4.0)}
+    if model == "markov":
+        return {"model": model, "present": draws.number(1.5, 12.0), "absent": draws.number(0.2, 5.0)}
+    if model == "daily":
+        present = draws.number(2.0, 7.0)
+        return {"model": model, "day": 8.0, "present": present, "start": draws.number(0.0, 7.9), "zones": draws.whole(1, 4)}
+    return {"model": model}
+
+
+def draw_group(draws: Draws, agents: list[int]) -> Table:
+    """Draw one [[group]] of some of these agents."""
+    table: Table = {"name": "others", "agents": draws.some_of(agents)}
+    return table | draws.keep(
+        0.4,
+        evaluation=draw_durations(draws, draws.one_of(0.3, 3.0)),
+        latency=draw_durations(draws, 0.3),
+        availability=draw_availability(draws),
+        bandwidth=draws.number(300.0, 5000.0),
+        leaving=draws.one_of("resumed", "lost"),
+        speed={"factors": [draws.number(0.5, 3.0)]},
+        decision={"coefficient": 0.05, "power": 1.0},
+    )
+
+
+def draw_exchange(draws: Draws, targets: int, private: bool) -> Table:
+    """Draw [exchange]."""
+    mode = draws.one_of(*MODES)
+    table: Table = {"mode": mode}
+    if mode in ("buffered", "first_k"):
+        table["k"] = draws.whole(1, targets)
+    if mode == "deadline":
+        table["length"] = draws.number(0.2, 6.0)
+    if mode in ("deadline", "first_k"):
+        table |= draws.keep(0.6, late=draws.one_of("drop", "carry"))
+    if mode == "first_k":
+        table |= draws.keep(0.3, oldest=draws.whole(0, 3))
+    weight = draws.one_of("constant", "polynomial", "exponential", "hinge")
+    staleness: Table = {"weight": weight, **draws.keep(0.3, bound=draws.whole(0, 4))}
+    if weight != "constant":
+        staleness |= draws.keep(0.5, decay=draws.number(0.1, 2.0))
+    if weight == "hinge":
+        staleness |= draws.keep(0.5, after=draws.whole(0, 3))
+    table |= draws.keep(0.5, staleness=staleness)
+    who = draws.one_of("fraction", "poisson", "speed") if mode not in ("buffered", "immediate") else "poisson"
+    selection: Table = {"who": who, "share": draws.number(0.1, 1.0)}
+    if who == "speed":
+        selection |= draws.keep(0.5, explore=draws.number(0.0, 1.0), penalty=draws.number(0.0, 3.0))
+    return table | draws.keep(0.0 if private else 0.3, selection=selection)
+
+
+def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
+    """Draw one [[fault]]."""
+    kind = draws.one_of(*FAULTS)
+    table: Table = {"kind": kind}
+    if kind != "coordinator":
+        table |= draws.keep(0.5, agents=draws.one_of(draws.some_of(agents), "all", *groups))
+    if FAULTS[kind] in BEFALLS:
+        start = draws.number(0.0, 8.0)
+        table |= draws.keep(0.6, probability=draws.number(0.02, 1.0))
+        table |= draws.one_of({}, {"start": start}, {"start": start, "end": start + draws.number(0.5, 8.0)})
+        if kind == "corruption":
+            return table | draws.keep(0.8, how=draws.one_of("bits", "nan", "shape", "replay"))
+        table |= draws.keep(0.4, direction=draws.one_of("both", "up", "down"))
+        return table | (draws.keep(0.6, by=draws.number(0.05, 4.0)) if kind != "loss" else {})
+    table |= draws.one_of({"at": draws.number(0.0, 10.0)}, {"event": draws.whole(1, 150)}, {"rate": draws.number(0.01, 0.2)})
+    if kind == "crash":
+        return table | draws.keep(0.8, restart=draws.number(0.1, 4.0)) | draws.keep(0.5, state=draws.one_of("kept", "lost"))
+    table |= draws.keep(0.8, duration=draws.number(0.1, 4.0))
+    return table | (draws.keep(0.7, factor=draws.number(1.0, 6.0)) if kind == "slow" else {})
+
+
+def draw_privacy(draws: Draws) -> Table:
+    """Draw [privacy]."""
+    return draws.keep(0.3, epsilon_max=draws.number(0.5, 50.0), deltas=[draws.number(1e-5, 0.1)])
+
+
+def draw_evaluation(draws: Draws) -> Table:
+    """Draw [evaluation] for virtual time."""
+    failure = draws.one_of("drop", "worst", "stop") if draws.chance(0.3) else draws.one_of("drop", "worst")
+    return draws.keep(0.5, retries=draws.whole(0, 2), failure=failure) | draws.keep(0.3, time_limit=draws.number(0.5, 6.0))

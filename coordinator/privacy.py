@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Array, Mechanism, Private, Problem
+from fedbo.actors.policy import Policy
+from fedbo.algorithms.base import Algorithm, Array, LocallyPrivate, Mechanism, Private, Problem
 from fedbo.coordinator.accounting import Charge, Spending, gaussian_epsilon
 from fedbo.coordinator.events import Arrived
 from fedbo.coordinator.exchange import Exchange, revealed
@@ -314,6 +315,18 @@ def _vector_noise(mechanism: Mechanism) -> float:
     if mechanism.quantile is None:
         return mechanism.noise
     return float((mechanism.noise**-2 - (2 * mechanism.count_noise) ** -2) ** -0.5)
+
+
+def unkept(algorithm: Algorithm, policy: Policy) -> str:
+    """Say why agents could not keep the promise of messages that they hide themselves; empty where they can.
+
+    That promise is for each evaluation, which moves one number of one message. A value that is told in place of one that failed
+    must not be made of others: these would be in several numbers, each with noise for one alone. Messages that pass the door
+    need no such rule: what is hidden there is an agent's whole message, whatever its own evaluations do to it.
+    """
+    if policy.separate or not (isinstance(algorithm, LocallyPrivate) and algorithm.hides):
+        return ""
+    return 'tells in place of a failed value another one, which would enter several sent means; take "drop" or "stop"'
 
 
 def charged_whole(mechanism: Mechanism, exchange: Exchange, world: World) -> str:

@@ -1,5 +1,4 @@
-"""What a release costs of a fixed number of agents, drawn without replacement: whom one agent displaces shows that it was
-asked.
+"""What a release costs where the number of agents is fixed: whom an agent displaces may show that it was drawn.
 
 k of n agents are drawn, q = k / n, and their contributions are summed and hidden in N(0, I). One agent's contribution is a
 in one world and zero in the adjacent one; all others have v_j, the same in both, and no norm is above c (contributions are

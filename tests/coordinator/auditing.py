@@ -263,7 +263,7 @@ SOUND = [
     Case("clip follows a count", FOLLOW, along_with_votes),
     Case("sampled, alone", RARE, likely, agents=1, trials=4000),
     Case("sampled, one of 4", COINS, likely, releases=4),
-    Case("a fixed number, 4 releases", LOTS, displaced, releases=4),
+    Case("a fixed number", LOTS, displaced),
     Case("sampled, 12 releases", replace(COINS, noise=1.5, share=0.25), likely, releases=12, trials=300),
 ]
 FAULTY = [

@@ -44,6 +44,14 @@ class Policy:
                 raise ValueError(f"resources must be numbers of at least 0, not {wrong[0]} = {table[wrong[0]]}")
 
     @property
+    def separate(self) -> bool:
+        """Say whether no evaluation changes what an algorithm is told of another one; promises of privacy may rest on it.
+
+        A failure that is dealt with in a new way is not separate unless it stands here.
+        """
+        return self.failure in ("drop", "stop")
+
+    @property
     def overlaps(self) -> bool:
         """Say whether evaluations are tasks of their own."""
         return self.parallel > 1 or bool(self.resources)

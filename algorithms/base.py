@@ -222,7 +222,8 @@ class Disclosure(NamedTuple):
 class LocallyPrivate(Protocol):
     """What an algorithm gives besides when agents hide their messages themselves, before these leave them.
 
-    Every evaluation enters one number of one message at most; what is sent again is the same to the bit.
+    Every evaluation enters one number of one message at most; what is sent again is the same to the bit. Where the value of one
+    may be told in place of another that failed, that does not hold, and a run is refused.
     """
 
     @property

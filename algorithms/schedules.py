@@ -25,8 +25,11 @@ PROBABILITIES = {**NAMED, **FROM_ZERO}
 
 
 def _paper(t: int) -> float:
-    """Let 1/T fall linearly from 1 at t = 10 to 0 at t = 39 (as the authors of Dai et al. 2021 ran it)."""
-    return 1.0 if t <= 10 else 29 / (39 - t) if t < 39 else math.inf
+    """Give 1 for ten releases, and then let 1/T fall linearly over 30: from 1 at t = 11 to 0 at t = 40.
+
+    As the authors of Dai et al. 2021 ran it (`create_partitions.py`): ten exponents 16, then linspace(16, 1, 30), then 1.
+    """
+    return 1.0 if t <= 11 else 29 / (40 - t) if t < 40 else math.inf
 
 
 TEMPERATURES: dict[str, Callable[[int], float]] = {"paper": _paper}

@@ -16,6 +16,7 @@ from scipy.special import betaln, erfcx, logsumexp, ndtr, xlog1py, xlogy
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import unknown
+from fedbo.coordinator.displacement import divergences
 
 ACCOUNTANTS = ("moments", "rdp", "pld")
 
@@ -273,27 +274,20 @@ def _from_moments(spent: Array, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _renyi(charge: Charge) -> Array:
-    """Give the Rényi divergences, at most those without sampling.
-
-    With fixed sampling an agent's presence displaces another's, whose contribution may point the other way. The bound
-    (Wang, Balle and Kasiviswanathan 2019, theorem 27) is for replacing one agent's data by any other, so its noise
-    multiplier is taken relative to twice the norm. That is conservative: zero is only one of the replacements.
-    """
+    """Give the Rényi divergences, at most those without sampling."""
     plain = np.array(_ORDERS) / 2 * charge.weight
     if _plain(charge):
         return plain
-    from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent, SampledWithoutReplacementDpEvent
+    if charge.sampling == "fixed":
+        amplified = divergences(charge.sampled / charge.population, charge.multiplier, _ORDERS)
+        return np.fmin(np.maximum(amplified, 1e-12), plain)
+    from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
     from dp_accounting.rdp import RdpAccountant
 
-    if charge.sampling == "poisson":
-        relation, noise = NeighboringRelation.REPLACE_SPECIAL, GaussianDpEvent(charge.multiplier)
-        event = PoissonSampledDpEvent(charge.share, noise)
-    else:
-        relation, noise = NeighboringRelation.REPLACE_ONE, GaussianDpEvent(charge.multiplier / 2)
-        event = SampledWithoutReplacementDpEvent(charge.population, charge.sampled, noise)
+    event = PoissonSampledDpEvent(charge.share, GaussianDpEvent(charge.multiplier))
     with np.errstate(all="ignore"), _silently():
-        amplified: Array = RdpAccountant(_ORDERS, relation).compose(event).rdp
-        return np.fmin(np.fmin(np.maximum(amplified, 1e-12), _between_whole(amplified)), plain)  # fmin leaves NaN out
+        found: Array = RdpAccountant(_ORDERS, NeighboringRelation.REPLACE_SPECIAL).compose(event).rdp
+        return np.fmin(np.fmin(np.maximum(found, 1e-12), _between_whole(found)), plain)  # fmin leaves NaN out
 
 
 def _between_whole(divergences: Array) -> Array:

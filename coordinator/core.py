@@ -36,7 +36,7 @@ from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.ledger import Entry, local_entry
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.noise import Secure, Seeded
-from fedbo.coordinator.privacy import DEFAULT_TERMS, Door, Terms, charged_whole
+from fedbo.coordinator.privacy import DEFAULT_TERMS, Door, Terms, charged_whole, unkept
 from fedbo.coordinator.state import ProtocolError, fresh_state
 from fedbo.coordinator.steps import Steps
 from fedbo.coordinator.trouble import Trouble
@@ -55,6 +55,8 @@ class Core:
         self, task: Task, exchange: Exchange, world: World, terms: Terms = DEFAULT_TERMS, key: bytes | None = None
     ) -> None:
         self.algorithm, self.problem, self.exchange, self.world = task.algorithm, task.problem, exchange, world
+        if wrong := unkept(task.algorithm, task.policy):
+            raise ValueError(f"failure = '{task.policy.failure}' {wrong}")
         self.streams, self.checkpoint = task.streams.of(COORDINATOR), task.checkpoint
         self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
         self.targets = frozenset(self.problem.targets)

@@ -11,6 +11,7 @@ import numpy as np
 from fedbo.algorithms.base import Array, Inbound, Payload
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.events import Arrived, Delivered, Due, Effect, Reached, Unheard
+from fedbo.coordinator.exchange import revealed
 from fedbo.coordinator.messages import MOST, fault, size, varies, weight
 from fedbo.coordinator.state import ProtocolError
 
@@ -28,10 +29,9 @@ class Desk:
             None if varies(declared) else weight(declared) for declared in (core.upload, core.download)
         )
         self._ones = np.ones(core.problem.n_agents)
-        # Where messages are private, one that misses its barrier is not added to another round's sample.
-        self._drops = core.exchange.waits and (
-            not core.exchange.carries or (core.door is not None and core.exchange.mode == "barrier")
-        )
+        # Where nothing may tell who was asked, a message that misses its round is not added to another round's sample.
+        hides = core.door is not None and not revealed(core.exchange, core.door.mechanism.sampling)
+        self._drops = core.exchange.waits and (not core.exchange.carries or hides)
 
     def reached(self, event: Reached, now: float) -> list[Effect]:
         """Let a message wait for its turn on the coordinator's link."""

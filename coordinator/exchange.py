@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from fedbo.algorithms.catalog import unknown
 from fedbo.coordinator.selection import Selection
@@ -108,6 +108,27 @@ class Exchange(Protocol):
         """Say whether the open round closes now, or the buffer is answered."""
 
 
+@runtime_checkable
+class Sampled(Protocol):
+    """What an exchange mode gives besides when it is known what its rounds tell of who was asked (decision 008).
+
+    For a mode without it no gain from sampling is claimed.
+    """
+
+    def reveals(self, sampling: str) -> str:
+        """Say what tells who was asked, under a `sampling` of `Mechanism`; empty only where it is proven that nothing does.
+
+        Where it is empty, a private message that misses its round is dropped, also under a mode that carries it otherwise.
+        """
+
+
+def revealed(exchange: Exchange, sampling: str) -> str:
+    """Say why under this mode there is no gain from `sampling`; empty only where the mode itself says that nothing is told."""
+    if isinstance(exchange, Sampled):
+        return exchange.reveals(sampling)
+    return f"mode '{exchange.mode}' does not say what its rounds tell of who was asked"
+
+
 @dataclass(frozen=True, slots=True)
 class Immediate:
     """Fully asynchronous: every message is answered as soon as it arrives, and its sender does not wait for the answer."""
@@ -162,6 +183,10 @@ class Barrier:
         """Close when nobody is missing."""
         return bool(rounds.reported) and not rounds.missing
 
+    def reveals(self, sampling: str) -> str:
+        """Say that nothing does: with empty messages, all that begin a round end it, whoever is asked."""
+        return "" if sampling in ("poisson", "fixed") else f"nothing is known of sampling '{sampling}'"
+
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
@@ -197,6 +222,12 @@ class Deadline:
         """Close before the deadline when nobody is missing."""
         return bool(rounds.reported) and not rounds.missing
 
+    def reveals(self, sampling: str) -> str:
+        """Say that nothing does where late messages are dropped and each agent has a coin of its own."""
+        if sampling != "poisson":
+            return "an agent whose answer came late was drawn for another round, and among others"
+        return "a late message is carried over into a round that was sampled anew" if self.carries else ""
+
 
 @dataclass(frozen=True, slots=True)
 class FirstK:
@@ -229,6 +260,10 @@ class FirstK:
     def due(self, rounds: Rounds) -> bool:
         """Close with k messages, or when nobody is missing who could still send one."""
         return bool(rounds.reported) and (rounds.messages >= self.k or not rounds.missing)
+
+    def reveals(self, sampling: str) -> str:
+        """Say what does: only messages count, so that who is asked decides when a round closes."""
+        return "the first k messages keep others out"
 
 
 def _count(k: int) -> None:

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.base import Array, Mechanism, Private, Problem
+from fedbo.actors.policy import Policy
+from fedbo.algorithms.base import Algorithm, Array, LocallyPrivate, Mechanism, Private, Problem
 from fedbo.coordinator.accounting import Charge, Spending, gaussian_epsilon
 from fedbo.coordinator.events import Arrived
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.exchange import Exchange, revealed
 from fedbo.coordinator.ledger import Entry, inverse
 from fedbo.coordinator.noise import Secure, Source
 from fedbo.coordinator.state import ProtocolError
@@ -316,11 +317,23 @@ def _vector_noise(mechanism: Mechanism) -> float:
     return float((mechanism.noise**-2 - (2 * mechanism.count_noise) ** -2) ** -0.5)
 
 
+def unkept(algorithm: Algorithm, policy: Policy) -> str:
+    """Say why agents could not keep the promise of messages that they hide themselves; empty where they can.
+
+    That promise is for each evaluation, which moves one number of one message. A value that is told in place of one that failed
+    must not be made of others: these would be in several numbers, each with noise for one alone. Messages that pass the door
+    need no such rule: what is hidden there is an agent's whole message, whatever its own evaluations do to it.
+    """
+    if policy.separate or not (isinstance(algorithm, LocallyPrivate) and algorithm.hides):
+        return ""
+    return 'tells in place of a failed value another one, which would enter several sent means; take "drop" or "stop"'
+
+
 def charged_whole(mechanism: Mechanism, exchange: Exchange, world: World) -> str:
     """Say why releases are charged without a gain from sampling; empty when it can be claimed.
 
     The gain needs coins that nobody can guess from what else happens: who takes part, other than by their own coins, must
-    not depend on who was asked.
+    not depend on who was asked. Exchange modes say so themselves; one that does not is charged whole.
     """
     if not mechanism.noise:
         return "it adds no noise"
@@ -330,10 +343,4 @@ def charged_whole(mechanism: Mechanism, exchange: Exchange, world: World) -> str
         return f"under '{exchange.mode}' there are no rounds to sample"
     if world.real:
         return "in real time anything may depend on who was asked"
-    if exchange.mode == "first_k":
-        return "the first k messages keep others out"
-    if exchange.limit is not None and mechanism.sampling == "fixed":
-        return "an agent whose answer came late was drawn for another round, and among others"
-    if exchange.limit is not None and exchange.carries:
-        return "a late message is carried over into a round that was sampled anew"
-    return ""
+    return revealed(exchange, mechanism.sampling)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
+from fedbo.coordinator.privacy import unkept
 from fedbo.faults import Fault
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def privacy_asked(study: Study) -> Iterator[Fault]:
 
 def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[Fault]:
     """List what does not go together with an algorithm, number `number`, whose messages are private."""
+    if wrong := unkept(algorithm, study.evaluation.make()):
+        yield Fault(("evaluation", "failure"), f"'{study.algorithm[number].name}' keeps no promise where this {wrong}")
     if not isinstance(algorithm, Private):
         return
     name, exchange = study.algorithm[number].name, study.exchange.make()

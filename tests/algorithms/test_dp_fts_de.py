@@ -65,7 +65,7 @@ def test_agents_are_assigned_evenly(n_agents: int, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("t", "expected"), [(1, 1.0), (10, 1.0), (11, 29 / 28), (20, 29 / 19), (38, 29.0), (39, math.inf), (500, math.inf)]
+    ("t", "expected"), [(1, 1.0), (11, 1.0), (12, 29 / 28), (20, 29 / 20), (39, 29.0), (40, math.inf), (500, math.inf)]
 )
 def test_the_published_temperature_rises_from_1_to_infinity(t: int, expected: float) -> None:
     assert temperature("paper", t) == expected
@@ -78,8 +78,12 @@ def test_temperatures_never_fall() -> None:
 
 
 def test_the_published_weights_fall_linearly_in_the_exponent_from_16_to_1_within_30_releases() -> None:
-    """The authors' code: exp(a_t) for the agents of the region, exp(1) for the others (29 agents, 4 quadrants)."""
-    a_t = np.concatenate([np.full(9, 16.0), np.linspace(16.0, 1.0, 30), np.full(20, 1.0)])
+    """The authors' create_partitions.py: T_const = 10 times a = 16, then a_s = linspace(16, 1, T_max_decay = 30), then 1.
+
+    Their number 0 is the release after the initial points, as ours is. exp(a_t) for the agents of the region, exp(1) for the
+    others (29 agents, 4 quadrants).
+    """
+    a_t = np.concatenate([np.full(10, 16.0), np.linspace(16.0, 1.0, 30), np.full(20, 1.0)])
     for release, a in enumerate(a_t):
         weights = DPFTSDE().weights(PROBLEM, release)
         for i in range(4):

@@ -94,6 +94,18 @@ def between_releases(seen: Seen) -> float:
     return _difference(np.diff(seen.vectors, axis=0), np.diff(seen.part, axis=0))
 
 
+def displaced(seen: Seen) -> float:
+    """Give the log-likelihood ratio where one agent is drawn in each release, and all others say the opposite of agent 0."""
+    total = 0.0
+    for number, (vectors, part) in enumerate(zip(seen.vectors, seen.part, strict=True)):
+        phi = weights_of(number)[:, : seen.agents]
+        drawn = [part, *(-part * (phi[:, [agent]] / phi[:, [0]]) for agent in range(1, seen.agents))]
+        logs = [float((vectors * one - one**2 / 2).sum()) for one in drawn]
+        rest = float(np.logaddexp.reduce(logs[1:]))
+        total += float(np.logaddexp(logs[0], rest) - np.logaddexp(0.0, rest))
+    return total
+
+
 def _mixed(seen: Seen, share: float) -> Array:
     exponent = (seen.vectors * seen.part - seen.part**2 / 2).sum(axis=(1, 2))
     return np.asarray(np.logaddexp(math.log1p(-share), math.log(share) + exponent))
@@ -208,7 +220,8 @@ def count_without_noise(patch: pytest.MonkeyPatch) -> None:
 class Case:
     """A mechanism, what is wrong with it, and how it is attacked: by `releases` at a time, 2 `trials` times in each world.
 
-    Without a gain from sampling (`whole`) the others say something, else zeros. Everything an agent says is worth `worth`.
+    Without a gain from sampling (`whole`) the others say something, else zeros, or with a fixed number the opposite of agent 0.
+    Everything an agent says is worth `worth`.
     """
 
     name: str
@@ -239,6 +252,7 @@ class Verdict(NamedTuple):
 GAUSS = Mechanism(blocks=2, clip=2.0, noise=0.73)
 COINS = Mechanism(blocks=2, clip=2.0, noise=0.83, share=0.08)
 RARE = Mechanism(blocks=2, clip=2.0, noise=0.556, share=0.12)
+LOTS = Mechanism(blocks=2, clip=2.0, noise=0.6, share=0.25, sampling="fixed")
 FOLLOW = Mechanism(blocks=2, clip=2.0, noise=0.73, quantile=0.5, count_noise=1.0)
 
 SOUND = [
@@ -249,6 +263,7 @@ SOUND = [
     Case("clip follows a count", FOLLOW, along_with_votes),
     Case("sampled, alone", RARE, likely, agents=1, trials=4000),
     Case("sampled, one of 4", COINS, likely, releases=4),
+    Case("a fixed number", LOTS, displaced),
     Case("sampled, 12 releases", replace(COINS, noise=1.5, share=0.25), likely, releases=12, trials=300),
 ]
 FAULTY = [
@@ -285,7 +300,8 @@ def trials(case: Case, speaks: bool, count: int, seed: int) -> tuple[Array, floa
     source = Seeded(Streams(seed, int(speaks)))
     stand = Stand(law, case.agents, phi, source, whole="by hand" if case.whole else "")
     loud = said(0, 1, 12.0)
-    messages = {agent: (np.zeros(NUMBERS) if not case.whole else said(agent, 1, 1.0)) for agent in range(1, case.agents)}
+    opposite = -loud if law.sampling == "fixed" else np.zeros(NUMBERS)
+    messages = {agent: (opposite if not case.whole else said(agent, 1, 1.0)) for agent in range(1, case.agents)}
     messages[0] = loud if speaks else np.zeros(NUMBERS)
     clipped = loud * law.clip / math.sqrt(law.blocks) / 12.0
     parts = [phi(number)[:, [0]] * case.worth * clipped / law.share / promised(law, phi(number)) for number in range(k)]

@@ -7,10 +7,10 @@ import multiprocessing
 import stat
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -31,7 +31,17 @@ from fedbo.coordinator.availability import Always, Bernoulli, Daily, Markov
 from fedbo.coordinator.desk import Desk
 from fedbo.coordinator.engine import Agenda, Watch, run_virtual
 from fedbo.coordinator.events import Arrived, Record
-from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Staleness
+from fedbo.coordinator.exchange import (
+    Barrier,
+    Buffered,
+    Deadline,
+    Exchange,
+    FirstK,
+    Immediate,
+    Rounds,
+    Staleness,
+    revealed,
+)
 from fedbo.coordinator.faults import (
     Corruption,
     Crash,
@@ -48,6 +58,7 @@ from fedbo.coordinator.faults import (
 from fedbo.coordinator.ledger import Entry, accounted, table_of
 from fedbo.coordinator.noise import Secure, Seeded, Source, secret_key
 from fedbo.coordinator.privacy import Terms, charged_whole, contributions, deviations
+from fedbo.coordinator.selection import Selection
 from fedbo.coordinator.timing import Constant, Exponential, Lognormal, Pareto, Timing
 from fedbo.coordinator.world import Models, World
 
@@ -575,6 +586,44 @@ def reason(law: Mechanism = POISSON, exchange: Exchange = SEVEN[0], plan: tuple[
 )
 def test_a_gain_from_sampling_is_claimed_only_where_it_is_said(words: str, found: str) -> None:
     assert (words in found) if words else not found
+
+
+@dataclass(frozen=True)
+class Half:
+    """A mode as somebody else may write it: a round closes with half of those who begin it. It says nothing of sampling."""
+
+    mode: ClassVar[str] = "half"
+    waits: ClassVar[bool] = True
+    carries: ClassVar[bool] = True
+    limit: ClassVar[float | None] = None
+    oldest: ClassVar[int | None] = None
+    staleness: Staleness = Staleness()
+    selection: Selection = Selection()
+
+    def due(self, rounds: Rounds) -> bool:
+        return bool(rounds.reported) and len(rounds.reported) >= len(rounds.missing)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_under_a_mode_that_says_nothing_of_sampling_each_release_is_charged_whole(sampling: str) -> None:
+    """End to end: in the ledger no release has a gain, and what each agent spent is that of the releases it is in."""
+    law, delta = replace(LAW, share=0.4, sampling=sampling), 1e-3
+    assert "'half' does not say" in reason(law, Half())
+    ran = Discreet(Whisper(law), exchange=Half(), evaluation=Lognormal(1.0, 0.6), iterations=10).run()
+    entries = releases(ran)
+    assert len(entries) > 5 and any(len(entry.sampled) < 5 for entry in entries)
+    assert {entry.share for entry in entries} == {1.0} and all("'half'" in entry.whole for entry in entries)
+    assert all(entry.charged == entry.arrived for entry in entries)
+    parts = Counter(agent for entry in entries for agent in entry.arrived)
+    assert any(record.detail != "0" for record in ran.of("arrived")), "nothing was carried over"
+    found = epsilon_of_each(ran, (delta,))[:, 0]
+    expected = [gaussian_by_bisection(math.sqrt(parts[agent]) / law.noise, delta) for agent in range(5)]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", SEVEN, ids=lambda mode: f"{mode.mode} {getattr(mode, 'late', '')}")
+def test_no_mode_claims_a_gain_from_a_sampling_that_nobody_knows(mode: Exchange) -> None:
+    assert revealed(mode, "by lot")
 
 
 class Bent:

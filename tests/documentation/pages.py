@@ -104,9 +104,7 @@ def grids(name: str) -> tuple[Grid, ...]:
 
 def _grids(name: str, first: int, section: str) -> Iterator[Grid]:
     for found in re.finditer(r"(?:^\|.*\n?)+", section, re.MULTILINE):
-        rows = tuple(
-            tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]) for line in found[0].splitlines()
-        )
+        rows = tuple(tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]) for line in found[0].splitlines())
         yield Grid(name, first + section[: found.start()].count("\n"), (rows[0], *rows[2:]), section)
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import pages
 import pytest
 import typer
+
 from fedbo.cli import app, main
+from fedbo.plot import KINDS
 
 SHELLS = ("sh", "console", "bash")
 TARGETS = set(re.findall(r"^([\w-]+):", (pages.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
@@ -86,7 +88,11 @@ def parse(words: list[str]) -> None:
         assert words[0] in command.commands, f"fedbo has no command {words[0]}"
         command, words = command.commands[words[0]], words[1:]
         context = command.make_context(command.name, [], parent=context, resilient_parsing=True)
-    given, _, order = command.make_parser(context).parse_args(args=list(words))
+    context.resilient_parsing = False  # else what is unknown would be passed over
+    given, rest, order = command.make_parser(context).parse_args(args=list(words))
+    assert not rest, f"fedbo takes no {rest}"
+    if kind := given.get("kind"):
+        assert kind in KINDS, f"there is no kind {kind}"
     for parameter in {one.name: one for one in order}.values():
         value = given.get(parameter.name)
         if value is not None:
@@ -171,5 +177,12 @@ def test_the_table_of_commands_has_every_command_with_options_that_it_takes() ->
     assert set(named) == set(command.commands)
     for name, row in named.items():
         taken = {option for one in command.commands[name].params for option in one.opts}
-        taken |= {option for sub in getattr(command.commands[name], "commands", {}).values() for one in sub.params for option in one.opts}
+        for inner in getattr(command.commands[name], "commands", {}).values():
+            taken |= {option for one in inner.params for option in one.opts}
         assert set(re.findall(r"--[a-z]+", " ".join(row))) <= taken, name
+
+
+def test_the_kinds_of_figures_of_the_readme_are_those_there_are() -> None:
+    grid = next(grid for grid in pages.grids("README.md") if grid.rows[0] == ("command", "what it does"))
+    row = next(row for row in grid.rows if row[0].startswith("`fedbo plot"))
+    assert set(re.findall(r"`(\w+)`", row[1])) == set(KINDS)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pages
 import pytest
 import test_house
+
 from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.exchange import MODES
 from fedbo.listing import TABLES, Item, groups

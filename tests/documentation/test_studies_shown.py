@@ -8,9 +8,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import fedbo
 import pages
 import pytest
+
+import fedbo
 
 BASE: dict[str, Any] = {
     "study": {"name": "fragment"},

@@ -68,7 +68,7 @@ def _run(document: dict[str, Any], events: int | None) -> tuple[float, Any]:
 
 
 def loop(agents: int, iterations: int, repeats: int = 3) -> Measured:
-    """Give events per second of the event loop and of SimPy, by `benchmarks/engine.py` of the same revision: the best of some."""
+    """Give events per second of the event loop and of SimPy, by `engine.py` of the same revision: the best of some."""
     engine = importlib.import_module("engine")
     ours, theirs = 0.0, 0.0
     for _ in range(repeats):

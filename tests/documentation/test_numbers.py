@@ -9,7 +9,8 @@ import pytest
 from test_commands import check, commands
 
 MEASURED_ONCE = r"[Mm]easured once"
-REFERENCE = {"key", "setting", "argument", "key of `[[figure]]`", "claim", "model", "family"}  # these define, and measure nothing
+REFERENCE = {"key", "setting", "argument", "claim", "model", "family"}  # tables of these define, and measure nothing
+SOURCE = r"(fedbo (run|reproduce|tabulate|show)|make|python|pytest) \S|benchmarks/\w+\.py|(examples|tests)/[\w/]+"
 
 
 def _measured(grid: pages.Grid) -> bool:
@@ -23,7 +24,7 @@ def sources(section: str) -> list[str]:
     found = re.findall(r"<!-- numbers: (.*?) -->", section)
     for code in re.findall(r"`([^`]+)`", section):
         code = " ".join(code.split())
-        if re.match(r"(fedbo (run|reproduce|tabulate|show)|make|python|pytest) \S|benchmarks/\w+\.py|(examples|tests)/[\w/]+", code):
+        if re.match(SOURCE, code):
             found.append(code)
     return found
 

@@ -26,9 +26,7 @@ SHOWN = pages.blocks("python")
 CHANGED: dict[str, dict[str, str]] = {
     "README.md": {
         '"examples/digits.toml"': repr(str(pages.ROOT / "examples" / "digits.toml")),
-        '"study.replicates=2", "budget.iterations=5"': '"study.replicates=2", "budget.iterations=2", "objective.agents=3"',
-        "iterations=10, parallel=2": "iterations=1, initial=1",
-        "(5, 40)": "(5, 8)",
+        '"study.replicates=2", "budget.iterations=5"': '"study.replicates=2", "objective.agents=3", "hosting.workers=0"',
     },
     "docs/tuning.md": {'"/shared/meeting"': '"meeting"', "n_trials=50, n_jobs=4": "n_trials=4"},
 }
@@ -44,7 +42,6 @@ def objective(trial):
 space = {"rate": (1e-5, 1e-1), "layers": (1, 6), "kind": ["a", "b"]}
 """
 }
-LONG = ("README.md",)  # starts Ray, and runs a study
 
 
 class Signatures(ast.NodeVisitor):
@@ -162,10 +159,15 @@ def test_a_call_that_cannot_be_is_found(code: str, words: str) -> None:
         Signatures({}).visit(ast.parse(code))
 
 
+def _runs(block: pages.Block) -> bool:
+    """Say whether a block is run here: an `example` has a test of its own, where what it gives belongs."""
+    return not block.marked("not run") and not block.marked("example")
+
+
 def _script(page: str) -> str:
     parts = [BEFORE.get(page, "")]
     for block in SHOWN:
-        if block.page != page or block.marked("not run"):
+        if block.page != page or not _runs(block):
             continue
         first, _, rest = block.text.partition("\n")
         if first.startswith("# ") and first.endswith(".py"):
@@ -179,10 +181,11 @@ def _script(page: str) -> str:
     return f"from __future__ import annotations\n{code}"
 
 
-PAGES = sorted({block.page for block in SHOWN if not block.marked("not run")})
+PAGES = sorted({block.page for block in SHOWN if _runs(block)})
 
 
-@pytest.mark.parametrize("page", [pytest.param(p, marks=[pytest.mark.long] if p in LONG else []) for p in PAGES])
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: str, tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text(_script(page), encoding="utf-8")
     told = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)

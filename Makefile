@@ -9,7 +9,7 @@ export OMP_NUM_THREADS := 1
 # Tests start some hundred processes, which need not compile the package each time, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test with-ray without-ray check format style types setup clean
+.PHONY: run test with-ray without-ray check bench format style types setup clean
 
 run: setup  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
@@ -25,6 +25,10 @@ with-ray: setup
 
 without-ray: setup
 	nice -n 19 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
+
+REVISION ?=
+bench: setup  ## compare the speed of the core with that of an earlier revision: make bench REVISION=HEAD~10
+	$(BIN)/python benchmarks/against.py $(REVISION) --quick
 
 format: setup  ## put the code into its format
 	$(BIN)/ruff format $(STYLED)

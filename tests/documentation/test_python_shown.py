@@ -1,0 +1,203 @@
+"""Every Python block of the pages: what it calls takes what it is given, and what needs neither Ray nor minutes runs.
+
+The blocks of a page run one after the other, as a reader would type them, in one process and a folder of its own. Blocks
+with `<!-- not run: REASON -->` above them are compiled and checked against the package's signatures only.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pages
+import pytest
+
+import fedbo
+from fedbo.tuning import Options
+
+SHOWN = pages.blocks("python")
+# What a reader has and a test has not, or what would take long: each must stand on the page as it stands here.
+CHANGED: dict[str, dict[str, str]] = {
+    "README.md": {
+        '"examples/digits.toml"': repr(str(pages.ROOT / "examples" / "digits.toml")),
+        'budget.iterations=5"': 'budget.iterations=2", "objective.agents=3", "hosting.workers=0"',
+    },
+    "docs/tuning.md": {'"/shared/meeting"': '"meeting"', "n_trials=50, n_jobs=4": "n_trials=4"},
+}
+BEFORE = {
+    "docs/tuning.md": """
+import fedbo
+open("old.csv", "w").write("rate,layers,kind,accuracy\\n0.01,2,a,0.9\\n")
+def error(config, agent):
+    return {"error": 0.12}
+def objective(trial):
+    kind = trial.suggest_categorical("kind", ["a", "b"])
+    return trial.suggest_float("rate", 1e-5, 1e-1) + trial.suggest_int("layers", 1, 6) + (kind == "a")
+space = {"rate": (1e-5, 1e-1), "layers": (1, 6), "kind": ["a", "b"]}
+"""
+}
+
+
+class Signatures(ast.NodeVisitor):
+    """Follows names that stand for the package's things, and binds the arguments of calls to their signatures."""
+
+    def __init__(self, known: dict[str, Any]) -> None:
+        self.known, self.calls = known, 0
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if alias.name.split(".")[0] == "fedbo":
+                self.known[alias.asname or "fedbo"] = import_module(alias.name if alias.asname else "fedbo")
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        if node.module and node.module.split(".")[0] == "fedbo":
+            for alias in node.names:
+                self.known[alias.asname or alias.name] = getattr(import_module(node.module), alias.name)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.generic_visit(node)
+        if isinstance(node.targets[0], ast.Name):
+            self.known[node.targets[0].id] = self._what(node.value)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        called = self._thing(node.func)
+        if called is None or any(isinstance(each, ast.Starred) for each in node.args):
+            return
+        names = {word.arg: None for word in node.keywords if word.arg is not None}
+        self.calls += 1
+        inspect.signature(called).bind(*self._itself(node.func), *node.args, **names)
+        if called is fedbo.tune:
+            taken = {*inspect.signature(fedbo.tune).parameters, *Options.__annotations__}
+            assert set(names) <= taken, f"fedbo.tune takes no {set(names) - taken}"
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.generic_visit(node)
+        self._thing(node)
+
+    def _thing(self, node: ast.expr) -> Any:
+        """Give what a name or an attribute stands for in the package, None where it is none of it; AttributeError."""
+        if isinstance(node, ast.Name):
+            found = self.known.get(node.id)
+            return found if inspect.isclass(found) or inspect.isfunction(found) or isinstance(found, ModuleType) else None
+        if isinstance(node, ast.Attribute):
+            owner = self._what(node.value) if not self._is_instance(node.value) else self.known[node.value.id].kind  # type: ignore[attr-defined]
+            if owner is None or isinstance(owner, Instance):
+                return None
+            if inspect.isclass(owner) and not hasattr(owner, node.attr) and _is_set(owner, node.attr):
+                return None
+            found = getattr(owner, node.attr)
+            return found if callable(found) or isinstance(found, ModuleType) else None
+        return None
+
+    def _what(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Call):
+            called = self._thing(node.func)
+            if inspect.isclass(called):
+                return Instance(called)
+            told = _returned(called) if called is not None else None
+            return Instance(told) if inspect.isclass(told) and told.__module__.startswith("fedbo") else None
+        return self._thing(node)
+
+    def _is_instance(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and isinstance(self.known.get(node.id), Instance)
+
+    def _itself(self, node: ast.expr) -> list[None]:
+        """Give what stands for `self` in a call of a method."""
+        return [None] if isinstance(node, ast.Attribute) and self._is_instance(node.value) else []
+
+
+class Instance:
+    """Stands for an instance of a class."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self.kind = kind
+
+
+def _is_set(owner: type[Any], name: str) -> bool:
+    """Say whether instances get an attribute that the class has not."""
+    return name in getattr(owner, "__annotations__", {}) or f"self.{name}" in inspect.getsource(owner)
+
+
+def _returned(called: Any) -> Any:
+    told = getattr(called, "__annotations__", {}).get("return")
+    return getattr(fedbo, told, None) if isinstance(told, str) and told.isidentifier() else told
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in SHOWN}))
+def test_what_the_blocks_of_a_page_call_takes_what_they_give(page: str) -> None:
+    known: dict[str, Any] = {}
+    for block in SHOWN:
+        if block.page == page:
+            tree = ast.parse(block.text, filename=str(block))
+            try:
+                Signatures(known).visit(tree)
+            except (TypeError, AttributeError) as error:
+                pytest.fail(f"{block}: {error}")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import fedbo\nfedbo.rum('x')", "no attribute 'rum'"),
+        ("import fedbo\nfedbo.run('x', override=[])", "override"),
+        (
+            "import fedbo\nr = fedbo.Result.open('x')\nr.plot(knd='x', path=1, kind=2, cell=3, other=4, more=5).a\nr.summery()",
+            "summery",
+        ),
+        ("from fedbo.callbacks import MLfow", "MLfow"),
+    ],
+)
+def test_a_call_that_cannot_be_is_found(code: str, words: str) -> None:
+    with pytest.raises((TypeError, AttributeError), match=words):
+        Signatures({}).visit(ast.parse(code))
+
+
+def _runs(block: pages.Block) -> bool:
+    """Say whether a block is run here: an `example` has a test of its own, where what it gives belongs."""
+    return not block.marked("not run") and not block.marked("example")
+
+
+def _script(page: str) -> str:
+    parts = [BEFORE.get(page, "")]
+    for block in SHOWN:
+        if block.page != page or not _runs(block):
+            continue
+        first, _, rest = block.text.partition("\n")
+        if first.startswith("# ") and first.endswith(".py"):
+            parts.append(f"open({first[2:]!r}, 'w').write({block.text!r})\nimport {first[2:-3]}\n")
+        else:
+            parts.append(block.text.replace("from __future__ import annotations\n", ""))
+    code = "\n\n".join(parts)
+    for before, after in CHANGED.get(page, {}).items():
+        assert before in code, f"{page} has no {before} any more"
+        code = code.replace(before, after)
+    return f"from __future__ import annotations\n{code}"
+
+
+PAGES = sorted({block.page for block in SHOWN if _runs(block)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_the_blocks_of_a_page_run_one_after_the_other(page: str, tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text(_script(page), encoding="utf-8")
+    told = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert told.returncode == 0, told.stderr[-2000:]
+
+
+def test_few_blocks_are_not_run() -> None:
+    left_out = [str(block) for block in SHOWN if block.marked("not run")]
+    assert len(left_out) <= 5, left_out
+
+
+def test_the_options_of_tune_that_the_page_tells_are_those_there_are() -> None:
+    grid = next(grid for grid in pages.grids("docs/tuning.md") if grid.rows[0][0] == "argument")
+    named = {name.strip("` ") for row in grid.rows[1:] for name in row[0].split(",")}
+    assert named == {*inspect.signature(fedbo.tune).parameters, *Options.__annotations__} - {"options"}

@@ -1,0 +1,75 @@
+"""Every TOML block of the pages is a valid study, alone or merged into a small one with the fragments above it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pages
+import pytest
+
+import fedbo
+
+BASE: dict[str, Any] = {
+    "study": {"name": "fragment"},
+    "objective": {"name": "quadratic", "agents": 6},
+    "budget": {"iterations": 2},
+    "algorithm": [{"name": "ts", "label": "TS alone"}, {"name": "fts", "every": 1}],
+    "fault": [{"kind": "loss"}],
+}
+REQUIRED = {"study", "objective", "budget", "algorithm"}
+SHOWN = pages.blocks("toml")
+
+
+def merged(base: dict[str, Any], fragment: dict[str, Any]) -> dict[str, Any]:
+    """Put the tables of a fragment in the place of the base's; `[[fault]]` and `[[group]]` are appended."""
+    result = {**base, **fragment}
+    for key in ("fault", "group"):
+        if key in base and key in fragment:
+            result[key] = base[key] + fragment[key]
+    return result
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder with what fragments name: a small table, and the modules that the page shows."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def _write_modules(page: str, folder: Path) -> None:
+    for block in pages.blocks("python"):
+        first = block.text.partition("\n")[0]
+        if block.page == page and first.startswith("# ") and first.endswith(".py"):
+            (folder / first[2:]).write_text(block.text, encoding="utf-8")
+            sys.modules.pop(first[2:-3], None)
+    importlib.invalidate_caches()
+
+
+@pytest.mark.parametrize("number", range(len(SHOWN)), ids=[str(block) for block in SHOWN])
+def test_a_study_or_a_part_of_one_that_a_page_shows_is_valid(number: int, surroundings: Path) -> None:
+    block = SHOWN[number]
+    if block.marked("not checked"):
+        pytest.skip(block.comment)
+    if "landmine.table" in block.text:
+        fedbo.tabulate("quadratic", overrides=["agents=2"], points=8, out="landmine.table")
+    _write_modules(block.page, surroundings)
+    document = tomllib.loads(block.text)
+    if not document.keys() >= REQUIRED:
+        above = BASE
+        for other in SHOWN[:number]:
+            if other.page == block.page and not tomllib.loads(other.text).keys() & (REQUIRED | {"sweep"}):
+                above = merged(above, tomllib.loads(other.text))
+        document = merged(above, document)
+    study = fedbo.load_study(document)
+    assert study.cells()
+    fedbo.load_study(study.document())
+
+
+def test_few_blocks_are_not_checked() -> None:
+    left_out = [str(block) for block in SHOWN if block.marked("not checked")]
+    assert len(left_out) <= 3, left_out

@@ -1,4 +1,4 @@
-"""A study carried out in a given way: in this process, in one that is killed, or on host actors that serve study after study."""
+"""A study carried out in a given way: in this process, in one that is killed, or on host actors that serve many studies."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ import ray
 import fedbo
 from fedbo.actors.evaluation import EvaluationError
 from fedbo.coordinator.actor import Coordinator
+from fedbo.coordinator.state import EndlessError
 from fedbo.directory import gather
 from fedbo.jobs import learnings, runs
 from fedbo.study import Study, load_study
 
-LEGAL_ENDS = (EvaluationError,)
+LEGAL_ENDS = (EvaluationError, EndlessError)
 TABLES = ("observations", "events", "histories", "privacy", "privacy_agents")
 
 

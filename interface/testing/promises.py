@@ -21,7 +21,7 @@ from fedbo.testing.invariants import violations
 
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
 # How a study may end besides well: an evaluation failed where the study says stop, or nothing could make progress any more.
-LEGAL_ENDS = ("EvaluationError", "StalledError")
+LEGAL_ENDS = ("EvaluationError", "EndlessError")
 
 
 def broken_laws(study: Study, folder: Path, seconds: float, again: bool = False) -> list[str]:

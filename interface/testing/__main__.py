@@ -1,0 +1,85 @@
+"""Tries what is promised of every study on random ones: `python -m fedbo.testing --studies 100 --try laws`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fedbo.study import Study, load_study
+from fedbo.testing.carrying_out import Hostings
+from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
+from fedbo.testing.shrinking import shrink
+from fedbo.testing.studies import draw_study
+
+Trial = Callable[[Study, Path, int], list[str]]
+
+
+def trials(given: argparse.Namespace) -> Trial:
+    """Give what is tried on each study."""
+    if given.what == "laws":
+        return lambda study, folder, seed: broken_laws(study, folder, given.limit, again=seed % given.replay == 0)
+    if given.what == "kills":
+        return lambda study, folder, seed: broken_by_kills(study, folder, given.limit, given.kills, seed)[0]
+    start_ray()
+    hostings = Hostings()
+    often = given.kills / 100
+    return lambda study, folder, seed: broken_hostings(
+        study, folder, hostings, random.Random(seed) if random.Random(f"kill {seed}").random() < often else None
+    )
+
+
+def tried(trial: Trial, study: Study, seed: int, room: Path) -> list[str]:
+    """Try one study in a folder that is removed; an error is what it broke."""
+    folder = Path(tempfile.mkdtemp(dir=room))
+    try:
+        return trial(study, folder, seed)
+    except Exception as error:
+        return [f"{type(error).__name__}: {str(error)[:300]}"]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Draw, try, tell what was broken, and with --shrink by which smallest study."""
+    parser = argparse.ArgumentParser(prog="python -m fedbo.testing", description=__doc__)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--studies", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no study after so many seconds")
+    parser.add_argument("--try", dest="what", choices=("laws", "hostings", "kills"), default="laws")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds that a study may take")
+    parser.add_argument("--replay", type=int, default=10, help="replay one study of so many")
+    parser.add_argument(
+        "--kills", type=int, default=5, help="kills of a study; with hostings, in so many of 100 studies a host"
+    )
+    parser.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()), help="the folder for runs")
+    parser.add_argument("--shrink", action="store_true")
+    given = parser.parse_args(arguments)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    trial, began, count, broken = trials(given), time.monotonic(), 0, 0
+    for seed in range(given.first, given.first + given.studies):
+        if time.monotonic() - began > given.seconds:
+            break
+        document, study = draw_study(seed)
+        found, count = tried(trial, study, seed, given.room), count + 1
+        if found:
+            broken += 1
+            print(f"seed {seed}: {len(found)} broken, such as {found[0]}", flush=True)
+            if given.shrink:
+                least = shrink(document, lambda one: bool(tried(trial, load_study(one), seed, given.room)), 60)  # noqa: B023
+                print(f"  {json.dumps(least)}", flush=True)
+    print(
+        f"{count} studies, seeds {given.first} to {given.first + count - 1}: {broken} broken; {time.monotonic() - began:.0f} s"
+    )
+    sys.exit(bool(broken))
+
+
+if __name__ == "__main__":
+    main()

@@ -35,7 +35,7 @@ from fedbo.initial import Points, read_points
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed import lattice_of
 from fedbo.resolve import with_defaults
-from fedbo.sweeps import concerns, of_sweep, swept
+from fedbo.sweeps import check_values, concerns, of_sweep, swept
 from fedbo.tables import (
     AgentsTable,
     AlgorithmTable,
@@ -229,6 +229,7 @@ def _checked(document: Document) -> Study:
         study = Study.model_validate(document)
     except ValidationError as error:
         raise from_pydantic(error, _known()) from error
+    check_values(study.sweep)
     resolved = with_defaults(study, swept(document, study.sweep))
     if faults := list(combinations(resolved)):
         raise Faults(faults)

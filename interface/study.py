@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, ValidationError
 
+from fedbo import limits
 from fedbo.algorithms.base import Problem, Starting
 from fedbo.check import combinations
 from fedbo.document import (
@@ -230,8 +231,10 @@ def _checked(document: Document) -> Study:
     except ValidationError as error:
         raise from_pydantic(error, _known()) from error
     check_values(study.sweep)
+    if faults := list(limits.numbers(study)):
+        raise Faults(faults)
     resolved = with_defaults(study, swept(document, study.sweep))
-    if faults := list(combinations(resolved)):
+    if faults := list(limits.memory(resolved)) or list(combinations(resolved)):
         raise Faults(faults)
     _check_cells(resolved)
     points = resolved.initial_points()

@@ -132,6 +132,16 @@ WRONG: list[tuple[str, str]] = [
      '[sweep] "objective.spread" = [0.1, 0.5, 0.1]: 0.1 stands there twice; name each value once'),
     (added('[sweep]\n"objective.spread" = [1, 1.0]'),
      '[sweep] "objective.spread" = [1, 1.0]: 1.0 stands there twice; name each value once'),
+    # sizes
+    (changed(AGENTS, "agents = 2000001"), "[objective] agents = 2000001: must be at most 2,000,000"),
+    (changed(AGENTS, f"dimensions = {10**18}"), f"[objective] dimensions = {10**18}: must be at most 1,000"),
+    (changed(BUDGET, f"iterations = {10**18}"), f"[budget] iterations = {10**18}: must be at most 1,000,000,000"),
+    (added(f"[agents]\ninitial = {10**9}"), f"[agents] initial = {10**9}: must be at most 1,000,000"),
+    (added(f"[hosting]\nworkers = {10**9}"), f"[hosting] workers = {10**9}: must be at most 10,000"),
+    (changed(SEED, 'name = "right"\nreplicates = 50000') + "\n[[algorithm]]\nname = 'ts'\n[[algorithm]]\nname = 'fts'\n",
+     "[study] replicates = 50000: makes 150,000 runs of all cells and algorithms; take fewer, at most 100,000"),
+    (added(f'[sweep]\n"objective.spread" = {[n / 1000 for n in range(101)]}\n"study.seed" = {list(range(100))}'),
+     "[sweep]: has 10,100 cells; name fewer values, for at most 10,000"),
     # names
     (changed(SEED, 'name = "two\\nlines"'),
      "[study] name = 'two\\nlines': holds the control character U+000A; give a name that stands on one line"),

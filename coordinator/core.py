@@ -97,7 +97,6 @@ class Core:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Take in one event; give its effects, in the order in which they are to be carried out."""
         self.state.events += 1
-        self.state.idle += 1
         effects = self._handlers[type(event)](event, now)
         if self.trouble.at_events:
             effects += self.trouble.at_event(self.state.events)

@@ -1,4 +1,4 @@
-"""Load studies with an immense number in one place each, within a limit of memory; print those that are neither right nor told."""
+"""Load studies with an immense number in one place each, within a limit of memory; print what is neither right nor told."""
 
 from __future__ import annotations
 

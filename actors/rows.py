@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -117,9 +118,15 @@ class Key(NamedTuple):
     replicate: int
 
 
+_LABEL = 200  # bytes of a label in the name of a file, which has 255 at most
+
+
 def part_name(key: Key) -> str:
-    """Name the part files of a run; a label may hold anything."""
-    return f"{key.cell:04d}-{quote(key.algorithm, safe='')}-{key.replicate:04d}"
+    """Name the part files of a run; a label may hold anything, and one that is too long for a file is told by its hash."""
+    label = quote(key.algorithm, safe="")
+    if len(label) > _LABEL:
+        label = f"{label[: _LABEL - 17]}-{hashlib.sha256(key.algorithm.encode()).hexdigest()[:16]}"
+    return f"{key.cell:04d}-{label}-{key.replicate:04d}"
 
 
 def write_rows(kept: Sequence[Kept], key: Key, path: Path) -> None:

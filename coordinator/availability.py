@@ -196,27 +196,43 @@ class _Absences:
         return self.availability.absences(rng, size)
 
 
+class Ascending:
+    """Times in their order, asked for one after the other: the last is kept, and `again` begins anew for an earlier one.
+
+    So a long run keeps no list of what is over.
+    """
+
+    def __init__(self, again: Callable[[], Iterator[float]]) -> None:
+        self._again, self._further = again, again()
+        self._count, self._last = 0, math.inf
+
+    def at(self, number: int) -> float:
+        """Give the time of this number, or infinity when there are not so many."""
+        if number < self._count - 1:
+            self._further, self._count = self._again(), 0
+        while self._count <= number:
+            self._last = next(self._further, math.inf)
+            self._count += 1
+        return self._last
+
+
 class Changes:
     """The times at which agents leave and return: number 0 is the first leaving, 1 the return from it, and so on.
 
-    A pure function of agent and number, drawn from the agent's stream "availability" and kept as far as it was asked for.
+    A pure function of agent and number, drawn from the agent's stream "availability"; the last one that was asked for is kept.
     """
 
     def __init__(self, availability_of: Callable[[int], Availability], streams: Streams) -> None:
         self._availability_of, self._streams = availability_of, streams
-        self._known: dict[int, tuple[list[float], Iterator[float]]] = {}
+        self._known: dict[int, Ascending] = {}
 
     def __call__(self, agent: int, number: int) -> float:
         """Give the time of an agent's change of this number, or infinity when there is none."""
-        times, further = self._known.get(agent) or self._enter(agent)
-        while len(times) <= number:
-            time = next(further, math.inf)
-            if time == math.inf:
-                return time
-            times.append(time)
-        return times[number]
+        return (self._known.get(agent) or self._enter(agent)).at(number)
 
-    def _enter(self, agent: int) -> tuple[list[float], Iterator[float]]:
-        rng = self._streams.of(agent).at(0).rng("availability")
-        held = self._known[agent] = [], self._availability_of(agent).changes(agent, rng)
+    def _enter(self, agent: int) -> Ascending:
+        def again() -> Iterator[float]:
+            return self._availability_of(agent).changes(agent, self._streams.of(agent).at(0).rng("availability"))
+
+        held = self._known[agent] = Ascending(again)
         return held

@@ -148,6 +148,7 @@ class Desk:
             self._core.journal.append((now, "rejected", agent, number, 0, "duplicate: the agent has had this answer"))
             return []
         state.heard[agent].add(number)
+        state.repeated.pop((agent, number), None)  # what has been heard is not sent again
         if inbound is not None:
             state.inbox[agent].append(inbound)
             self._core.journal.append((now, "delivered", agent, number, self._weigh(event), ""))
@@ -161,6 +162,7 @@ class Desk:
         if state.waiting.get(agent, math.inf) > number:
             return []
         del state.waiting[agent]
+        state.advance(now)
         if agent in state.away:
             state.away.discard(agent)
             self._core.journal.append((now, "returned", agent, state.step[agent], 0, ""))
@@ -178,6 +180,7 @@ class Desk:
     def report(self, agent: int, counted: bool, now: float) -> list[Effect]:
         """Note that an agent has sent what it had to send, or has nothing to send."""
         state = self._core.state
+        state.advance(now)
         if agent in state.leaving or agent in state.ended:
             state.rounds.messages += counted and self._core.exchange.waits
             return self.leave(agent, now)
@@ -193,6 +196,7 @@ class Desk:
     def leave(self, agent: int, now: float) -> list[Effect]:
         """Take an agent out of the exchange."""
         rounds = self._core.state.rounds
+        self._core.state.advance(now)
         for members in (rounds.active, rounds.missing, rounds.reported, self._core.state.leaving):
             members.discard(agent)
         return self.settle(now)

@@ -11,9 +11,11 @@ from typing import NamedTuple
 from fedbo.actors.host import Hosts
 from fedbo.actors.task import Order, Report
 from fedbo.coordinator.core import Core
+from fedbo.coordinator.endless import require_progress
 from fedbo.coordinator.events import BACKGROUND, MESSAGES, Act, Ask, Began, Commit, Decided, Effect, Event, Finished, Line
 
 Sink = Callable[[list[Line]], None]
+_OFTEN = 1000  # events without progress between two looks at a run that stands still
 BEAT = 0.4  # seconds between two looks at a run
 
 
@@ -94,6 +96,14 @@ def run_virtual(core: Core, hosts: Hosts, watch: Watch, agenda: Agenda, until: f
     heap, beat, clock, current, handle = agenda.heap, time.monotonic(), time.monotonic, core.current, core.handle
     while heap and heap[0][0] <= until and (agenda.waiting or core.stalled()) and not (core.over and agenda.quiet):
         now, _, event = heap[0]
+        if core.state.idle >= _OFTEN and core.state.idle % _OFTEN == 0:  # no step ends, where else one would look
+            if watch.stop():
+                agenda.stopped = True
+                break
+            if clock() - beat > BEAT:
+                beat = clock()
+                look(core, watch)
+            require_progress(core, now, until)
         if type(event) is Finished:
             if watch.stop():
                 agenda.stopped = True

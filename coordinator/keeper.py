@@ -16,6 +16,7 @@ from fedbo.coordinator.journal import Journal, read_moments
 from fedbo.coordinator.state import CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
+_LINES = 1_000_000  # events after which there is a snapshot in any case
 _LOOK = 0.05  # seconds between two looks at whether the hosts have written their parts
 
 
@@ -70,6 +71,8 @@ class Keeper:
                 self._looked = now
                 self._complete(hosts, wait=False)
         elif (self._every and events % self._every == 0) or now - self._then >= max(self._seconds, self._rest):
+            self.begin(core, agenda, journal, hosts)
+        elif events % _LINES == 0:  # their lines leave memory, so that it does not grow with the events
             self.begin(core, agenda, journal, hosts)
 
     def begin(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts) -> None:

@@ -84,6 +84,8 @@ class CoreState:
     - `down` counts what keeps the coordinator down, `free` is when its link will be free, `overdue` whether the open round's
       deadline has passed, `events` counts the events handled, `server` is the coordinator half of the algorithm and `door` the
       `DoorState` of messages that are private. `disclosed` counts the messages that their senders have hidden themselves.
+    - The run came further last at the event `reached`, at the time `moved`; `restarts` counts how often each agent has begun
+      its step again since then.
     """
 
     step: list[int]
@@ -122,6 +124,20 @@ class CoreState:
     events: int = 0
     door: Any = None
     disclosed: int = 0
+    reached: int = 0
+    moved: float = 0.0
+    restarts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def idle(self) -> int:
+        """Count the events since the run came further."""
+        return self.events - self.reached
+
+    def advance(self, now: float) -> None:
+        """Note that the run came further: a step was begun or finished, a message has been dealt with, an agent goes on."""
+        self.reached, self.moved = self.events, now
+        if self.restarts:
+            self.restarts = {}
 
 
 def fresh_state(n_agents: int, server: Any) -> CoreState:
@@ -149,3 +165,7 @@ def fresh_state(n_agents: int, server: Any) -> CoreState:
 
 class ProtocolError(RuntimeError):
     """An algorithm broke its own declaration, or left an agent waiting."""
+
+
+class EndlessError(RuntimeError):
+    """A run that would never end."""

@@ -34,6 +34,7 @@ class Steps:
 
     def _enter(self, agent: int, step: int, now: float) -> list[Effect]:
         """Begin a step, as soon as nothing keeps the agent from it."""
+        self._core.state.advance(now)
         self._core.state.step[agent] = step
         if self._core.state.blocked[agent]:
             self._core.state.ready.add(agent)
@@ -137,6 +138,7 @@ class Steps:
             words = f"asked for {report.queries} points in step {report.step}, declared are {declared}"
             raise ProtocolError(f"agent {agent} {words}")
         del state.steps[agent]
+        state.advance(now)
         state.forgetful.discard(agent)
         state.lasted[agent] = now - step.begun
         state.t_n[agent], state.pulled[agent] = report.t_n, report.pulled

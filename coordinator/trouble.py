@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.availability import Changes
+from fedbo.coordinator.availability import Ascending, Changes
 from fedbo.coordinator.events import Act, Changed, Died, Effect, Healed, Struck
 from fedbo.coordinator.faults import STRIKES, Crash, Hang, Partition, Restart, Slow, Strike, strikes
 
@@ -26,7 +26,7 @@ class Trouble:
         self._core, self._streams = core, streams
         self._changes = Changes(lambda agent: core.world.of(agent).availability, streams)
         self._strikes = {place: fault for place, fault in enumerate(core.world.plan) if isinstance(fault, STRIKES)}
-        self._times: dict[tuple[int, int], tuple[list[float], Iterator[float]]] = {}
+        self._times: dict[tuple[int, int], Ascending] = {}
         self.at_events = sorted((f.event, place) for place, f in self._strikes.items() if f.event is not None)
 
     def begin(self, agents: Iterable[int], now: float) -> list[Effect]:
@@ -172,12 +172,10 @@ class Trouble:
     def _next_strike(self, place: int, agent: int, number: int, now: float) -> list[Effect]:
         key = (place, agent)
         if key not in self._times:
-            rng = self._streams.of(agent).at(0).rng(f"fault {place} strikes")
-            self._times[key] = [], strikes(self._strikes[place], rng)
-        known, more = self._times[key]
-        while len(known) <= number:
-            known.append(next(more, math.inf))
-        return [] if known[number] == math.inf else [(known[number] - now, Struck(place, agent, number))]
+            streams = self._streams.of(agent).at(0)
+            self._times[key] = Ascending(lambda: strikes(self._strikes[place], streams.rng(f"fault {place} strikes")))
+        time = self._times[key].at(number)
+        return [] if time == math.inf else [(time - now, Struck(place, agent, number))]
 
     # What stands in an agent's way.
 
@@ -215,6 +213,7 @@ class Trouble:
         core.desk.expect(agent)
         if step.void or (step.parts == () and not core.world.real):
             step.void, step.parts, step.report = False, (), None
+            state.restarts[agent] = state.restarts.get(agent, 0) + 1
             core.journal.append((now, "started", agent, state.step[agent], 0, "again"))
             return core.steps.issue(agent, now, restore)
         if core.world.real:

@@ -9,6 +9,7 @@ from fedbo.algorithms.base import Overlapping, Private
 from fedbo.check_privacy import privacy_asked, private_combinations
 from fedbo.check_world import agents_remedy, exchange_combinations, world_combinations
 from fedbo.faults import Fault
+from fedbo.limits import STEPS
 
 if TYPE_CHECKING:
     from fedbo.study import Study
@@ -144,7 +145,7 @@ def _one_message(study: Study) -> Iterator[Fault]:
         return
     for number, table in enumerate(study.algorithm):
         made = table.make()
-        if made.sends(0) and not any(made.sends(step) for step in range(1, study.budget.decisions + 1)):
+        if made.sends(0) and not any(made.sends(step) for step in range(1, min(study.budget.decisions, STEPS) + 1)):
             remedy = f"sends one message, before the start; under '{study.exchange.mode}' hardly one is answered in time"
             yield Fault(("algorithm", number, "name"), f'{remedy}: set [exchange] mode = "barrier", or let it send again')
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.catalog import unknown
+from fedbo.coordinator.availability import Daily
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.faults import BEFALLS, Crash, Hang, Slow
 from fedbo.coordinator.timing import Classes, Constant, Growth
@@ -25,6 +27,7 @@ def world_combinations(study: Study) -> Iterator[Fault]:
     yield from groups
     yield from _real_time(study)
     yield from _costs(study)
+    yield from _short_days(study)
     if not groups:
         yield from _plan(study)
 
@@ -61,7 +64,8 @@ def agents_remedy(given: Sequence[int], count: int) -> str | None:
     strange = next((agent for agent in given if not 0 <= agent < count), None)
     if strange is not None:
         return f"there is no agent {strange}; this objective has agents 0 to {count - 1}"
-    twice = next((agent for agent in given if given.count(agent) > 1), None)
+    counts = Counter(given)
+    twice = next((agent for agent in given if counts[agent] > 1), None)
     return None if twice is None else f"agent {twice} stands there twice; name each agent once"
 
 
@@ -150,6 +154,34 @@ def _costs(study: Study) -> Iterator[Fault]:
 def _costly() -> str:
     known = sorted(name for name, declared in federations().items() if hasattr(declared, "costly"))
     return ", ".join(f"{name} with a cost" if name == "python_function" else name for name in known)
+
+
+def _short_days(study: Study) -> Iterator[Fault]:
+    """Refuse days on which no agent is ever there for as long as a step takes, where the step is lost each time."""
+    if study.timing.clock == "wall" or study.budget.time is not None:
+        return
+    owners: list[tuple[Loc, Any]] = [(("availability",), study)]
+    owners += [(("group", number, "availability"), table) for number, table in enumerate(study.group)]
+    for loc, owner in owners:
+        days = (owner.availability or study.availability).make()
+        leaving = study.availability.leaving if owner is study else owner.leaving or study.availability.leaving
+        if owner is study and study.group or not isinstance(days, Daily) or leaving == "resumed" or days.present >= days.day:
+            continue
+        step = _shortest(study, study.timing if owner is study else owner)
+        if step > days.present:
+            remedy = f"is shorter than a step, which takes {step:g} and is lost with each day; lengthen it, set leaving = "
+            yield Fault((*loc, "present"), f'{remedy}"resumed", or end the study by [budget] time')
+
+
+def _shortest(study: Study, owner: Any) -> float:
+    """Give the time that a step takes at least of which every target has one: its initial points, or one point."""
+    length = (owner.evaluation or study.timing.evaluation).make()
+    if not isinstance(length, Constant):
+        return 0.0
+    factor = min((owner.speed or study.timing.speed).make().factors)
+    limit = study.evaluation.make().time_limit
+    one = length.mean * factor if limit is None else min(length.mean * factor, limit)
+    return one * max(1, 0 if any(table.centralised for table in study.algorithm) else study.agents.initial)
 
 
 def _plan(study: Study) -> Iterator[Fault]:

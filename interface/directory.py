@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -26,26 +25,27 @@ from fedbo.coordinator.actor import Ended
 from fedbo.coordinator.journal import EVENTS, MOMENTS
 from fedbo.coordinator.ledger import RELEASES, accounted
 from fedbo.objectives.base import described
+from fedbo.paths import DirectoryError as DirectoryError
+from fedbo.paths import make_folder, usable
+from fedbo.paths import out_of_space as out_of_space
 from fedbo.schemas import canonical
 from fedbo.study import Study
 
 _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
-class DirectoryError(ValueError):
-    """A directory that cannot be used as asked."""
-
-
 def new_directory(study: Study, out: Path | None) -> Path:
     """Make the directory of a new run; DirectoryError when it is in use, with what would do."""
     if out is None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        out = Path("runs") / f"{study.study.name.replace(os.sep, '-')}-{stamp}"
-    if unfinished(out):
-        raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {out}")
-    if out.exists() and (not out.is_dir() or not _untouched(out, study)):
+        out = Path("runs") / f"{study.study.name}-{stamp}"
+    with usable(out, "no folder can be made there"):
+        if unfinished(out):
+            raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {out}")
+        taken = out.exists() and (not out.is_dir() or not _untouched(out, study))
+    if taken:
         raise FileExistsError(f"'{out}' exists and is not an empty directory; name a new one")
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     return out.resolve()
 
 
@@ -138,6 +138,10 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         raise DirectoryError(f"'{directory}': is a file; give the directory of a run") from None
     except ValueError as error:
         raise DirectoryError(f"'{path}': is damaged ({error}); run the study again") from None
+    except OSError as error:
+        raise DirectoryError(f"'{path}': cannot be read ({error.strerror}); give the directory of a run") from None
+    if not isinstance(found, dict):
+        raise DirectoryError(f"'{path}': is damaged (it holds no table); run the study again")
     return found
 
 
@@ -210,14 +214,3 @@ def _gather_ledger(study: Study, directory: Path, homes: Sequence[Home]) -> None
 def discard_parts(directory: Path) -> None:
     """Remove the parts of a run that is complete."""
     shutil.rmtree(directory / "parts", ignore_errors=True)
-
-
-def out_of_space(error: BaseException) -> bool:
-    """Say whether an error comes from a disk that is full."""
-    causes = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-    seen: BaseException | None = error
-    while seen is not None:
-        if getattr(seen, "errno", None) in causes:
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False

@@ -13,6 +13,10 @@ from typing import Any
 Document = dict[str, Any]
 Loc = tuple[str | int, ...]
 
+LARGEST = 16 * 2**20  # bytes of a study file
+DEEPEST = 16  # tables and lists in each other
+_DEEP = f"tables and lists lie in each other more than {DEEPEST} deep; no study needs that"
+
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WORD = re.compile(r"[\w./~-][^\[\]{}\"',=]*")  # a word or a path
 _AT = re.compile(r"(.*) \(at (.*)\)", re.DOTALL)
@@ -24,35 +28,76 @@ class StudyError(ValueError):
 
 def read(path: Path) -> Document:
     """Read a TOML file; StudyError when there is none, or when it cannot be read as one."""
-    if path.is_dir():
-        raise StudyError(f"{path}: is a directory; give the study file in it")
     try:
-        text = path.read_text(encoding="utf-8")
+        if path.is_dir():
+            raise StudyError(f"{path}: is a directory; give the study file in it")
+        text = _text(path)
     except FileNotFoundError:
         raise StudyError(f"{path}: no such file; {_beside(path)}") from None
     except UnicodeDecodeError as error:
         raise StudyError(f"{path}: byte {error.start}: not UTF-8; save the file as UTF-8 text") from None
     except OSError as error:
-        raise StudyError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+        raise StudyError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
     if not text.strip():
         raise StudyError(f"{path}: the file is empty; it needs [study], [objective], [budget] and one [[algorithm]]")
     try:
-        return tomllib.loads(text.removeprefix("\ufeff"))
+        found = tomllib.loads(text.removeprefix("\ufeff"))
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"{path}: {_syntax(str(error))}") from None
+    except RecursionError:
+        raise StudyError(f"{path}: {_DEEP}") from None
+    except ValueError as error:  # Python reads no whole number of so many digits
+        raise StudyError(f"{path}: not TOML ({str(error).partition(';')[0]}); write a smaller number") from None
+    if too_deep(found):
+        raise StudyError(f"{path}: {_DEEP}")
+    return found
+
+
+def _text(path: Path) -> str:
+    """Read a file of a study's size, and no more of an endless one; UnicodeDecodeError, OSError, StudyError."""
+    with path.open("rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise StudyError(f"{path}: is larger than {LARGEST // 2**20} MiB; give a study file")
+    return data.decode("utf-8")
+
+
+def too_deep(value: Any) -> bool:
+    """Say whether tables and lists lie in each other deeper than in any study."""
+    layer = [value]
+    for _ in range(DEEPEST):
+        layer = [item for held in layer for item in _items(held)]
+    return any(isinstance(held, Mapping | list | tuple) for held in layer)
+
+
+def _items(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple) else []
 
 
 def parse_override(text: str) -> tuple[str, Any]:
     """Split `key=value`; the value is TOML, and a bare word counts as a string. StudyError when it is neither."""
     key, equals, value = (part.strip() for part in text.partition("="))
+    said = cut(text)
     if not equals or not key:
-        raise StudyError(f"--set {text}: is not key=value; write, for example, --set budget.iterations=20")
+        raise StudyError(f"--set {said}: is not key=value; write, for example, --set budget.iterations=20")
+    if key.count(".") > DEEPEST:
+        raise StudyError(f"--set {said}: {_DEEP}")
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
+        found = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         if _WORD.fullmatch(value):
             return key, value
-    raise StudyError(f"--set {text}: {value or 'nothing'} is no TOML value; put quotes round a string")
+    except RecursionError:
+        raise StudyError(f"--set {said}: {_DEEP}") from None
+    except ValueError as error:
+        raise StudyError(f"--set {said}: not TOML ({str(error).partition(';')[0]}); write a smaller number") from None
+    else:
+        if too_deep(found):
+            raise StudyError(f"--set {said}: {_DEEP}")
+        return key, found
+    raise StudyError(f"--set {said}: {cut(value) or 'nothing'} is no TOML value; put quotes round a string")
 
 
 def locate(document: Mapping[str, Any], key: str) -> Loc:
@@ -158,8 +203,13 @@ def as_document(value: Any) -> Any:
 
 def shown(value: Any, width: int = 60) -> str:
     """Write a value on one line the way a study file has it, cut off where it grows long."""
-    text = repr(value) if isinstance(value, str) else _inline(value)
-    return text if len(text) <= width else text[: width - 1] + "…"
+    return cut(repr(value) if isinstance(value, str) else _inline(value), width)
+
+
+def cut(text: str, width: int = 60) -> str:
+    """Cut a text off where it grows long, on one line whatever it holds."""
+    line = text if text.isprintable() else repr(text)[1:-1]
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def to_toml(document: Mapping[str, Any]) -> str:

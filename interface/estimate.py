@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fedbo.algorithms.base import Algorithm, Phased, Private, Problem
 from fedbo.coordinator.messages import weight
+from fedbo.limits import ROW, STEPS
 from fedbo.objectives.base import described
 from fedbo.study import Study
 from fedbo.tables import AlgorithmTable
@@ -13,7 +14,6 @@ from fedbo.tables import AlgorithmTable
 MIB = 2**20
 PROCESS = 250 * MIB  # this process or one worker, with NumPy, SciPy, scikit-learn and Ray imported
 ACTOR = 40 * MIB  # what one more Ray actor shares least of, measured on Linux
-ROW = 200  # bytes in memory of one observation and its events
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,20 @@ def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
     declared = algorithm.upload(problem)
     if declared is None:
         return evaluations, 0, 0, 0, min(points, evaluations)
-    steps = sum(algorithm.sends(step) for step in range(decisions + 1))
+    steps = _sends(algorithm, decisions)
     others = (problem.n_agents - targets) * algorithm.sends(0)
     messages = targets * steps + others
     sent = round(messages * _asked(study, algorithm, problem))
     answered = messages if isinstance(algorithm, Private) else sent
     sizes = sent * weight(declared), answered * weight(algorithm.download(problem))
     return evaluations, sent, *sizes, min(points, evaluations)
+
+
+def _sends(algorithm: Algorithm, decisions: int) -> int:
+    """Count the steps that send; of a very long run the first ones stand for all."""
+    looked = min(decisions, STEPS)
+    count = sum(algorithm.sends(step) for step in range(looked + 1))
+    return count if looked == decisions else round(count * (decisions + 1) / (looked + 1))
 
 
 def _asked(study: Study, algorithm: Algorithm, problem: Problem) -> float:

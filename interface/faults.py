@@ -98,8 +98,12 @@ def no_such_key(name: str, known: Iterable[str], kind: str = "key") -> str:
 def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> Faults:
     """Translate pydantic's errors; `known` lists the keys that each table may have."""
     found: dict[Loc, list[str]] = {}
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    within = {item["loc"][:length] for item in items for length in range(len(item["loc"]))}
+    for item in items:
         loc = item["loc"]
+        if item["type"] == "too_short" and loc in within:  # it is not empty: what stands there is wrong
+            continue
         remedies = found.setdefault(loc, [])
         remedy = remedy_of(item, loc, known)
         if remedy not in remedies:

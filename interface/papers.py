@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -158,7 +159,7 @@ def is_manifest(path: Path) -> bool:
 
 def find_paper(name: str, folder: Path) -> Path:
     """Give the manifest of a paper; StudyError with what would do when there is none."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         remedy = "run this in a clone of fedbo, or name the folder of the manifests with --papers"
         raise StudyError(f"{folder}: no such folder, so there is no paper '{name}'; {remedy}")
     papers = {path.stem: path for path in sorted(folder.glob("*.toml")) if is_manifest(path)}

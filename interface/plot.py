@@ -62,6 +62,8 @@ def draw(result: Result, path: Path, view: View) -> Path:
             figure.savefig(path, dpi=100)
         except ValueError as error:
             raise PlotError(f"'{path}': {error}") from None
+        except OSError as error:
+            raise PlotError(f"'{path}': no figure can be written there ({error.strerror}); name another file") from None
     return path
 
 

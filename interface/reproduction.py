@@ -16,6 +16,7 @@ from fedbo.document import StudyError
 from fedbo.objectives.base import LibraryMissing
 from fedbo.objectives.data import DataDamaged, DataMissing
 from fedbo.papers import FigureTable, Manifest, chosen, load_manifest, suits
+from fedbo.paths import make_folder, usable
 from fedbo.plot_paper import draw_paper
 from fedbo.progress import Progress
 from fedbo.results import Result
@@ -92,13 +93,15 @@ def reproduce(wish: Wish, told: Callable[[str], None], progress: Callable[[], Pr
     missing, or whose study fails, is left out, with the reason.
     """
     manifest = load_manifest(wish.paper)
+    with usable(wish.out, "no folder can be made there"):
+        wish.out.exists()
     asked = chosen(manifest, wish.only, wish.paper)
     plans = _plans(wish, asked)
     others = [one for figure in manifest.figure if figure not in asked if (one := _there(wish, figure)) is not None]
     done = [one.figure for one in others]
     made = Reproduction(wish, manifest, others, [figure for figure in manifest.figure if figure not in done])
     for folder in ("studies", "figures", "times"):
-        (wish.out / folder).mkdir(parents=True, exist_ok=True)
+        make_folder(wish.out / folder)
     for number, plan in enumerate(plans, 1):
         told(f"{plan.figure.id} ({number} of {len(plans)}): {plan.figure.title}")
         made.outcomes.append(_outcome(wish, plan, told, progress))

@@ -17,6 +17,7 @@ from fedbo.by_run import by_run
 from fedbo.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
 from fedbo.objectives.base import Metric
 from fedbo.objectives.declared_space import read_space
+from fedbo.paths import usable
 from fedbo.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
 from fedbo.regret_summary import RegretRow, regret_row
 from fedbo.schemas import OBSERVATIONS, PRIVACY, SPENT
@@ -52,7 +53,8 @@ class Result:
         Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
         """
         folder = Path(directory)
-        missing = [name for name in _FILES if not (folder / name).is_file()]
+        with usable(folder, "cannot be looked at"):
+            missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
             remedy = f"wait for it, or if it was killed go on with: fedbo resume {directory}"
             raise ResultError(f"'{directory}': has not ended, it has no {missing[0]} yet; {remedy}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,7 +67,7 @@ def source(name: str, sets: Sequence[str] = (), seed: int | None = None, replica
         for key, value in map(parse_override, sets):
             document = placed(document, tuple(key.split(".")), value)
         return _built(document, seed or 0, replicate), Hands()
-    if not name.endswith(".toml") and not Path(name).exists():
+    if not name.endswith(".toml") and not os.path.exists(name):
         raise StudyError(f"{unknown('objective', name, federations())}; or give a study file")
     study = load_study(name, sets)
     if swept := [key for key in study.sweep if key.startswith("objective.")]:

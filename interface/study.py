@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, ValidationError
 
+from fedbo import limits
 from fedbo.algorithms.base import Problem, Starting
 from fedbo.check import combinations
 from fedbo.document import (
@@ -35,7 +36,7 @@ from fedbo.initial import Points, read_points
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed import lattice_of
 from fedbo.resolve import with_defaults
-from fedbo.sweeps import concerns, of_sweep, swept
+from fedbo.sweeps import check_values, concerns, of_sweep, swept
 from fedbo.tables import (
     AgentsTable,
     AlgorithmTable,
@@ -229,8 +230,11 @@ def _checked(document: Document) -> Study:
         study = Study.model_validate(document)
     except ValidationError as error:
         raise from_pydantic(error, _known()) from error
+    check_values(study.sweep)
+    if faults := list(limits.numbers(study)):
+        raise Faults(faults)
     resolved = with_defaults(study, swept(document, study.sweep))
-    if faults := list(combinations(resolved)):
+    if faults := list(limits.memory(resolved)) or list(combinations(resolved)):
         raise Faults(faults)
     _check_cells(resolved)
     points = resolved.initial_points()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedbo.document import Document, Loc, locate, shown
@@ -20,6 +21,34 @@ def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
     except KeyError as error:
         key = next(key for key in sweep if error.args[0].startswith(f"{key}: "))
         raise Faults([Fault(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None
+
+
+def check_values(sweep: Mapping[str, Sequence[Any]]) -> None:
+    """Faults where a value is named twice, which would be run twice and counted as two cells."""
+    faults = [(key, twice) for key, values in sweep.items() if (twice := _twice(values)) is not None]
+    if faults:
+        raise Faults(
+            Fault(("sweep", key), f"{shown(twice[0])} stands there twice; name each value once") for key, twice in faults
+        )
+
+
+def _twice(values: Sequence[Any]) -> tuple[Any] | None:
+    """Give the first value that was there before, if there is one; 1 and 1.0 are the same."""
+    seen = set[str]()
+    for value in values:
+        written = json.dumps(_whole(value), sort_keys=True)
+        if written in seen:
+            return (value,)
+        seen.add(written)
+    return None
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_fixed(key: str) -> bool:

@@ -16,6 +16,7 @@ from fedbo.document import default_label
 from fedbo.faults import Fault, Faults
 from fedbo.objectives.catalog import federations
 from fedbo.settings import Settings, build, names_of, plain
+from fedbo.words import FolderName, Name
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -78,7 +79,7 @@ class Named(Declared):
 class Header(Table):
     """[study]: what it is called, its seed and how often it is repeated with other draws."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: FolderName
     description: str = ""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     replicates: Positive = 1
@@ -135,7 +136,7 @@ class AlgorithmTable(Named):
     noun = "algorithm"
     catalogue = staticmethod(algorithms)
     name: str
-    label: Annotated[str, Field(min_length=1)] | None = None
+    label: Name | None = None
     preset: str | None = None
     centralised: bool | None = None
 

@@ -30,6 +30,7 @@ from fedbo.directory import (
 from fedbo.document import StudyError
 from fedbo.objectives.base import Federation
 from fedbo.objectives.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
+from fedbo.paths import make_folder, usable
 from fedbo.progress import Progress
 from fedbo.runner import RunError, interrupts
 from fedbo.sources import Hands, Source
@@ -60,8 +61,9 @@ def tabulate(
     anything fails: in both cases what was evaluated is kept.
     """
     agents = _agents(origin.federation, wanted.agents)
-    _check_folder(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    with usable(folder, "no folder can be made there"):
+        _check_folder(folder)
+    make_folder(folder)
     with alone(folder):
         discard_drafts(folder)
         facts = _begun(origin, folder)

@@ -13,6 +13,7 @@ from fedbo.coordinator.timing import TIMINGS, Classes, Growth
 from fedbo.faults import Fault, Faults
 from fedbo.settings import names_of
 from fedbo.tables import Declared, Named, Positive, Table, is_agents
+from fedbo.words import Name
 
 Bandwidth = Annotated[float, Field(gt=0)]
 Leaving = Literal["resumed", "lost"]
@@ -84,7 +85,7 @@ class ExchangeTable(Named):
 class GroupTable(Table):
     """[[group]]: some agents by a common name, and what differs for them from the study's own."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Name
     agents: Any = None
     share: Annotated[float, Field(gt=0, le=1)] | None = None
     evaluation: TimingModel | None = None
@@ -110,7 +111,7 @@ class FaultTable(Named):
     noun = "fault"
     catalogue = staticmethod(FAULTS.copy)
     kind: str
-    label: Annotated[str, Field(min_length=1)] | None = None
+    label: Name | None = None
 
     def make(self) -> Any:
         """Build the fault; Faults when its kind or a setting is wrong."""

@@ -18,6 +18,7 @@ TABLES = (
 )
 ALGORITHMS = ", ".join(algorithms())
 OBJECTIVES = ", ".join(federations())
+DEEP = "tables and lists lie in each other more than 16 deep; no study needs that"
 QUADRATIC = "agents, cost_spread, dimensions, name, noise, spread"
 
 WRONG: list[tuple[str, str]] = [
@@ -127,7 +128,36 @@ WRONG: list[tuple[str, str]] = [
     (added('[agents]\ntargets = [3]\n[sweep]\n"objective.agents" = [4, 2]'),
      "[sweep]: with objective.agents = 2: [agents] targets = [3]: there is no agent 3; "
      "this objective has agents 0 to 1"),
+    (added('[sweep]\n"objective.spread" = [0.1, 0.5, 0.1]'),
+     '[sweep] "objective.spread" = [0.1, 0.5, 0.1]: 0.1 stands there twice; name each value once'),
+    (added('[sweep]\n"objective.spread" = [1, 1.0]'),
+     '[sweep] "objective.spread" = [1, 1.0]: 1.0 stands there twice; name each value once'),
+    # sizes
+    (changed(AGENTS, "agents = 2000001"), "[objective] agents = 2000001: must be at most 2,000,000"),
+    (changed(AGENTS, f"dimensions = {10**18}"), f"[objective] dimensions = {10**18}: must be at most 1,000"),
+    (changed(BUDGET, f"iterations = {10**18}"), f"[budget] iterations = {10**18}: must be at most 1,000,000,000"),
+    (added(f"[agents]\ninitial = {10**9}"), f"[agents] initial = {10**9}: must be at most 1,000,000"),
+    (added(f"[hosting]\nworkers = {10**9}"), f"[hosting] workers = {10**9}: must be at most 10,000"),
+    (changed(SEED, 'name = "right"\nreplicates = 50000') + "\n[[algorithm]]\nname = 'ts'\n[[algorithm]]\nname = 'fts'\n",
+     "[study] replicates = 50000: makes 150,000 runs of all cells and algorithms; take fewer, at most 100,000"),
+    (added(f'[sweep]\n"objective.spread" = {[n / 1000 for n in range(101)]}\n"study.seed" = {list(range(100))}'),
+     "[sweep]: has 10,100 cells; name fewer values, for at most 10,000"),
+    # names
+    (changed(SEED, 'name = "two\\nlines"'),
+     "[study] name = 'two\\nlines': holds the control character U+000A; give a name that stands on one line"),
+    (changed(SEED, 'name = "a/b"'), "[study] name = 'a/b': holds '/', and a folder is called after it; write '-' in its place"),
+    (changed(SEED, 'name = "  "'), "[study] name = '  ': must not be empty"),
+    (changed(SEED, f'name = "{"n" * 201}"'), f"[study] name = '{'n' * 58}…: has 201 bytes; give a name of at most 200"),
+    (added('label = "\\u001b[31m"'),
+     "[[algorithm]] 1 label = '\\x1b[31m': holds the control character U+001B; give a name that stands on one line"),
+    (added(f'label = "{"é" * 101}"'), f"[[algorithm]] 1 label = '{'é' * 58}…: has 202 bytes; give a name of at most 200"),
+    (added('[[group]]\nname = "a\\u0085"\nagents = [1]'),
+     "[[group]] 1 name = 'a\\x85': holds the control character U+0085; give a name that stands on one line"),
     # no study at all
+    (f"a = {'[' * 20_000}{']' * 20_000}", "tables and lists lie in each other more than 16 deep; no study needs that"),
+    (f"[{'a.' * 20_000}a]", "tables and lists lie in each other more than 16 deep; no study needs that"),
+    (changed(SEED, f'name = "right"\nseed = {"9" * 5000}'),
+     "not TOML (Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits); write a smaller number"),
     ("[study]\nname = \n", "line 2, column 8: not TOML (invalid value); strings stand in quotes, tables in [brackets]"),
     (changed("[budget]", "[study]"),
      "line 8, column 7: not TOML (cannot declare ('study',) twice); strings stand in quotes, tables in [brackets]"),
@@ -170,6 +200,8 @@ def test_faults_in_several_places_are_all_told_each_in_a_line_of_its_own() -> No
         ("algorithm.fts.p=1", "--set algorithm.fts.p: begins with no algorithm's label and a dot; labels are: random"),
         ("iterations", "--set iterations: is not key=value; write, for example, --set budget.iterations=20"),
         ("study.name=@", "--set study.name=@: @ is no TOML value; put quotes round a string"),
+        (f"{'a.' * 9000}b=1", f"--set {'a.' * 29}a…: {DEEP}"),
+        (f"study.x={'[' * 9000}", f"--set study.x={'[' * 51}…: {DEEP}"),
         ("study.name=", "--set study.name=: nothing is no TOML value; put quotes round a string"),
     ],
 )
@@ -189,6 +221,9 @@ def test_what_is_no_readable_file_is_told_what_it_is(tmp_path: Path, monkeypatch
         "rihgt.toml": "rihgt.toml: no such file; in that folder there are: latin.toml, right.toml",
         "nowhere/x.toml": "nowhere/x.toml: no such file; give the path of a study file",
         ".": ".: is a directory; give the study file in it",
+        "right.toml/x": "right.toml/x: cannot be read (Not a directory); check the path and its permissions",
+        "n" * 300: f"{'n' * 300}: cannot be read (File name too long); check the path and its permissions",
+        "/dev/zero": "/dev/zero: is larger than 16 MiB; give a study file",
         "latin.toml": "latin.toml: byte 19: not UTF-8; save the file as UTF-8 text",
     }.items():
         with pytest.raises(StudyError, match="; ") as caught:

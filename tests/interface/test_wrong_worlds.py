@@ -50,6 +50,9 @@ WRONG: list[tuple[str, str]] = [
     ("[availability]\nmodel = 'trace'", "[availability] file: is missing; give file = …"),
     ("[availability]\nmodel = 'trace'\nfile = 'bad.csv'",
      "[availability] file = 'bad.csv': has agent 0, start 2.0, end 1.0 in row 1; start must be below end"),
+    ("[availability]\nmodel = 'daily'\npresent = 4\nleaving = 'lost'\n[timing]\nevaluation = {model = 'constant', mean = 2}",
+     "[availability] present = 4: is shorter than a step, which takes 6 and is lost with each day; lengthen it, set "
+     'leaving = "resumed", or end the study by [budget] time'),
     # exchange
     ("[exchange]\nmode = 'deadline'\nlength = 0", "[exchange] length = 0: must be above 0"),
     ("[exchange]\nmode = 'deadline'\nlate = 'later'", "[exchange] late = 'later': no late 'later'; there are: carry, drop"),

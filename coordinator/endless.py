@@ -1,0 +1,62 @@
+"""Runs that would never end: what tells them from those that are only slow, and what is said of them.
+
+A run comes further when a step begins or ends, when a message has been dealt with, when an agent that waited goes on, and when
+one leaves. In virtual time it is given up when it has not come further for so long that it never will. What counts are events
+and steps begun again, which are the same under every hosting and after every resume; the real clock is not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from fedbo.coordinator.faults import Restart
+from fedbo.coordinator.state import EndlessError
+
+if TYPE_CHECKING:
+    from fedbo.coordinator.core import Core
+
+STARTS = 10_000  # steps begun again without one that ended: each has a chance below a thousandth, or there are none
+STARTS_EACH = 100  # of one agent among them: where there are many, each has had its turn often
+EVENTS = 300_000  # events without progress of any kind
+EVENTS_EACH = 1_000  # of them for each agent
+LEFT = 1e8  # events that a study may have before it until its end in time
+
+
+def require_progress(core: Core, now: float, until: float) -> None:
+    """EndlessError where nothing has come further for so long that nothing will before `until`."""
+    state = core.state
+    most = max(state.restarts.values(), default=0)
+    again = most >= STARTS_EACH and sum(state.restarts.values()) >= STARTS
+    if not again and state.idle < max(EVENTS, EVENTS_EACH * len(state.rounds.active)):
+        return
+    if math.isfinite(until) and now > state.moved and (until - now) / (now - state.moved) * state.idle <= LEFT:
+        return  # it ends in time
+    raise EndlessError(_words(core, again))
+
+
+def _words(core: Core, again: bool) -> str:
+    """Say who is at what, what keeps it from ending, and what would do."""
+    state = core.state
+    agent = max(state.restarts, key=lambda one: (state.restarts[one], -one)) if again else _who(core)
+    step, times = state.step[agent], state.restarts.get(agent, 0)
+    begun = f"has begun step {step} again {times} times and never ended it" if again else f"is at step {step}"
+    since = f"nothing has come further since time {state.moved:g}, in {state.idle} events"
+    remedy = "let it be left in peace for longer than its step takes, or end the study by [budget] time"
+    return f"the run would never end: agent {agent} {begun}, {since}; in its way: {_causes(core, agent)}; {remedy}"
+
+
+def _who(core: Core) -> int:
+    """Give the agent that is named: the first that is kept from working, or that still takes part."""
+    active = sorted(core.state.rounds.active) or [0]
+    return next((agent for agent in active if core.state.blocked[agent] or agent in core.state.steps), active[0])
+
+
+def _causes(core: Core, agent: int) -> str:
+    """List what may keep an agent from ending its step, or its messages from passing."""
+    models, found = core.world.of(agent), list[str]()
+    name = getattr(models.availability, "model", "always")
+    if name != "always":
+        found.append(f"availability '{name}' with leaving = \"{models.leaving}\"")
+    found += [f"fault '{fault.kind}'" for fault in core.world.plan if isinstance(fault, Restart) or agent in fault.agents]
+    return ", ".join(found) or "nothing that the study names"

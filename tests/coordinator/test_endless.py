@@ -1,0 +1,100 @@
+"""Runs that would never end are given up, in one line, wherever they stand; those that are slow go on."""
+
+from __future__ import annotations
+
+import tracemalloc
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from small_runs import Setting, fts
+
+from fedbo.actors.host import InlineHosts
+from fedbo.coordinator.availability import Always, Daily
+from fedbo.coordinator.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.exchange import Barrier
+from fedbo.coordinator.faults import Crash, Hang, Loss, Partition, Restart
+from fedbo.coordinator.state import EndlessError
+from fedbo.coordinator.timing import Constant
+
+ALL = tuple(range(2))
+CALM = Setting(fts(), agents=2, evaluation=Constant(6.0), latency=Constant(0.0), availability=Always(), initial=1)
+LOST = replace(CALM, availability=Daily(present=4.0), models={"leaving": "lost"})
+
+
+def plan(*faults: Any) -> Setting:
+    return replace(CALM, world={"plan": faults})
+
+
+ENDLESS = {
+    "a day that is too short": (LOST, "availability 'daily' with leaving = \"lost\""),
+    "crashes": (plan(Crash(ALL, rate=5.0, restart=0.1, state="lost")), "fault 'crash'"),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: str) -> None:
+    setting, cause = ENDLESS[name]
+    with pytest.raises(EndlessError, match=r"^the run would never end: agent \d has begun step 0 again \d+ times") as caught:
+        setting.run()
+    assert cause in str(caught.value)
+    assert "[budget] time" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "setting",
+    [
+        plan(Hang(ALL, rate=1.0, duration=1000.0)),
+        replace(plan(Loss(ALL, probability=1.0)), exchange=Barrier(), world={"plan": (Loss(ALL, 1.0),), "attempts": 10**9}),
+        replace(plan(), exchange=Barrier(), world={"plan": (Partition(ALL, rate=1.0, duration=1e9),), "attempts": 10**9}),
+        replace(plan(), exchange=Barrier(), world={"plan": (Restart(rate=1.0, duration=1e9),), "attempts": 10**9}),
+    ],
+    ids=["hangs", "loss", "partitions", "coordinator"],
+)
+def test_a_run_in_which_nothing_comes_further_ends(setting: Setting) -> None:
+    with pytest.raises(EndlessError, match="nothing has come further since time"):
+        setting.run()
+
+
+def test_it_is_given_up_at_the_same_event_after_a_stop() -> None:
+    def moment(stops: int) -> tuple[int, float]:
+        core, agenda, left = LOST.core(), Agenda(), [stops]
+        hosts = InlineHosts(LOST.task(), range(LOST.agents))
+
+        def stop() -> bool:
+            left[0] -= 1
+            return left[0] == 0
+
+        with pytest.raises(EndlessError, match="never end"):
+            while True:
+                agenda.stopped = False
+                run_virtual(core, hosts, Watch(lambda lines: None, stop), agenda)
+        return agenda.events, agenda.time
+
+    assert moment(0) == moment(4)
+
+
+def test_a_run_that_ends_in_time_is_not_given_up() -> None:
+    ran = replace(LOST, until=2e5).run()
+    assert ran.outcome.time <= 2e5
+    assert len(ran.of("started")) > 15_000
+
+
+def test_memory_does_not_grow_with_what_has_happened() -> None:
+    def most(until: float) -> tuple[int, int]:
+        setting = replace(LOST, until=until)
+        core, agenda = setting.core(), Agenda()
+        hosts = InlineHosts(setting.task(), range(setting.agents))
+        tracemalloc.start()
+        run_virtual(core, hosts, Watch(lambda lines: None, tick=lambda: None), agenda, until)
+        core.journal = []
+        left, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return agenda.events, left
+
+    few, before = most(3e4)
+    many, after = most(12e4)
+    assert many > 3.9 * few
+    assert after < before + 20_000

@@ -223,12 +223,8 @@ class Home(NamedTuple):
             if int(path.name[4:10]) < min(latest.number, before.number) - 1:  # the evaluation at hand may be in the file before
                 path.unlink(missing_ok=True)
         if latest.ended:
-            for path in (
-                *self.folder.glob("log-*"),
-                *self.folder.glob("agent-*"),
-                self.key_file,
-                self.folder / "previous.json",
-            ):
+            left = ("log-*", "agent-*", self.key_file.name, "previous.json")
+            for path in (path for pattern in left for path in self.folder.glob(pattern)):
                 path.unlink(missing_ok=True)
 
     def happened(self, latest: Latest) -> list[Path]:
@@ -244,6 +240,14 @@ class Home(NamedTuple):
         except FileNotFoundError:
             self._check_ours()
             raise
+
+    def is_ours(self) -> bool:
+        """Say whether the run is this attempt's."""
+        try:
+            self._check_ours()
+        except Superseded:
+            return False
+        return True
 
     def _check_ours(self) -> None:
         """Superseded when a later attempt goes on with the run, or it has ended and its files are gone."""

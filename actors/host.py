@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -120,7 +119,12 @@ class Host:
     def work(self, commits: Commits, orders: Sequence[Order]) -> list[Report]:
         """Carry out steps of several agents, one after the other."""
         self._commit(commits)
-        reports = [self._work(order) for order in orders if not self._halted]
+        try:
+            reports = [self._work(order) for order in orders if not self._halted]
+        except FileNotFoundError:  # an objective's own is an error of its evaluation
+            if self._site is None or self._site.home.is_ours():
+                raise
+            self._halted, reports = True, []  # the run has ended, and its files are gone
         return [report for report in reports if report is not None]
 
     def _work(self, order: Order) -> Report | None:
@@ -133,18 +137,18 @@ class Host:
         except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
             return Report(order.agent, order.step, 0, None, order.lease, failure=str(error))
         if report is not None and self._site is not None and self._site.real:
-            with self._ours():
-                self._keep(agent, self._site.home.checkpoint(order.agent, self._site.life))
+            self._if_ours(partial(self._keep, agent, self._site.home.checkpoint(order.agent, self._site.life)))
         return report
 
-    def _keep(self, agent: Agent, path: Path) -> None:
+    def _keep(self, agent: Agent, path: Path) -> dict[str, str]:
         """Write the checkpoint that an agent makes for itself, the first of a process in place of its predecessors'."""
         assert self._site is not None
         first = not path.exists()
-        write_checkpoint(Kept(agent.memory, agent.saved, agent.done), path)
+        digest = write_checkpoint(Kept(agent.memory, agent.saved, agent.done), path)
         for older in self._site.home.checkpoints(agent.number) if first else ():
             if older < path:
                 older.unlink(missing_ok=True)
+        return {path.name: digest}
 
     def halt(self) -> None:
         """Leave undone what has not been begun, and wait for nothing; it may be called while agents work."""
@@ -184,25 +188,27 @@ class Host:
         """
         assert self._site is not None
         self._commit(commits)
-        path = self._site.home.agents(number, self._place)
-        with self._ours():
-            names = self._write(number, self._site.lossy)
-            kept = {agent.number: Kept(agent.settled, agent.saved, None) for agent in self.agents.values()}
-            names[path.name] = write_checkpoint(kept, path)
-            if self._log is not None:
-                self._log.begin(number)
-            return names
-        return {}
+        return self._if_ours(partial(self._snapshot, number))
 
-    @contextmanager
-    def _ours(self) -> Iterator[None]:
-        """Write to the run while it is this attempt's, and leave it and all that is still to be done when it is another's."""
+    def _snapshot(self, number: int) -> dict[str, str]:
+        assert self._site is not None
+        path = self._site.home.agents(number, self._place)
+        names = self._write(number, self._site.lossy)
+        kept = {agent.number: Kept(agent.settled, agent.saved, None) for agent in self.agents.values()}
+        names[path.name] = write_checkpoint(kept, path)
+        if self._log is not None:
+            self._log.begin(number)
+        return names
+
+    def _if_ours(self, write: Callable[[], dict[str, str]]) -> dict[str, str]:
+        """Write to the run while it is this attempt's; leave it, and all that is still to be done, when it is another's."""
         assert self._site is not None
         try:
             with self._site.home.ours():
-                yield
+                return write()
         except Superseded:  # nobody waits for an answer: whoever asked is superseded too
             self._halted = True
+            return {}
 
     def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> dict[str, str]:
         """Write all rows that are left as tables of this kind, and in real time all evaluations too; give names and SHA-256.
@@ -215,9 +221,7 @@ class Host:
             if agent.done is not None and agent.done.report.step <= (counted or {}).get(number_, -1):
                 agent.commit(())
             agent.wind_up()
-        with self._ours():
-            return self._write(number, lossy=False, kind=kind)
-        return {}
+        return self._if_ours(partial(self._write, number, lossy=False, kind=kind))
 
     def _write(self, number: int, lossy: bool, kind: str = "observations") -> dict[str, str]:
         assert self._site is not None

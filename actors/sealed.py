@@ -14,7 +14,7 @@ FORMAT = 2  # of tables, manifests and indices of snapshots; format 1 is what sa
 
 
 class Damaged(ValueError):
-    """A file that is missing or is not what was written; `path` is the file, `why` says what is wrong, `remedy` what would do."""
+    """A file that is missing or not as it was written: `path` is the file, `why` what is wrong, `remedy` what would do."""
 
     def __init__(self, path: Path, why: str, remedy: str = "") -> None:
         # All of them are arguments, so that the error comes through Ray as it is.
@@ -67,7 +67,7 @@ def seal(document: Mapping[str, Any], indent: int | None = None) -> str:
 def unseal(path: Path) -> dict[str, Any]:
     """Read what `seal` wrote, or a document of format 1, which has no sum.
 
-    FileNotFoundError when there is no file, Damaged when it is not as it was written, OtherFormat when a later version wrote it.
+    FileNotFoundError when there is none, Damaged when it is not as it was written, OtherFormat when a later version wrote it.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))

@@ -110,8 +110,18 @@ class Coordinator:
                 return
             learn(job.task, [number], job.key, job.folder)
 
-    def run(self, run: Run) -> Ended:
-        """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails."""
+    def run(self, run: Run) -> Ended | None:
+        """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails.
+
+        None when another process goes on with it: that one gives the result, and nobody waits for this one.
+        """
+        try:
+            return self._run(run)
+        except Superseded:
+            self._hosts = []
+            return None
+
+    def _run(self, run: Run) -> Ended:
         home = Home.of(run.folder, run.key)
         latest = home.latest()
         if latest.ended:

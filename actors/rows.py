@@ -180,7 +180,7 @@ def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[st
             check_format(path, int(noted.get(_FORMAT, b"1")), noted.get(_BY, b"").decode())
             table = file.read(columns=None if columns is None else list(columns))
         return (table if schema is None else table.select(schema.names).cast(schema)).replace_schema_metadata(None)
-    except OtherFormat:
+    except (OtherFormat, FileNotFoundError):
         raise
     except (pa.ArrowException, LookupError, TypeError, ValueError, OSError) as error:
         if getattr(error, "errno", None) is not None:  # the disk's, not Arrow's

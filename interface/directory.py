@@ -38,7 +38,7 @@ _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
 MANIFEST, STUDY = "manifest.json", "study.toml"
-_ALWAYS = {"status", "study_sha256", "metric", "parameters"}  # what every manifest has
+_ALWAYS = {"status"}  # what a manifest of the first format, which has no sum, must have at least
 
 
 class DirectoryError(ValueError):

@@ -16,12 +16,14 @@ import pyarrow.compute as pc
 from fedbo.actors import atomic
 from fedbo.actors.evaluation import EVALUATIONS, Line
 from fedbo.actors.rows import read_table
+from fedbo.actors.sealed import Damaged
 from fedbo.coordinator.actor import Coordinator, Run
 from fedbo.coordinator.engine import Moment, ReplayError
 from fedbo.directory import (
     STUDY,
     DirectoryError,
     alone,
+    back,
     check_tables,
     discard_parts,
     gather,
@@ -72,7 +74,7 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
         raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
-    check_tables(directory, manifest)
+    check_tables(directory, manifest, (STUDY, "record.parquet", "evaluations.parquet"))  # the others are compared row by row
     if not trust and (why := distrust(recall_study(directory / "study.toml"), "its replay")):
         raise DirectoryError(f"'{directory}': {why}")
     study = load_study(directory / "study.toml")
@@ -136,14 +138,23 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
     """Compare the tables of two runs, events first, to the bit."""
     tables = {}
     for name in ("events", "observations", "privacy"):
-        if (recorded / f"{name}.parquet").exists():  # nothing need be private
-            tables[name] = [read_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
+        if name != "privacy" or (recorded / f"{name}.parquet").exists():  # nothing need be private
+            tables[name] = [_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
     hashes = [_hash(table) for table in tables["events"]]
     difference = None
     for name, (first, second) in tables.items():
         if difference is None and not _equal(first, second):
             difference = _first_difference(name, first, second)
     return Replay(len(tables["events"][0]), hashes[0], hashes[1], difference, kept)
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        return read_table(path)
+    except FileNotFoundError:
+        raise Damaged(path, "it is missing", back(path)) from None
+    except Damaged as error:
+        raise Damaged(path, error.why, back(path)) from None
 
 
 def _hash(table: pa.Table) -> str:

@@ -152,9 +152,9 @@ def test_a_finished_run_of_which_any_file_is_damaged_is_shown_or_refused_in_one_
         for command, *options in commands:
             code = main([command, str(directory), *options])
             said = capsys.readouterr().err
-            assert code in (0, 2), (path, command, said)
-            assert not code or said.count("\n") == 1, (path, command, said)
-        assert code == 2, (path, "its replay")
+            assert code in ((0, 1, 2) if command == "replay" else (0, 2)), (path, command, said)
+            assert code != 2 or said.count("\n") == 1, (path, command, said)
+        assert code or damage == "flipped", (path, "its replay")  # a flipped byte need not be one that is read
 
 
 def test_what_a_later_format_wrote_is_refused_with_the_version_that_wrote_it(

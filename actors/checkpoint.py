@@ -11,7 +11,7 @@ parts, the nodes (see `encoding`; compressed), the rows of big arrays by their l
 from __future__ import annotations
 
 import math
-import os
+import re
 import struct
 import zlib
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbo.actors import atomic
 from fedbo.actors.encoding import (
     ARRAY,
     FLOAT,
@@ -37,7 +38,7 @@ from fedbo.actors.encoding import (
     write,
 )
 
-__all__ = ["CheckpointError", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
+__all__ = ["CheckpointError", "is_cut_off", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
 
 MAGIC = b"fedbo checkpoint 1\n"
 FRAME, LENGTHS = struct.Struct("<QI"), struct.Struct("<QQQ")
@@ -66,7 +67,7 @@ def unpack(data: bytes) -> Any:
     """Read what `pack` wrote; CheckpointError when it is damaged or incomplete, or names a class that is not as it was."""
     head = len(MAGIC) + FRAME.size
     if not data.startswith(MAGIC):
-        raise CheckpointError(f"it does not begin with {MAGIC.decode().strip()!r}, so it is no checkpoint of this version")
+        raise CheckpointError(_of_another_format(data))
     body = memoryview(data)[head:]
     if len(data) < head or FRAME.unpack_from(data, len(MAGIC)) != (len(body), zlib.crc32(body)):
         raise CheckpointError("the checkpoint is damaged or incomplete; an earlier one would do, or to run the study again")
@@ -78,27 +79,30 @@ def unpack(data: bytes) -> Any:
         raise CheckpointError(f"the checkpoint is not as a checkpoint is written: {error}") from error
 
 
-def write_checkpoint(value: Any, path: Path) -> None:
-    """Write a value to a file, which appears whole or not at all, in the place of the one that was there.
+def is_cut_off(data: bytes) -> bool:
+    """Say whether bytes are the beginning of what `pack` writes, and not all of it."""
+    head = len(MAGIC) + FRAME.size
+    if len(data) < head:
+        return MAGIC.startswith(data[: len(MAGIC)])
+    return data.startswith(MAGIC) and int(FRAME.unpack_from(data, len(MAGIC))[0]) > len(data) - head
+
+
+def _of_another_format(data: bytes) -> str:
+    """Say what a file is that does not begin as a checkpoint of this format."""
+    found = re.match(rb"fedbo checkpoint (\d{1,9})\n", data)
+    if found is None:
+        return f"it does not begin with {MAGIC.decode().strip()!r}, so it is no checkpoint"
+    ours = MAGIC.split()[-1].decode()
+    return f"it is of format {found[1].decode()}, this is format {ours}: go on with the version of fedbo that wrote it"
+
+
+def write_checkpoint(value: Any, path: Path) -> str:
+    """Write a value to a file, which appears whole or not at all, in the place of the one that was there; give its SHA-256.
 
     Raises CheckpointError for what a checkpoint cannot hold, and OSError, for instance when the disk is full.
     """
     data = pack(value)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # else a power failure may forget the new name
-    finally:
-        os.close(folder)
+    return atomic.write(path, lambda file: file.write(data))
 
 
 def read_checkpoint(path: Path) -> Any:

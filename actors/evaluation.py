@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import traceback
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +18,7 @@ from fedbo.actors.home import Home, append_whole
 from fedbo.actors.isolated import Isolated
 from fedbo.actors.policy import Policy
 from fedbo.actors.rows import OBSERVATIONS, Key, column, write_table
+from fedbo.actors.sealed import Damaged
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Measured, Objective, observe
@@ -191,6 +194,7 @@ EVALUATIONS = pa.schema(
 )
 
 Line = tuple[int, int, list[float], float, float, float, float, str | None, int, str | None]
+_FIELDS = 10  # of a line
 
 
 class EvaluationLog:
@@ -202,7 +206,7 @@ class EvaluationLog:
 
     def __init__(self, home: Home, agents: set[int], since: int | None) -> None:
         home.folder.mkdir(parents=True, exist_ok=True)
-        self._home, self._agents = home, agents
+        self._home, self._agents, self._real = home, agents, since is None
         self._found = {line[:2]: line for line in self._lines()}
         self._file: int | None = None
         self.begin(since)
@@ -232,7 +236,7 @@ class EvaluationLog:
         """Write lines down."""
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        append_whole(self._file, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        append_whole(self._file, b"".join(_summed(json.dumps(line).encode()) for line in lines))
 
     def counted(self, begun: set[tuple[int, float]]) -> list[Line]:
         """List the evaluations that began when these (agent, started) did, in the order of agents and numbers."""
@@ -246,21 +250,44 @@ class EvaluationLog:
 
     def _lines(self) -> Iterator[Line]:
         for path in sorted(self._home.folder.glob("log-*.jsonl")):
-            yield from (found for found in read_log(path, 0)[0] if found[0] in self._agents)
+            with contextlib.suppress(FileNotFoundError):  # a snapshot has made it superfluous meanwhile
+                yield from (found for found in read_log(path, 0, self._real)[0] if found[0] in self._agents)
 
 
-def read_log(path: Path, place: int) -> tuple[list[Line], int]:
-    """Read the lines of a log from a place in it on, as far as they are whole; give the place to go on from."""
+def read_log(path: Path, place: int, real: bool = False) -> tuple[list[Line], int]:
+    """Read the lines of a log from a place in it on, as far as they are whole; give the place to go on from.
+
+    A line that is damaged is passed over, since the evaluation gives the same again; Damaged where time is `real`.
+    """
     with path.open("rb") as file:
         file.seek(place)
         whole, _, _ = file.read().rpartition(b"\n")  # its writer may be at the last line, or was killed there
-    lines: list[Line] = [tuple(json.loads(line)) for line in whole.splitlines()]
-    return lines, place + len(whole) + (1 if whole else 0)
+    found = [_read(line) for line in whole.split(b"\n")] if whole else []
+    if real and None in found:
+        raise Damaged(path, f"line {found.index(None) + 1} after byte {place} is not as it was written")
+    return [line for line in found if line is not None], place + len(whole) + (1 if whole else 0)
 
 
-def write_evaluations(lines: Sequence[Line], key: Key, path: Path) -> None:
-    """Write lines of logs as one Parquet part."""
+def _summed(line: bytes) -> bytes:
+    """Give a line of a log with its sum (CRC-32) behind a tab."""
+    return line + b"\t%08x\n" % zlib.crc32(line)
+
+
+def _read(line: bytes) -> Line | None:
+    """Read a line, also one of format 1, which has no sum; None when it is not as it was written."""
+    text, tab, check = line.rpartition(b"\t")
+    if tab and check != b"%08x" % zlib.crc32(text):
+        return None
+    try:
+        found: Line = tuple(json.loads(text if tab else line))
+    except (ValueError, TypeError):
+        return None
+    return found if len(found) == _FIELDS else None
+
+
+def write_evaluations(lines: Sequence[Line], key: Key, path: Path) -> str:
+    """Write lines of logs as one Parquet part; give its SHA-256."""
     columns: list[Any] = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(10)]
     head = [[value] * len(lines) for value in key]
     arrays = [pa.array(values, field.type) for values, field in zip([*head, *columns], EVALUATIONS, strict=True)]
-    write_table(pa.Table.from_arrays(arrays, schema=EVALUATIONS), path)
+    return write_table(pa.Table.from_arrays(arrays, schema=EVALUATIONS), path)

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from fedbo.actors import atomic
 from fedbo.actors.agent import Agent
-from fedbo.actors.memory import history_file
+from fedbo.actors.memory import history_file, sum_file
 from fedbo.actors.rows import Key, each, write_rows
 from fedbo.actors.task import Order, Task
 
@@ -23,7 +24,7 @@ def learn(task: Task, numbers: Iterable[int], key: Key, folder: Path) -> None:
     """Let each of these agents make `initial + iterations` observations; agents whose file is there are left alone."""
     for number in numbers:
         path = history_file(folder, number)
-        if path.exists():
+        if path.exists() and sum_file(path).exists():  # the sum comes last
             continue
         agent = Agent(task, number)
         total, step = task.problem.initial + task.problem.iterations, 0
@@ -31,4 +32,4 @@ def learn(task: Task, numbers: Iterable[int], key: Key, folder: Path) -> None:
             agent.work(Order(number, step))
             agent.commit(())
             step += 1
-        write_rows(list(each(agent.memory.rows))[:total], key, path)
+        atomic.write_text(sum_file(path), write_rows(list(each(agent.memory.rows))[:total], key, path))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
+import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from fedbo.actors import atomic
 from fedbo.actors.rows import Key, part_name
+from fedbo.actors.sealed import Damaged, check_file, seal, unseal
 
 PROVISIONAL = "provisional"  # the kind of rows that will be written again when the run goes on
 
@@ -22,13 +25,15 @@ class Superseded(RuntimeError):
 class Latest(NamedTuple):
     """The last snapshot of a run: its number (0: none yet), the attempt that made it, and the tables written by then.
 
-    `ended` says whether the run is over.
+    `ended` says whether the run is over. `tables` and `files`, those of the snapshot itself, map names to SHA-256 (empty: not
+    known, or it still grows).
     """
 
     number: int = 0
     attempt: int = 0
-    tables: tuple[str, ...] = ()
+    tables: dict[str, str] = {}
     ended: bool = False
+    files: dict[str, str] = {}
 
     @property
     def stem(self) -> str:
@@ -57,7 +62,8 @@ class Home(NamedTuple):
         """Begin a new attempt: from now on no earlier one can make a snapshot the last one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._fence() as fence:
-            attempt = _attempt(fence) + 1
+            attempt = max(_attempt(fence), self._attempts()) + 1
+            os.ftruncate(fence, 0)
             os.pwrite(fence, f"{attempt:08d}".encode(), 0)
         return self._replace(attempt=attempt)
 
@@ -96,26 +102,88 @@ class Home(NamedTuple):
         return sorted(self.folder.glob(f"agent-{agent:05d}-*.checkpoint"))
 
     def latest(self) -> Latest:
-        """Read which snapshot is the last one that is complete."""
-        try:
-            found = json.loads((self.folder / "latest.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return Latest()
-        return Latest(found["number"], found["attempt"], tuple(found["tables"]), found["ended"])
+        """Read which snapshot is the last one that is complete; Damaged when that is not to be found out."""
+        found = self._index("latest.json")
+        if found is not None:
+            return found
+        begun = [path.name for path in self.folder.glob("[!.]*")] if self.folder.is_dir() else []
+        if set(begun) - {"attempt", self.key_file.name}:
+            raise Damaged(self.folder / "latest.json", "it is missing", self.remedy)
+        return Latest()
 
-    def commit(self, latest: Latest) -> None:
-        """Let a snapshot be the last one, at one stroke, and remove the files of those before it.
+    def before(self) -> Latest | None:
+        """Read the snapshot before the last one, which is kept for the case that a file of the last one is damaged."""
+        return self._index("previous.json")
+
+    def _index(self, name: str) -> Latest | None:
+        try:
+            found = unseal(self.folder / name)
+        except FileNotFoundError:
+            return None
+        except Damaged as error:
+            raise Damaged(error.path, error.why, self.remedy) from None
+        try:
+            tables = found["tables"]
+            known = tables if isinstance(tables, dict) else dict.fromkeys(tables, "")  # format 1 has names alone
+            return Latest(found["number"], found["attempt"], known, found["ended"], found.get("files", {}))
+        except KeyError as error:
+            raise Damaged(self.folder / name, f"it has no {error}", self.remedy) from None
+
+    @property
+    def remedy(self) -> str:
+        """Say how this run is made anew, with all others of its study left as they are, and its files kept."""
+        directory = self.folder.parent.parent
+        aside = shlex.quote(str(directory / f"damaged-{self.folder.name}"))
+        return f"make this run anew: mv {shlex.quote(str(self.folder))} {aside} && fedbo resume {shlex.quote(str(directory))}"
+
+    def check(self, latest: Latest, tables: bool = True) -> None:
+        """Let a snapshot pass whose files are all as they were written; Damaged with the first that is not."""
+        for name, digest in {**(latest.tables if tables else {}), **latest.files}.items():
+            try:
+                check_file(self.folder / name, digest)
+            except Damaged as error:
+                raise Damaged(error.path, error.why, self.remedy) from None
+
+    def whole(self) -> tuple[Latest, Damaged | None]:
+        """Give the last snapshot that is whole, with what is damaged of a later one; Damaged when none is.
+
+        Nothing is changed.
+        """
+        try:
+            latest = self.latest()
+            self.check(latest)
+            return latest, None
+        except Damaged as error:
+            damage = error
+        try:
+            before = self.before()
+            if before is not None:
+                self.check(before)
+        except Damaged:
+            before = None
+        # Without its key a run would release what it has released with other noise; in real time nothing happens again.
+        lost = damage.path == self.key_file or (before == Latest() and any(self.folder.glob("*.moments")))
+        if before is None or lost:
+            raise damage
+        return before, damage
+
+    def fall_back(self, before: Latest, damage: Damaged, aside: Path) -> None:
+        """Let the snapshot before the last one count, and set the file that is damaged aside."""
+        if damage.path.exists():
+            aside.mkdir(parents=True, exist_ok=True)
+            damage.path.replace(aside / damage.path.name)
+        atomic.write_text(self.folder / "latest.json", seal(before._asdict()))
+
+    def commit(self, latest: Latest, before: Latest | None = None) -> None:
+        """Let a snapshot be the last one, at one stroke, and remove the files of those before the one `before` it.
 
         Superseded when another process has begun to go on with the run.
         """
         with self._alone():
-            draft = self.folder / f".latest.json.{os.getpid()}.part"
-            with draft.open("w", encoding="utf-8") as file:
-                json.dump(latest._asdict(), file)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.folder / "latest.json")
-            self._discard(latest)
+            if before is not None and not latest.ended:
+                atomic.write_text(self.folder / "previous.json", seal(before._asdict()))
+            atomic.write_text(self.folder / "latest.json", seal(latest._asdict()))
+            self._discard(latest, before or latest)
 
     def tables(self, kind: str) -> list[Path]:
         """List the parts of a table as of the last snapshot, with the observations that are only for those who look now."""
@@ -130,23 +198,72 @@ class Home(NamedTuple):
         """Give the last snapshot, and remove what was written after it: whoever goes on writes it again."""
         with self._alone():
             latest = self.latest()
+            self.check(latest, tables=False)
             for path in [*self.folder.glob("*.parquet"), *self.folder.glob(".*.part")]:
                 if path.name not in latest.tables:
                     path.unlink(missing_ok=True)
-            self._discard(latest)
+            self._discard(latest, self._kept_before() or latest)
+            if not (self.folder / "latest.json").exists():  # from now on it is damage when there is none
+                atomic.write_text(self.folder / "latest.json", seal(latest._asdict()))
         return latest
 
-    def _discard(self, latest: Latest) -> None:
-        """Remove the files of other snapshots, and of a run that has ended everything but its tables and its result."""
+    def _kept_before(self) -> Latest | None:
+        try:
+            return self.before()
+        except Damaged:
+            return None  # it is not needed while the last one is whole
+
+    def _discard(self, latest: Latest, before: Latest) -> None:
+        """Remove the files of snapshots before these two, and of a run that has ended all but its tables and its result."""
         for path in self.folder.glob("[0-9]*"):
-            if latest.ended or not path.name.startswith(latest.stem):
+            late = path.suffix == ".moments" and path.name >= before.stem  # from which what came after it is found out again
+            if latest.ended or not (late or path.name.startswith((latest.stem, before.stem))):
                 path.unlink(missing_ok=True)
         for path in self.folder.glob("log-[0-9]*"):
-            if int(path.name[4:10]) < latest.number - 1:  # the evaluation at hand may be in the file before
+            if int(path.name[4:10]) < min(latest.number, before.number) - 1:  # the evaluation at hand may be in the file before
                 path.unlink(missing_ok=True)
         if latest.ended:
-            for path in (*self.folder.glob("log-*"), *self.folder.glob("agent-*"), self.key_file):
+            left = ("log-*", "agent-*", self.key_file.name, "previous.json")
+            for path in (path for pattern in left for path in self.folder.glob(pattern)):
                 path.unlink(missing_ok=True)
+
+    def happened(self, latest: Latest) -> list[Path]:
+        """List the files of what has happened since a snapshot where time is real: its own and those of later ones."""
+        return sorted(path for path in self.folder.glob("*.moments") if path.name >= latest.stem)
+
+    @contextmanager
+    def ours(self) -> Iterator[None]:
+        """Write here only while the run is this attempt's; Superseded else, also where that shows by a file that is gone."""
+        self._check_ours()
+        try:
+            yield
+        except FileNotFoundError:
+            self._check_ours()
+            raise
+
+    def is_ours(self) -> bool:
+        """Say whether the run is this attempt's."""
+        try:
+            self._check_ours()
+        except Superseded:
+            return False
+        return True
+
+    def _check_ours(self) -> None:
+        """Superseded when a later attempt goes on with the run, or it has ended and its files are gone."""
+        try:
+            found = _number((self.folder / "attempt").read_bytes())
+        except FileNotFoundError:
+            found = None
+        if found != self.attempt:
+            goes_on = "it has ended" if found is None else f"attempt {found} goes on with this run"
+            raise Superseded(f"'{self.folder}': {goes_on}; this is {self.attempt}")
+
+    def _attempts(self) -> int:
+        """Give the highest attempt in the names of files: the file with its number may have been damaged."""
+        names = re.compile(r"(?:[a-z]+-|agent-)?\d{5,6}-(\d{4})[-.]")
+        found = (names.match(path.name) for path in self.folder.iterdir())
+        return max((int(each[1]) for each in found if each), default=0)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -168,7 +285,12 @@ class Home(NamedTuple):
 
 
 def _attempt(fence: int) -> int:
-    return int(os.pread(fence, 8, 0) or b"0")
+    return _number(os.pread(fence, 8, 0))
+
+
+def _number(data: bytes) -> int:
+    """Read the number of an attempt; 0 where there is none that can be read, since the names of files have it too."""
+    return int(data) if data[:8].isdigit() else 0
 
 
 def append_whole(file: int, data: bytes) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
@@ -13,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from fedbo.actors.agent import Agent
 from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, write_evaluations
-from fedbo.actors.home import PROVISIONAL, Home, Latest
+from fedbo.actors.home import PROVISIONAL, Home, Latest, Superseded
 from fedbo.actors.memory import Done, Memory
 from fedbo.actors.overlap import bench_of
 from fedbo.actors.rows import each, write_rows
@@ -118,7 +119,12 @@ class Host:
     def work(self, commits: Commits, orders: Sequence[Order]) -> list[Report]:
         """Carry out steps of several agents, one after the other."""
         self._commit(commits)
-        reports = [self._work(order) for order in orders if not self._halted]
+        try:
+            reports = [self._work(order) for order in orders if not self._halted]
+        except FileNotFoundError:  # an objective's own is an error of its evaluation
+            if self._site is None or self._site.home.is_ours():
+                raise
+            self._halted, reports = True, []  # the run has ended, and its files are gone
         return [report for report in reports if report is not None]
 
     def _work(self, order: Order) -> Report | None:
@@ -131,14 +137,18 @@ class Host:
         except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
             return Report(order.agent, order.step, 0, None, order.lease, failure=str(error))
         if report is not None and self._site is not None and self._site.real:
-            path = self._site.home.checkpoint(order.agent, self._site.life)
-            first = not path.exists()
-            write_checkpoint(Kept(agent.memory, agent.saved, agent.done), path)
-            if first:
-                for older in self._site.home.checkpoints(order.agent):
-                    if older < path:
-                        older.unlink(missing_ok=True)
+            self._if_ours(partial(self._keep, agent, self._site.home.checkpoint(order.agent, self._site.life)))
         return report
+
+    def _keep(self, agent: Agent, path: Path) -> dict[str, str]:
+        """Write the checkpoint that an agent makes for itself, the first of a process in place of its predecessors'."""
+        assert self._site is not None
+        first = not path.exists()
+        digest = write_checkpoint(Kept(agent.memory, agent.saved, agent.done), path)
+        for older in self._site.home.checkpoints(agent.number) if first else ():
+            if older < path:
+                older.unlink(missing_ok=True)
+        return {path.name: digest}
 
     def halt(self) -> None:
         """Leave undone what has not been begun, and wait for nothing; it may be called while agents work."""
@@ -171,19 +181,37 @@ class Host:
         """Give the known optimum of every agent's objective."""
         return {number: agent.best_value for number, agent in self.agents.items()}
 
-    def snapshot(self, commits: Commits, number: int) -> list[str]:
-        """Write new rows and the agents as they are by what counts; give the names of the tables."""
+    def snapshot(self, commits: Commits, number: int) -> dict[str, str]:
+        """Write new rows and the agents as they are by what counts; give the names of the files, each with its SHA-256.
+
+        A host that is taken for dead writes nothing, and gives none.
+        """
         assert self._site is not None
         self._commit(commits)
+        return self._if_ours(partial(self._snapshot, number))
+
+    def _snapshot(self, number: int) -> dict[str, str]:
+        assert self._site is not None
+        path = self._site.home.agents(number, self._place)
         names = self._write(number, self._site.lossy)
         kept = {agent.number: Kept(agent.settled, agent.saved, None) for agent in self.agents.values()}
-        write_checkpoint(kept, self._site.home.agents(number, self._place))
+        names[path.name] = write_checkpoint(kept, path)
         if self._log is not None:
             self._log.begin(number)
         return names
 
-    def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> list[str]:
-        """Write all rows that are left as tables of this kind, and in real time all evaluations too; give their names.
+    def _if_ours(self, write: Callable[[], dict[str, str]]) -> dict[str, str]:
+        """Write to the run while it is this attempt's; leave it, and all that is still to be done, when it is another's."""
+        assert self._site is not None
+        try:
+            with self._site.home.ours():
+                return write()
+        except Superseded:  # nobody waits for an answer: whoever asked is superseded too
+            self._halted = True
+            return {}
+
+    def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> dict[str, str]:
+        """Write all rows that are left as tables of this kind, and in real time all evaluations too; give names and SHA-256.
 
         In real time `counted` has the last step of each agent that the coordinator has heard of; what an agent did after that
         does not count.
@@ -193,22 +221,21 @@ class Host:
             if agent.done is not None and agent.done.report.step <= (counted or {}).get(number_, -1):
                 agent.commit(())
             agent.wind_up()
-        return self._write(number, lossy=False, kind=kind)
+        return self._if_ours(partial(self._write, number, lossy=False, kind=kind))
 
-    def _write(self, number: int, lossy: bool, kind: str = "observations") -> list[str]:
+    def _write(self, number: int, lossy: bool, kind: str = "observations") -> dict[str, str]:
         assert self._site is not None
         rows = [row for agent in sorted(self.agents) for row in self.agents[agent].take(lossy)]
         if not rows:
-            return []
+            return {}
         home, real = self._site.home, self._site.real
         path = home.table(kind, number, self._place)
-        write_rows(rows, home.key, path)
+        written = {path.name: write_rows(rows, home.key, path)}
         if not real or kind == PROVISIONAL or self._log is None:
-            return [path.name]
+            return written
         evaluations = home.table("evaluations", number, self._place)
         begun = {(row.agent, row.started) for row in each(rows)}
-        write_evaluations(self._log.counted(begun), home.key, evaluations)
-        return [path.name, evaluations.name]
+        return {**written, evaluations.name: write_evaluations(self._log.counted(begun), home.key, evaluations)}
 
 
 class Hosts(Protocol):
@@ -241,11 +268,11 @@ class Hosts(Protocol):
     def snapshot(self, number: int) -> None:
         """Begin to write the agents as they are now; it goes on while the run does."""
 
-    def written(self, wait: bool = False) -> list[str] | None:
-        """Give the tables of the snapshot that was begun, or None while it is being written."""
+    def written(self, wait: bool = False) -> dict[str, str] | None:
+        """Give the files of the snapshot that was begun, by name with their SHA-256, or None while it is being written."""
 
-    def finish(self, number: int, kind: str = "observations") -> list[str]:
-        """Let all agents write the rows that are left as tables of this kind; give their names."""
+    def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
+        """Let all agents write the rows that are left as tables of this kind; give their names and SHA-256."""
 
 
 class InlineHosts:
@@ -255,7 +282,7 @@ class InlineHosts:
         self.host = Host()
         self.host.load(task, numbers, site)
         self._orders: dict[int, Order] = {}
-        self._written: list[str] = []
+        self._written: dict[str, str] = {}
 
     def submit(self, order: Order) -> None:
         """Keep the order."""
@@ -288,11 +315,11 @@ class InlineHosts:
         """Write the agents now."""
         self._written = self.host.snapshot((), number)
 
-    def written(self, wait: bool = False) -> list[str] | None:
-        """Give the tables of the snapshot."""
+    def written(self, wait: bool = False) -> dict[str, str] | None:
+        """Give the files of the snapshot."""
         return self._written
 
-    def finish(self, number: int, kind: str = "observations") -> list[str]:
+    def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
         """Write all rows that are left."""
         return self.host.finish((), number, kind)
 

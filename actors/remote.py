@@ -121,22 +121,21 @@ class RayHosts:
             return
         self._writing = [host.handle.snapshot.remote(host.take_commits(), number) for host in self._hosts]
 
-    def written(self, wait: bool = False) -> list[str] | None:
-        """Give the tables of the snapshot once every host has written its part."""
+    def written(self, wait: bool = False) -> dict[str, str] | None:
+        """Give the files of the snapshot once every host has written its part."""
         if not wait and self._writing:
             done, _ = ray.wait(self._writing, num_returns=len(self._writing), timeout=0)
             if len(done) < len(self._writing):
                 return None
         parts, self._writing = _got(self._writing), []
-        return [name for names in parts for name in names]
+        return _merged(parts)
 
-    def finish(self, number: int, kind: str = "observations") -> list[str]:
+    def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
         """Let every host write its own part file."""
         counted = self.live.counted if self._real else None
         for host in self._hosts if self._real else ():
             _beside(host.handle.halt).remote()
-        parts = _got([host.handle.finish.remote(host.take_commits(), number, kind, counted) for host in self._hosts])
-        return [name for names in parts for name in names]
+        return _merged(_got([host.handle.finish.remote(host.take_commits(), number, kind, counted) for host in self._hosts]))
 
     def best(self) -> dict[int, float]:
         """Give every agent's best score as of a moment ago: a busy actor must not hold the engine up."""
@@ -298,5 +297,5 @@ def _got(calls: Sequence[Any]) -> list[Any]:
         raise HostLost(f"a host of agents is gone: {str(error).splitlines()[0]}") from error
 
 
-def _merged(parts: Iterable[dict[int, Any]]) -> dict[int, Any]:
-    return {number: value for part in parts for number, value in part.items()}
+def _merged(parts: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
+    return {key: value for part in parts for key, value in part.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -13,6 +12,9 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from fedbo.actors import atomic
+from fedbo.actors.sealed import FORMAT, Damaged, OtherFormat, check_format, installed
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -129,15 +131,15 @@ def part_name(key: Key) -> str:
     return f"{key.cell:04d}-{label}-{key.replicate:04d}"
 
 
-def write_rows(kept: Sequence[Kept], key: Key, path: Path) -> None:
-    """Write rows as one Parquet part, which appears whole or not at all."""
+def write_rows(kept: Sequence[Kept], key: Key, path: Path) -> str:
+    """Write rows as one Parquet part, which appears whole or not at all; give its SHA-256."""
     tables = list[pa.Table]()
     for _, group in groupby(kept, key=type):
         alike: list[Any] = list(group)
         tables += map(_of_batch, alike) if isinstance(alike[0], Batch) else [_of_rows(alike)]
     columns = pa.concat_tables(tables or [_of_rows([])]).combine_chunks()
     head = [pa.repeat(pa.scalar(value, field.type), len(columns)) for value, field in zip(key, OBSERVATIONS, strict=False)]
-    write_table(pa.Table.from_arrays([*head, *columns.columns], schema=OBSERVATIONS), path)
+    return write_table(pa.Table.from_arrays([*head, *columns.columns], schema=OBSERVATIONS), path)
 
 
 _COLUMNS = pa.schema(list(OBSERVATIONS)[len(Key._fields) :])
@@ -164,14 +166,30 @@ def _array(values: Any, kind: Any, count: int) -> pa.Array:
     return pa.ListArray.from_arrays(ends, values.ravel(), type=kind)
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write a Parquet file under another name and rename it when it is on the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+_FORMAT, _BY = b"fedbo.format", b"fedbo.version"  # in the metadata of a table
+
+
+def write_table(table: pa.Table, path: Path) -> str:
+    """Write a Parquet file, with its format, which appears whole or not at all; give its SHA-256."""
+    noted = {_FORMAT: str(FORMAT).encode(), _BY: installed().encode()}
+    whole = table.replace_schema_metadata({**(table.schema.metadata or {}), **noted})
+    return atomic.write(path, lambda file: pq.write_table(whole, file, compression="zstd"))
+
+
+def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+    """Read a Parquet file that `write_table` wrote, by this or an earlier version.
+
+    FileNotFoundError when there is none, Damaged when it cannot be read, OtherFormat when a later version wrote it.
+    """
     try:
-        pq.write_table(table, draft, compression="zstd")
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders
+            noted = file.schema_arrow.metadata or {}
+            check_format(path, int(noted.get(_FORMAT, b"1")), noted.get(_BY, b"").decode())
+            table = file.read(columns=None if columns is None else list(columns))
+        return (table if schema is None else table.select(schema.names).cast(schema)).replace_schema_metadata(None)
+    except (OtherFormat, FileNotFoundError):
+        raise
+    except (pa.ArrowException, LookupError, TypeError, ValueError, OSError) as error:
+        if getattr(error, "errno", None) is not None:  # the disk's, not Arrow's
+            raise
+        raise Damaged(path, f"it cannot be read as a table: {error}".splitlines()[0]) from None

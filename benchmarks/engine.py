@@ -79,11 +79,11 @@ class FreeHosts:
 
     def snapshot(self, number: int) -> None: ...
 
-    def written(self, wait: bool = False) -> list[str]:
-        return []
+    def written(self, wait: bool = False) -> dict[str, str]:
+        return {}
 
-    def finish(self, number: int, kind: str = "") -> list[str]:
-        return []
+    def finish(self, number: int, kind: str = "") -> dict[str, str]:
+        return {}
 
 
 def with_fedbo(agents: int, iterations: int) -> tuple[float, int, float]:

@@ -104,7 +104,7 @@ def main() -> None:
     print(f"run with {count:2g} of them    {median(cost.seconds for cost in with_):8.2f} s")
     print(f"engine, each           {each:8.2f} s   {100 * each / interval:.1f} % at one in {interval:g} s")
     print(f"run, each              {extra:8.2f} s   {100 * extra / interval:.1f} %")
-    print(f"on disk                {max(cost.bytes for cost in with_) / 2**20:8.1f} MiB, the last one and the one being made")
+    print(f"on disk                {max(cost.bytes for cost in with_) / 2**20:8.1f} MiB, the last two and the one being made")
 
 
 if __name__ == "__main__":

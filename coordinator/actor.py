@@ -13,13 +13,14 @@ from typing import Any, Literal
 import ray
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
+from fedbo.actors.checkpoint import read_checkpoint
 from fedbo.actors.evaluation import EvaluationLog, Line
 from fedbo.actors.history import learn
 from fedbo.actors.home import Home, Superseded
 from fedbo.actors.host import Hosts, InlineHosts, Live, Site
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.rows import Key
+from fedbo.actors.sealed import Damaged
 from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.engine import Agenda, Moment, Watch, run_virtual
@@ -109,10 +110,22 @@ class Coordinator:
                 return
             learn(job.task, [number], job.key, job.folder)
 
-    def run(self, run: Run) -> Ended:
-        """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails."""
+    def run(self, run: Run) -> Ended | None:
+        """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails.
+
+        None when another process goes on with it: that one gives the result, and nobody waits for this one.
+        """
+        try:
+            return self._run(run)
+        except Superseded:
+            self._hosts = []
+            return None
+
+    def _run(self, run: Run) -> Ended:
         home = Home.of(run.folder, run.key)
-        if home.latest().ended:
+        latest = home.latest()
+        if latest.ended:
+            home.check(latest, tables=False)
             found: Ended = read_checkpoint(home.folder / "ended")
             return found
         lives, reached = _LIVES, 0
@@ -154,7 +167,7 @@ class Coordinator:
                 run_wall(core, hosts, watch, agenda, run.until, _die)
             else:
                 run_virtual(core, hosts, watch, agenda, run.until)
-        except (HostLost, Superseded):
+        except (HostLost, Superseded, Damaged):
             raise
         except Exception:
             if isinstance(hosts, RayHosts):
@@ -176,8 +189,7 @@ class Coordinator:
             best=self._standing.best,
             best_values={agent: best_values[agent] for agent in run.task.problem.targets},
         )
-        if not agenda.stopped:  # it counts once the last snapshot says that the run has ended
-            write_checkpoint(result, keeper.home.folder / "ended")
+        keeper.note_result(result)
         keeper.end(core, agenda, journal, hosts, ended=not agenda.stopped)
         return result
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedbo.actors.checkpoint import pack, unpack
+from fedbo.actors.checkpoint import CheckpointError, is_cut_off, pack, unpack
 from fedbo.actors.home import Home, append_whole
 from fedbo.actors.rows import column, write_table
+from fedbo.actors.sealed import Damaged
 from fedbo.actors.task import Report
 from fedbo.coordinator.engine import Moment
 from fedbo.coordinator.events import Line
@@ -49,16 +50,22 @@ _LENGTH = struct.Struct("<Q")
 
 
 def read_moments(path: Path) -> Iterator[tuple[Moment, Report | None]]:
-    """Read what was written down after a snapshot, up to where its writer was killed."""
+    """Read what was written down after a snapshot, up to where its writer was killed; Damaged where it is not as written."""
     data = path.read_bytes() if path.exists() else b""
     place = 0
     while place + _LENGTH.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, place)
-        place += _LENGTH.size + length
-        if place > len(data):
-            return
-        moment, report = unpack(data[place - length : place])
+        entry = data[place + _LENGTH.size : place + _LENGTH.size + length]
+        try:
+            if len(entry) < length and not is_cut_off(entry):
+                raise CheckpointError("it ends too early, or its length is wrong")
+            if len(entry) < length:
+                return
+            moment, report = unpack(entry)
+        except CheckpointError as error:
+            raise Damaged(path, f"at byte {place}: {error}".partition(";")[0]) from None
         yield moment, report
+        place += _LENGTH.size + length
 
 
 class Journal:
@@ -102,19 +109,18 @@ class Journal:
         if len(self._records) >= self._BATCH:
             self._pack()
 
-    def write(self, number: int) -> list[str]:
-        """Write what came since the last time as one part of each kind; give the names of those that have anything."""
+    def write(self, number: int) -> dict[str, str]:
+        """Write what came since the last time as one part of each kind; give names and SHA-256 of those that have anything."""
         self._pack()
         table, self._tables = pa.concat_tables(self._tables), []
         moments, self._moments = self._table(self._moments, self.moments, MOMENTS), []
         self.moments += len(moments)
         releases, self._entries = table_of(self._entries, self.home.key), []
-        names = []
+        names = dict[str, str]()
         for kind, found in (("events", table), ("record", moments), ("releases", releases)):
             if len(found):
                 path = self.home.table(kind, number)
-                write_table(found, path)
-                names.append(path.name)
+                names[path.name] = write_table(found, path)
         return names
 
     def _pack(self) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.home import PROVISIONAL, Home, Latest
 from fedbo.actors.host import Hosts, Live
+from fedbo.actors.sealed import sha256_of
 from fedbo.actors.task import Report
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.engine import Agenda, Moment
@@ -33,6 +34,16 @@ class Snapshot(NamedTuple):
     live: Live | None
 
 
+def agents_heard(home: Home, latest: Latest) -> set[int]:
+    """List the agents that have reported a step in real time by a snapshot or after it; CheckpointError, Damaged."""
+    if not latest.number:
+        return set()
+    snapshot: Snapshot = read_checkpoint(home._replace(attempt=latest.attempt).core(latest.number))
+    heard = set() if snapshot.live is None else set(snapshot.live.counted)
+    since = (report for path in home.happened(latest) for _, report in read_moments(path))
+    return heard | {report.agent for report in since if report is not None and report.failure is None}
+
+
 class Keeper:
     """Makes a snapshot of a run after so many `seconds` or `events`; after a costly one it waits longer.
 
@@ -44,24 +55,26 @@ class Keeper:
     def __init__(self, home: Home, seconds: float, events: int | None) -> None:
         self.home, self._seconds, self._every = home.claim(), seconds, events
         self.latest = self.home.clear()
-        self._begun, self._tables = 0, list[str]()
+        self._begun, self._files = 0, dict[str, str]()
         self._then = self._looked = time.monotonic()
         self.spent = self._rest = 0.0
+        self._result: object = None
+
+    def note_result(self, result: object) -> None:
+        """Keep what the run leaves besides its tables; it counts once the last snapshot says that the run has ended."""
+        self._result = result
 
     def restore(self) -> Snapshot | None:
         """Read the coordinator's part of the last snapshot, if there is one."""
         if not self.latest.number:
             return None
-        found: Snapshot = read_checkpoint(self._before.core(self.latest.number))
+        found: Snapshot = read_checkpoint(self.home._replace(attempt=self.latest.attempt).core(self.latest.number))
         return found
 
     def since(self) -> Iterator[tuple[Moment, Report | None]]:
         """Read what has happened in real time since the last snapshot."""
-        return read_moments(self._before.moments(self.latest.number))
-
-    @property
-    def _before(self) -> Home:
-        return self.home._replace(attempt=self.latest.attempt)
+        for path in self.home.happened(self.latest):
+            yield from read_moments(path)
 
     def keep(self, events: int, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts) -> None:
         """Make a snapshot if one is due, and let the one that was begun be the last one when it is complete."""
@@ -80,11 +93,16 @@ class Keeper:
         begun = time.monotonic()
         number = self.latest.number + 1
         core.pour(journal)
-        self._tables = journal.write(number)
         live = getattr(hosts, "live", None)
-        write_checkpoint(Snapshot(agenda, core.state, journal.count, journal.moments, live), self.home.core(number))
-        if core.world.real:
-            journal.note_from(number)
+        with self.home.ours():
+            self._files, path = journal.write(number), self.home.core(number)
+            snapshot = Snapshot(agenda, core.state, journal.count, journal.moments, live)
+            self._files[path.name] = write_checkpoint(snapshot, path)
+            if core.world.real:
+                journal.note_from(number)
+                self._files[self.home.moments(number).name] = ""  # it grows, but it must be there
+        if self.home.key_file.exists():
+            self._files[self.home.key_file.name] = sha256_of(self.home.key_file)
         hosts.snapshot(number)
         self._begun = number
         self._complete(hosts, wait=False)
@@ -93,7 +111,7 @@ class Keeper:
         self.spent += self._then - begun
 
     def end(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts, ended: bool) -> None:
-        """Write all that is left: of a run that has ended its tables, of another a snapshot too."""
+        """Write all that is left: of a run that has ended its tables and its result, of another a snapshot too."""
         self._complete(hosts, wait=True)
         if not ended:
             self.begin(core, agenda, journal, hosts)
@@ -103,17 +121,20 @@ class Keeper:
             return
         number = self.latest.number + 1
         core.pour(journal)
-        tables = [*self.latest.tables, *journal.write(number), *hosts.finish(number)]
-        self._commit(number, tables, ended=True)
+        with self.home.ours():
+            result = {} if self._result is None else {"ended": write_checkpoint(self._result, self.home.folder / "ended")}
+            self._commit(number, {**journal.write(number), **hosts.finish(number), **result}, ended=True)
 
     def _complete(self, hosts: Hosts, wait: bool) -> None:
-        tables: Any = hosts.written(wait) if self._begun else None
-        if tables is None:
+        written = hosts.written(wait) if self._begun else None
+        if written is None:
             return
-        self._commit(self._begun, [*self.latest.tables, *self._tables, *tables])
+        self._commit(self._begun, {**self._files, **written})
         self._begun = 0
 
-    def _commit(self, number: int, tables: list[str], ended: bool = False) -> None:
-        latest = Latest(number, self.home.attempt, tuple(tables), ended)
-        self.home.commit(latest)
+    def _commit(self, number: int, written: dict[str, str], ended: bool = False) -> None:
+        tables = {name: digest for name, digest in written.items() if name.endswith(".parquet")}
+        files = {name: digest for name, digest in written.items() if name not in tables}
+        latest = Latest(number, self.home.attempt, {**self.latest.tables, **tables}, ended, files)
+        self.home.commit(latest, self.latest)
         self.latest = latest

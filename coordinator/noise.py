@@ -12,6 +12,8 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtri
 
+from fedbo.actors import atomic
+from fedbo.actors.sealed import Damaged
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 
@@ -68,16 +70,8 @@ class Secure:
 def secret_key(path: Path) -> bytes:
     """Read the key of a run, or make one that only this user can read; a key is on disk before anything depends on it."""
     if not path.exists():
-        draft = path.with_suffix(f".{os.getpid()}.part")
-        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            os.write(file, os.urandom(KEY_BYTES))
-            os.fsync(file)
-        finally:
-            os.close(file)
-        try:
-            os.link(draft, path)  # unlike a rename it does not replace the key of another process
-        except FileExistsError:
-            pass
-        draft.unlink()
-    return path.read_bytes()
+        atomic.write(path, lambda file: file.write(os.urandom(KEY_BYTES)), new=True, mode=0o600)
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise Damaged(path, f"it has {len(key)} bytes, not {KEY_BYTES}")
+    return key

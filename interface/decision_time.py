@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from fedbo.actors import atomic
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Private, Problem
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.directory import write_text
 from fedbo.document import StudyError
 from fedbo.study import Study
 
@@ -42,7 +42,7 @@ def measure(study: Study, path: Path, told: Callable[[int, int], None] | None = 
             if key not in found:
                 repeats = range(min(MOST, study.study.replicates))
                 found[key] = [decisions(cell.study, table.make(), repeat).tolist() for repeat in repeats]
-                write_text(path, json.dumps(found))
+                atomic.write_text(path, json.dumps(found))
             if told is not None:
                 told(place * len(study.labels) + number + 1, total)
     seconds = {cell.number: {label: np.array(found[f"{cell.number} {label}"]) for label in study.labels} for cell in cells}

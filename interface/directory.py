@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import platform
+import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from fedbo.actors import atomic
 from fedbo.actors.evaluation import EVALUATIONS
 from fedbo.actors.home import Home
-from fedbo.actors.rows import OBSERVATIONS, Key, write_table
-from fedbo.coordinator.actor import Ended
+from fedbo.actors.memory import read_history_table
+from fedbo.actors.rows import OBSERVATIONS, Key, read_table, write_table
+from fedbo.actors.sealed import Damaged, OtherFormat, check_file, seal, sha256_of, unseal
 from fedbo.coordinator.journal import EVENTS, MOMENTS
 from fedbo.coordinator.ledger import RELEASES, accounted
 from fedbo.objectives.base import described
@@ -31,7 +33,14 @@ from fedbo.paths import out_of_space as out_of_space
 from fedbo.schemas import canonical
 from fedbo.study import Study
 
+if TYPE_CHECKING:
+    from fedbo.coordinator.actor import Ended
+
 _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
+
+
+MANIFEST, STUDY = "manifest.json", "study.toml"
+_ALWAYS = {"status"}  # what a manifest of the first format, which has no sum, must have at least
 
 
 def new_directory(study: Study, out: Path | None) -> Path:
@@ -53,7 +62,7 @@ def unfinished(directory: Path) -> bool:
     """Say whether a directory holds a run that has not ended."""
     try:
         return bool(read_manifest(directory)["status"] != "complete")
-    except (DirectoryError, KeyError):
+    except (DirectoryError, Damaged, OtherFormat):
         return False
 
 
@@ -128,36 +137,64 @@ def versions() -> dict[str, str]:
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
-    """Read the manifest of a run; DirectoryError when there is none."""
-    path = directory / "manifest.json"
+    """Read the manifest of a run; DirectoryError when there is none, Damaged when it is not as it was written."""
+    path = directory / MANIFEST
+    copy = directory / "parts" / MANIFEST
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = unseal(path)
+        if missing := sorted(_ALWAYS - found.keys()):
+            raise Damaged(path, f"it has no '{missing[0]}'")
     except FileNotFoundError:
+        if copy.is_file():
+            raise Damaged(path, "it is missing", back(path)) from None
         raise DirectoryError(f"'{directory}': holds no run, it has no manifest.json; give the directory of one") from None
     except NotADirectoryError:
         raise DirectoryError(f"'{directory}': is a file; give the directory of a run") from None
-    except ValueError as error:
-        raise DirectoryError(f"'{path}': is damaged ({error}); run the study again") from None
+    except Damaged as error:
+        raise Damaged(path, error.why, back(path)) from None
     except OSError as error:
         raise DirectoryError(f"'{path}': cannot be read ({error.strerror}); give the directory of a run") from None
-    if not isinstance(found, dict):
-        raise DirectoryError(f"'{path}': is damaged (it holds no table); run the study again")
     return found
 
 
-def write_manifest(directory: Path, manifest: dict[str, Any]) -> None:
-    """Write the manifest, whole or not at all."""
-    write_text(directory / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+def back(path: Path) -> str:
+    """Say how a file of a run comes back: from its copy among the parts, or else by the study, run anew."""
+    copy, directory = path.parent / "parts" / path.name, path.parent
+    if copy.is_file():
+        return f"put its copy back: cp {shlex.quote(str(copy))} {shlex.quote(str(path))}"
+    study, anew = (shlex.quote(str(each)) for each in (directory / STUDY, f"{directory}-anew"))
+    if path.name == STUDY:
+        return f"put the study back that it was run from: fedbo validate STUDY > {study}"
+    return f"run the study again: fedbo run {study} --out {anew}"
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all."""
-    draft = path.with_name(f".{path.name}.part")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest with its format and its sum, whole or not at all."""
+    atomic.write_text(directory / MANIFEST, seal(manifest, indent=2))
+
+
+def copy_among_parts(directory: Path) -> None:
+    """Keep copies of the study and of the manifest until the run has ended, for the case that one is damaged."""
+    for name in (STUDY, MANIFEST):
+        data = (directory / name).read_bytes()
+        atomic.write(directory / "parts" / name, partial(_put, data))
+
+
+def _put(data: bytes, file: IO[bytes]) -> None:
+    file.write(data)
+
+
+def check_tables(directory: Path, manifest: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
+    """Let the tables and the study of a run pass, or those of these names, that are as its manifest says; Damaged else.
+
+    A run of format 1 does not say.
+    """
+    noted = manifest.get("files", {})
+    for name in noted if names is None else (name for name in names if name in noted):
+        try:
+            check_file(directory / name, noted[name])
+        except Damaged as error:
+            raise Damaged(error.path, error.why, back(error.path)) from None
 
 
 def now() -> str:
@@ -175,40 +212,55 @@ def best_values(ended: Sequence[Ended]) -> dict[str, Any]:
     return values
 
 
-def gather(study: Study, directory: Path, keys: Sequence[Key]) -> None:
-    """Put the parts together into one table of each kind, in canonical order, as far as the runs have come."""
+def gather(study: Study, directory: Path, keys: Sequence[Key]) -> dict[str, str]:
+    """Put the parts together into one table of each kind, in canonical order, as far as the runs have come.
+
+    Gives the SHA-256 of every table that was written, and of the study, by name. Damaged when a part is.
+    """
     homes = [Home.of(directory / "parts", key) for key in keys]
+    whole = {}
     for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
-        tables = [pq.read_table(path, schema=schema) for home in homes for path in home.tables(kind)]
-        table = pa.concat_tables(tables or [schema.empty_table()])
-        write_table(canonical(table, study.labels), directory / f"{kind}.parquet")
-    moments = [pq.read_table(path, schema=MOMENTS) for home in homes for path in home.tables("record")]
+        whole[kind] = canonical(pa.concat_tables(_parts(homes, kind, schema) or [schema.empty_table()]), study.labels)
+    moments = _parts(homes, "record", MOMENTS)
     if moments:
-        write_table(canonical(pa.concat_tables(moments), study.labels), directory / "record.parquet")
-        made = [pq.read_table(path, schema=EVALUATIONS) for home in homes for path in home.tables("evaluations")]
-        whole = pa.concat_tables(made or [EVALUATIONS.empty_table()])
-        write_table(whole.sort_by([(name, "ascending") for name in _NUMBERED]), directory / "evaluations.parquet")
-    _gather_ledger(study, directory, homes)
+        whole["record"] = canonical(pa.concat_tables(moments), study.labels)
+        made = pa.concat_tables(_parts(homes, "evaluations", EVALUATIONS) or [EVALUATIONS.empty_table()])
+        whole["evaluations"] = made.sort_by([(name, "ascending") for name in _NUMBERED])
+    whole |= _ledger(study, homes)
     learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
     if learned:
-        whole = pa.concat_tables([pq.read_table(path, schema=OBSERVATIONS) for path in learned])
-        write_table(whole, directory / "histories.parquet")
+        whole["histories"] = pa.concat_tables([read_history_table(path).select(OBSERVATIONS.names) for path in learned])
+    written = {f"{name}.parquet": write_table(table, directory / f"{name}.parquet") for name, table in whole.items()}
+    return {**written, STUDY: sha256_of(directory / STUDY)}
 
 
-def _gather_ledger(study: Study, directory: Path, homes: Sequence[Home]) -> None:
+def _parts(homes: Sequence[Home], kind: str, schema: pa.Schema) -> list[pa.Table]:
+    """Read the parts of a table, each as it was written; Damaged when one is not."""
+    found = []
+    for home in homes:
+        noted = home.latest().tables
+        for path in home.tables(kind):
+            try:
+                check_file(path, noted.get(path.name, ""))
+                found.append(read_table(path, schema))
+            except Damaged as error:
+                raise Damaged(path, error.why, home.remedy) from None
+    return found
+
+
+def _ledger(study: Study, homes: Sequence[Home]) -> dict[str, pa.Table]:
     """Put the privacy ledger together, run by run, if anything was private."""
     cells = {cell.number: cell.study for cell in study.cells()}
     releases, spent = [], []
     for home in homes:
-        parts = [pq.read_table(path, schema=RELEASES) for path in home.tables("releases")]
+        parts = _parts([home], "releases", RELEASES)
         if parts:
             of_cell = cells[home.key.cell]
             ledger, own = accounted(pa.concat_tables(parts), of_cell.privacy.deltas or (), of_cell.federation().n_agents)
             releases.append(ledger)
             spent.append(own)
-    if releases:
-        write_table(canonical(pa.concat_tables(releases), study.labels), directory / "privacy.parquet")
-        write_table(canonical(pa.concat_tables(spent), study.labels), directory / "privacy_agents.parquet")
+    found = {"privacy": releases, "privacy_agents": spent} if releases else {}
+    return {name: canonical(pa.concat_tables(tables), study.labels) for name, tables in found.items()}
 
 
 def discard_parts(directory: Path) -> None:

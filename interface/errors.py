@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedbo.actors.checkpoint import CheckpointError
+from fedbo.actors.sealed import Damaged, OtherFormat
 from fedbo.cluster import ClusterError
 from fedbo.coordinator.core import ProtocolError
 from fedbo.coordinator.engine import ReplayError
@@ -17,7 +18,8 @@ from fedbo.runner import RunError
 
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
-    return isinstance(error, ResultError | PlotError | DirectoryError | TableError | FileExistsError | PermissionError)
+    ours = ResultError | PlotError | DirectoryError | TableError | Damaged | OtherFormat
+    return isinstance(error, ours | FileExistsError | PermissionError)
 
 
 def is_failure(error: Exception) -> bool:

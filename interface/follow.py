@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from fedbo.actors.evaluation import EVALUATIONS, Line, read_log
 from fedbo.actors.home import Home
+from fedbo.actors.rows import read_table
 from fedbo.coordinator.actor import Run
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed import lattice_of
@@ -58,7 +58,7 @@ class Follower:
         self.look()
         for home, federation in self._homes:
             for path in home.tables("evaluations"):
-                columns = pq.read_table(path).select(EVALUATIONS.names[3:]).to_pydict()
+                columns = read_table(path).select(EVALUATIONS.names[3:]).to_pydict()
                 for line in zip(*columns.values(), strict=True):
                     self._take(home.folder, federation, cast(Line, line))
 

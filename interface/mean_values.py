@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import warnings
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from fedbo.actors import atomic
+from fedbo.actors.sealed import Damaged, seal, unseal
 from fedbo.algorithms.streams import Streams
 from fedbo.by_run import column_of
-from fedbo.directory import write_text
 from fedbo.objectives.mean import MeanFunction, Optimum, optimum
 
 if TYPE_CHECKING:
@@ -49,7 +51,11 @@ class _Optima:
     def __init__(self, result: Result) -> None:
         self._path, self._found = result.directory / FILE, dict[str, Any]()
         if self._path.is_file():
-            self._found = json.loads(self._path.read_text(encoding="utf-8"))
+            try:
+                self._found = unseal(self._path)
+            except Damaged as error:
+                remedy = f"remove it, and it is found again: rm {shlex.quote(str(self._path))}"
+                raise Damaged(self._path, error.why, remedy) from None
 
     def of(self, study: Study, replicate: int, function: MeanFunction) -> Optimum:
         """Look the optimum up, or find and keep it."""
@@ -59,7 +65,7 @@ class _Optima:
         if name not in self._found:
             self._found[name] = {**asdict(optimum(function, federation)), "of": about}
             try:
-                write_text(self._path, json.dumps(self._found, indent=2) + "\n")
+                atomic.write_text(self._path, seal(self._found, indent=2))
             except OSError as failure:
                 told = f"the largest value of the mean could not be kept at {self._path} ({failure}): it is sought every time"
                 warnings.warn(told, RuntimeWarning, stacklevel=2)

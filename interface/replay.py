@@ -12,14 +12,19 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from fedbo.actors import atomic
 from fedbo.actors.evaluation import EVALUATIONS, Line
+from fedbo.actors.rows import read_table
+from fedbo.actors.sealed import Damaged
 from fedbo.coordinator.actor import Coordinator, Run
 from fedbo.coordinator.engine import Moment, ReplayError
 from fedbo.directory import (
+    STUDY,
     DirectoryError,
     alone,
+    back,
+    check_tables,
     discard_parts,
     gather,
     new_directory,
@@ -69,6 +74,7 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
         raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
+    check_tables(directory, manifest, (STUDY, "record.parquet", "evaluations.parquet"))  # the others are compared row by row
     if not trust and (why := distrust(recall_study(directory / "study.toml"), "its replay")):
         raise DirectoryError(f"'{directory}': {why}")
     study = load_study(directory / "study.toml")
@@ -95,7 +101,7 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
     """Run everything in this process."""
     parts = place / "parts"
     parts.mkdir(parents=True)
-    (place / "study.toml").write_text(study.to_toml(), encoding="utf-8")
+    atomic.write_text(place / STUDY, study.to_toml())
     manifest = new_manifest(study)
     coordinator, work = Coordinator(), runs(study, parts)
     for job in learnings(study, parts):
@@ -107,11 +113,11 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
             coordinator.replay(alone_run, [Moment(*row) for row in moments], [cast(Line, row) for row in evaluations])
         else:
             coordinator.run(alone_run)
-    gather(study, place, [run.key for run in work])
+    files = gather(study, place, [run.key for run in work])
     discard_parts(place)
     recorded = read_manifest(directory)
     copied = {key: recorded[key] for key in ("best_values", "complete_runs", "seconds")}
-    write_manifest(place, {**manifest, **copied, "status": "complete", "error": None})
+    write_manifest(place, {**manifest, **copied, "status": "complete", "error": None, "files": files})
 
 
 _COLUMNS = {"record": list(Moment._fields), "evaluations": EVALUATIONS.names[3:]}
@@ -122,7 +128,7 @@ def _recorded(directory: Path, kind: str, run: Run) -> Iterator[tuple[Any, ...]]
     path = directory / f"{kind}.parquet"
     if not path.is_file():
         raise ReplayError(f"'{directory}': was run in real time and has no {path.name}, so it cannot be replayed")
-    table = pq.read_table(path)
+    table = read_table(path)
     for column, value in zip(run.key._fields, run.key, strict=True):
         table = table.filter(pc.equal(table[column], value))
     return zip(*(table[name].to_pylist() for name in _COLUMNS[kind]), strict=True)
@@ -132,14 +138,23 @@ def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
     """Compare the tables of two runs, events first, to the bit."""
     tables = {}
     for name in ("events", "observations", "privacy"):
-        if (recorded / f"{name}.parquet").exists():  # nothing need be private
-            tables[name] = [pq.read_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
+        if name != "privacy" or (recorded / f"{name}.parquet").exists():  # nothing need be private
+            tables[name] = [_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
     hashes = [_hash(table) for table in tables["events"]]
     difference = None
     for name, (first, second) in tables.items():
         if difference is None and not _equal(first, second):
             difference = _first_difference(name, first, second)
     return Replay(len(tables["events"][0]), hashes[0], hashes[1], difference, kept)
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        return read_table(path)
+    except FileNotFoundError:
+        raise Damaged(path, "it is missing", back(path)) from None
+    except Damaged as error:
+        raise Damaged(path, error.why, back(path)) from None
 
 
 def _hash(table: pa.Table) -> str:

@@ -11,7 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedbo.directory import versions, write_text
+from fedbo.actors import atomic
+from fedbo.directory import versions
 from fedbo.report import plain
 from fedbo.reproduction import Outcome, Reproduction, seconds_of
 from fedbo.statements import Against, Finding
@@ -53,8 +54,8 @@ _READING = (
 
 def write_page(made: Reproduction) -> Path:
     """Write the page, and the same facts as JSON, whole or not at all; give the page's path."""
-    write_text(made.wish.out / FACTS, json.dumps(facts(made), indent=2, ensure_ascii=False) + "\n")
-    write_text(made.wish.out / PAGE, page(made))
+    atomic.write_text(made.wish.out / FACTS, json.dumps(facts(made), indent=2, ensure_ascii=False) + "\n")
+    atomic.write_text(made.wish.out / PAGE, page(made))
     return made.wish.out / PAGE
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from fedbo.actors.rows import read_table
+from fedbo.actors.sealed import Damaged
 from fedbo.by_run import by_run
 from fedbo.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
+from fedbo.directory import MANIFEST, STUDY, back, check_tables, read_manifest
 from fedbo.objectives.base import Metric
 from fedbo.objectives.declared_space import read_space
 from fedbo.paths import usable
@@ -48,12 +49,14 @@ class Result:
 
     @classmethod
     def open(cls, directory: str | Path, trust: bool = False) -> Result:
-        """Read a run directory; ResultError when it is none.
+        """Read a run directory; ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
 
         Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
         """
         folder = Path(directory)
         with usable(folder, "cannot be looked at"):
+            manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else {}
+            check_tables(folder, manifest, [STUDY, *(name for name in manifest.get("files", {}) if not (folder / name).is_file())])
             missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
             remedy = f"wait for it, or if it was killed go on with: fedbo resume {directory}"
@@ -61,16 +64,12 @@ class Result:
         if missing:
             remedy = "give the directory that fedbo run printed"
             raise ResultError(f"'{directory}': is no finished run, it has no {missing[0]}; {remedy}")
-        try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ResultError(f"'{folder / 'manifest.json'}': is damaged ({error}); run the study again") from None
         return cls(folder, recall_study(folder / "study.toml"), manifest, trust)
 
     @cached_property
     def observations(self) -> Any:
         """Give every evaluation as an Arrow table, in the columns of `fedbo.schemas.OBSERVATIONS`."""
-        return pq.read_table(self.directory / "observations.parquet")
+        return self._table("observations")
 
     @cached_property
     def histories(self) -> Any:
@@ -91,7 +90,7 @@ class Result:
     @cached_property
     def events(self) -> Any:
         """Give everything that happened as an Arrow table, in the columns of `fedbo.schemas.EVENTS`."""
-        return pq.read_table(self.directory / "events.parquet")
+        return self._table("events")
 
     @cached_property
     def privacy(self) -> Any:
@@ -103,9 +102,16 @@ class Result:
         """Give what each agent has spent, in the columns of `fedbo.schemas.SPENT`; empty if nothing is private."""
         return self._table("privacy_agents", SPENT)
 
-    def _table(self, name: str, schema: Any) -> Any:
+    def _table(self, name: str, schema: Any = None) -> Any:
+        """Read a table, or give an empty one where there is none but a schema; Damaged when it is not as it was written."""
         path = self.directory / f"{name}.parquet"
-        return pq.read_table(path) if path.is_file() else schema.empty_table()
+        check_tables(self.directory, self.manifest, [path.name])
+        if schema is not None and not path.is_file():
+            return schema.empty_table()
+        try:
+            return read_table(path)
+        except Damaged as error:
+            raise Damaged(path, error.why, back(path)) from None
 
     @cached_property
     def traces(self) -> list[Trace]:

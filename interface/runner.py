@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +12,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from fedbo.actors import atomic
+from fedbo.actors.sealed import Damaged
 from fedbo.cluster import ClusterError
 from fedbo.coordinator.actor import Ended
+from fedbo.damage import fall_back
 from fedbo.directory import (
+    STUDY,
     DirectoryError,
     alone,
+    back,
     best_values,
+    copy_among_parts,
     discard_drafts,
     discard_parts,
     gather,
@@ -27,9 +34,9 @@ from fedbo.directory import (
     read_manifest,
     versions,
     write_manifest,
-    write_text,
 )
 from fedbo.display import Display
+from fedbo.document import StudyError
 from fedbo.follow import Callback, Follower
 from fedbo.jobs import learnings, runs
 from fedbo.progress import Progress
@@ -57,9 +64,10 @@ def run_study(
     """
     directory = new_directory(study, out)
     with _room_in(directory), alone(directory):
-        write_text(directory / "study.toml", study.to_toml())
+        atomic.write_text(directory / STUDY, study.to_toml())
         manifest = new_manifest(study)
         write_manifest(directory, manifest)
+        copy_among_parts(directory)
         return _carry_out(study, directory, manifest, progress, callbacks)
 
 
@@ -69,23 +77,42 @@ def resume_study(
     """Go on with a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
 
     `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to go
-    on with; else as `run_study`.
+    on with, and Damaged, before anything is changed, when a file is damaged that it needs; else as `run_study`. Where the
+    snapshot before the last one has all that is needed, it goes on from there and says so on standard error.
     """
     manifest = read_manifest(directory)
     if manifest["status"] == "complete":
         discard_parts(directory)  # which a kill may have left
         raise DirectoryError(f"'{directory}': has ended; look at it with: fedbo show {directory}")
-    study = load_study(directory / "study.toml", overrides)
-    if study.digest() != manifest["study_sha256"]:
-        raise DirectoryError(f"'{directory}': this is another study than the one that began; run it in a new directory")
+    study = _begun_study(directory, manifest, overrides)
     if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
         raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
     directory = directory.resolve()
     with _room_in(directory), alone(directory):
-        manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1}
+        for note in fall_back(study, directory):
+            print(note, file=sys.stderr)
+        manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1, "files": {}}
         write_manifest(directory, manifest)
+        copy_among_parts(directory)
         return _carry_out(study, directory, manifest, progress, callbacks)
+
+
+def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str]) -> Study:
+    """Load the study of a run that has begun; Damaged when its file is, DirectoryError when it is another study."""
+    path, copy = directory / STUDY, directory / "parts" / STUDY
+    changed = copy.is_file() and (not path.is_file() or path.read_bytes() != copy.read_bytes())
+    try:
+        study = load_study(path, overrides)
+    except StudyError as error:
+        if not changed:
+            raise
+        raise Damaged(path, str(error).splitlines()[0], back(path)) from None
+    if study.digest() != manifest["study_sha256"]:
+        remedy = f", or if it was changed unawares, {back(path)}" if changed else ""
+        words = f"this is another study than the one that began; run it in a new directory{remedy}"
+        raise DirectoryError(f"'{path if changed else directory}': {words}")
+    return study
 
 
 def _carry_out(
@@ -122,9 +149,9 @@ def _carry_out(
     manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - begun, 3)
     manifest["snapshot_seconds"] = round(manifest.get("snapshot_seconds", 0.0) + sum(end.kept for end in ended), 3)
     try:
-        gather(study, directory, [run.key for run in work])
+        manifest["files"] = gather(study, directory, [run.key for run in work])
         write_manifest(directory, manifest)
-    except OSError as error:
+    except (OSError, Damaged) as error:
         failure = failure or error
     if failure:
         raise RunError(_words(failure, directory), directory) from failure
@@ -146,7 +173,7 @@ def _room_in(directory: Path) -> Iterator[None]:
 
 
 def _words(failure: Exception, directory: Path) -> str:
-    words = str(failure) if isinstance(failure, ClusterError) else f"{type(failure).__name__}: {failure}"
+    words = str(failure) if isinstance(failure, ClusterError | Damaged) else f"{type(failure).__name__}: {failure}"
     if out_of_space(failure):
         return f"{words}; the disk is full: make room, then go on with: fedbo resume {directory}"
     return words

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbo.actors import atomic
 from fedbo.actors.rows import write_table
 from fedbo.cluster import Cluster
 from fedbo.directory import (
@@ -25,7 +26,6 @@ from fedbo.directory import (
     now,
     out_of_space,
     versions,
-    write_text,
 )
 from fedbo.document import StudyError
 from fedbo.objectives.base import Federation
@@ -240,7 +240,7 @@ class _Maker:
 
     def _write(self, status: str) -> None:
         self._facts |= {"status": status, "written": now()}
-        write_text(self._plan.folder / FACTS, json.dumps(self._facts, indent=2) + "\n")
+        atomic.write_text(self._plan.folder / FACTS, json.dumps(self._facts, indent=2) + "\n")
 
 
 def _numbers(folder: Path) -> dict[tuple[int, str], set[int]]:

@@ -13,15 +13,17 @@ import pytest
 from small_runs import ALL_MODES, Setting, fts
 from talking import Talk
 
-from fedbo.actors.evaluation import EvaluationLog, Known, Outcome
+from fedbo.actors.evaluation import EvaluationLog, Known, Outcome, read_log
 from fedbo.actors.home import Home, Latest, Superseded, append_whole
 from fedbo.actors.policy import Policy
 from fedbo.actors.rows import Key
+from fedbo.actors.sealed import Damaged, sha256_of
 from fedbo.coordinator.actor import Coordinator, Run
 from fedbo.coordinator.engine import Agenda, Moment
 from fedbo.coordinator.faults import Crash, Duplication, Loss
 from fedbo.coordinator.journal import Journal, read_moments
 from fedbo.coordinator.keeper import Keeper
+from fedbo.coordinator.noise import secret_key
 from fedbo.objectives.python_function import PythonFunction
 
 KEY = Key(0, "FTS", 0)
@@ -136,7 +138,7 @@ def test_going_on_removes_what_was_written_after_the_last_snapshot(tmp_path: Pat
     late = [home.core(3), home.agents(1, 0), home.table("events", 3), home.folder / ".x.parquet.7.part"]
     for path in kept + late:
         path.touch()
-    home.commit(Latest(2, home.attempt, (home.table("events", 2).name,)))
+    home.commit(Latest(2, home.attempt, {home.table("events", 2).name: ""}))
     Home.of(tmp_path, KEY).claim().clear()
     assert sorted(path.name for path in home.folder.iterdir()) == sorted(
         [path.name for path in kept] + ["attempt", "latest.json"]
@@ -245,3 +247,78 @@ def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path
     Coordinator().run(run_of(Setting(fts()), tmp_path))
     found = json.loads((Home.of(tmp_path, KEY).folder / "latest.json").read_text())
     assert found["ended"] is True and found["attempt"] == 1 and len(found["tables"]) == 2
+
+
+@pytest.mark.parametrize("contents", [b"", b"garbled!", b"00000000"])
+def test_an_attempt_whose_number_is_damaged_takes_no_name_of_an_earlier_one(contents: bytes, tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim().claim()
+    home.core(1).touch()
+    (home.folder / "attempt").write_bytes(contents)
+    assert Home.of(tmp_path, KEY).claim().attempt == home.attempt + 1
+
+
+def test_of_what_happened_no_flipped_byte_passes_unseen(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    journal = Journal(home)
+    journal.note_from(1)
+    moments = [Moment(float(number), number) for number in range(3)]
+    for moment in moments:
+        journal.record(moment)
+    path = home.moments(1)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(Damaged, match="is damaged \\(at byte "):
+            list(read_moments(path))
+
+
+def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_real_time(tmp_path: Path) -> None:
+    import numpy as np
+
+    home = Home.of(tmp_path, KEY).claim()
+    x, log = np.array([0.5]), EvaluationLog(home, {1}, 0)
+    for number in range(3):
+        log.append(1, Outcome(number, 0, x, 2.0 + number, float("nan"), 0.5, 1.5, None))
+    log.close()
+    (path,) = home.folder.glob("log-*")
+    whole, expected = path.read_bytes(), read_log(path, 0)[0]
+    assert [line[3] for line in expected] == [2.0, 3.0, 4.0]
+    for place in range(len(whole) - 1):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        assert {repr(line) for line in read_log(path, 0)[0]} < {repr(line) for line in expected}
+        with pytest.raises(Damaged, match="is damaged \\(line "):
+            read_log(path, 0, real=True)
+
+
+def test_in_real_time_what_happened_since_the_snapshot_before_is_kept_with_what_came_after(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    made: list[Latest] = [Latest()]
+    for number in (1, 2, 3):
+        for path in (home.core(number), home.moments(number)):
+            path.write_bytes(b"x")
+        files = {home.core(number).name: sha256_of(home.core(number)), home.moments(number).name: ""}
+        made.append(Latest(number, home.attempt, {}, False, files))
+        home.commit(made[-1], made[-2])
+    home.core(3).write_bytes(b"y")
+    latest, damage = home.whole()
+    assert latest == made[2] and damage is not None and damage.path == home.core(3)
+    assert home.happened(latest) == [home.moments(2), home.moments(3)]
+    home.fall_back(latest, damage, tmp_path / "aside")
+    assert home.claim().clear() == made[2]
+    assert home.happened(latest) == [home.moments(2), home.moments(3)]
+    home.moments(2).unlink()
+    with pytest.raises(Damaged, match="000002-0001.moments': is damaged .it is missing.; make this run anew: mv "):
+        home.whole()
+
+
+def test_a_secret_key_that_is_damaged_is_never_replaced_by_another(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    key = secret_key(home.key_file)
+    assert secret_key(home.key_file) == key and home.key_file.stat().st_mode & 0o777 == 0o600
+    home.commit(Latest(1, 1, {}, False, {home.key_file.name: sha256_of(home.key_file)}), Latest())
+    home.key_file.unlink()
+    with pytest.raises(Damaged, match="noise.key"):
+        home.whole()
+    home.key_file.write_bytes(b"short")
+    with pytest.raises(Damaged, match="has 5 bytes, not 32"):
+        secret_key(home.key_file)

@@ -14,7 +14,7 @@ from killing import TROUBLED, tables
 import fedbo
 from fedbo.cli import main
 from fedbo.coordinator.engine import ReplayError
-from fedbo.directory import DirectoryError
+from fedbo.directory import DirectoryError, read_manifest, write_manifest
 from fedbo.replay import replay
 
 SMALL: dict[str, Any] = {
@@ -91,8 +91,8 @@ def test_the_command_prints_one_object_and_leaves_nothing_behind(
 
 
 def test_what_has_not_ended_is_not_replayed(done: Path, tmp_path: Path) -> None:
-    manifest = json.loads((done / "manifest.json").read_text())
-    (done / "manifest.json").write_text(json.dumps({**manifest, "status": "interrupted"}))
+    manifest = read_manifest(done)
+    write_manifest(done, {**manifest, "status": "interrupted"})
     with pytest.raises(DirectoryError, match="has not ended, so there is nothing to compare; fedbo resume"):
         replay(done, verify=True)
     with pytest.raises(DirectoryError, match="holds no run"):

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.image import imread
 from synthetic_run import INITIAL, document, write_run
 
+from fedbo.actors.sealed import Damaged
 from fedbo.plot import PlotError, View, figure_of
 from fedbo.plot_timeline import MOST, horizon
 from fedbo.results import Result, ResultError
@@ -127,5 +128,5 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
         Result.open(killed)
     broken = write_run(tmp_path / "broken", document(iterations=1))
     (broken / "manifest.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ResultError, match="is damaged"):
+    with pytest.raises(Damaged, match="manifest.json': is damaged .*; run the study again: fedbo run "):
         Result.open(broken)

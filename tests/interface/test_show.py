@@ -11,6 +11,7 @@ import pytest
 from synthetic_run import document, write_run
 
 from fedbo.cli import OK, WRONG_INPUT, main
+from fedbo.directory import read_manifest, write_manifest
 from fedbo.results import Result
 
 
@@ -76,8 +77,8 @@ def test_plot_takes_a_kind_a_level_an_algorithm_and_regret(
 
 def test_what_cannot_be_drawn_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", document(agents=2, iterations=1, replicates=1))
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "best_values": {}}), encoding="utf-8")
+    manifest = read_manifest(folder)
+    write_manifest(folder, {**manifest, "best_values": {}})
     for options, line in (
         (["--regret"], "the best value of agent 0 is not known, so its regret is not either\n"),
         (["--kind", "sweep"], "no figure 'sweep' of this run: it has one cell; sweep something, or draw the curves\n"),

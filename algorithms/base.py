@@ -25,8 +25,10 @@ Payload = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named array of a message: its dtype, its shape, and whether NaN and infinity are refused.
+    """One named array of a message: its dtype, its shape, whether NaN and infinity are refused, and whether it is `positive`.
 
+    Positive is a square matrix that is symmetric and positive semi-definite up to rounding, such as a covariance: one that was
+    damaged on its way is refused at the coordinator's door, since whoever received it could not factorise it.
     A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
     the size of a message says what it is, and nothing else need be sent.
     """
@@ -34,6 +36,7 @@ class Field:
     shape: tuple[int | None, ...]
     dtype: str = "float64"
     finite: bool = True
+    positive: bool = False
 
 
 Declaration = Mapping[str, Field]

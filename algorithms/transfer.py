@@ -112,7 +112,7 @@ class Transfer(ABC):
 
     def upload(self, problem: Problem) -> Declaration:
         """A surrogate: nu_n `(M,)` and Sigma_n^-1 `(M, M)`, perhaps with the largest value seen."""
-        declared = {"nu": Field((self.features,)), "inverse": Field((self.features, self.features))}
+        declared = {"nu": Field((self.features,)), "inverse": Field((self.features, self.features), positive=True)}
         return {**declared, "best": Field((1,))} if self._incumbents else declared
 
     def download(self, problem: Problem) -> Declaration:

@@ -17,7 +17,7 @@ from fedbo.actors.checkpoint import pack, unpack
 from fedbo.algorithms.base import Algorithm, Decision, Inbound, Mechanism, Overlapping, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.messages import fault
+from fedbo.coordinator.messages import MOST, fault
 from fedbo.tuning import tuning_study
 
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
@@ -253,6 +253,40 @@ def test_settings_are_frozen_and_the_algorithm_is_one(name: str, preset: str | N
     assert isinstance(algorithm, Algorithm)
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
         setattr(algorithm, dataclasses.fields(algorithm)[0].name, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@each
+def test_a_damaged_message_is_refused_at_the_door_or_does_no_harm_to_who_decides(
+    name: str, preset: str | None, seed: int
+) -> None:
+    """Of every message one number, drawn with seed, has its sign or a bit of its exponent flipped."""
+    loop = Loop(entry(name).make(preset))
+    declared = loop.algorithm.upload(loop.problem)
+    if declared is None or isinstance(loop.algorithm, Private):  # what passes a mechanism is clipped there
+        return
+    rng, deliver = np.random.default_rng(seed), loop.deliver
+
+    def damaging(arrivals: list[Inbound]) -> None:
+        harmed = [message._replace(payload=damaged(message.payload, rng)) for message in arrivals]
+        deliver([message for message in harmed if fault(message.payload, declared, MOST) is None])
+
+    loop.deliver = damaging  # type: ignore[method-assign]
+    with np.errstate(over="ignore", invalid="ignore"):
+        loop.run()
+    points = np.concatenate(loop.asked)
+    assert ((points >= 0) & (points <= 1)).all()
+
+
+def damaged(payload: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A copy of a message with one of the twelve leading bits of one number flipped."""
+    copies = {name: array.copy() for name, array in payload.items()}
+    floats = [array for array in copies.values() if array.dtype == np.float64 and array.size]
+    chosen = floats[rng.integers(len(floats))]
+    place = np.unravel_index(rng.integers(chosen.size), chosen.shape)
+    bits = np.array([chosen[place]]).view(np.uint64) ^ np.uint64(1 << int(rng.integers(52, 64)))
+    chosen[place] = bits.view(np.float64)[0]
+    return copies
 
 
 @pytest.mark.parametrize(("name", "preset"), OVERLAPPING)

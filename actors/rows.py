@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fedbo.algorithms.base import ORIGINS
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -42,8 +44,18 @@ OBSERVATIONS = pa.schema(
         column("t_n", pa.int32()),
         column("pulls", pa.int32()),
         column("error", pa.string(), nullable=True),
+        column("note", pa.string(), nullable=True),
     ]
 )
+
+
+def checked(origin: str) -> str:
+    """Give an origin back; ValueError when it is none of `ORIGINS`, by which results are counted."""
+    if origin not in ORIGINS:
+        raise ValueError(
+            f"origin '{origin}' of a decision is unknown; take one of {', '.join(sorted(ORIGINS))}, and say more in note"
+        )
+    return origin
 
 
 class Row(NamedTuple):
@@ -51,7 +63,7 @@ class Row(NamedTuple):
 
     `x` is in native units and `u` in the unit cube; `value` is what the agent saw, to be maximised, and `score` its
     noise-free counterpart; `started` and `finished` are times of the study. The point was evaluated `pulls` times in a row, and
-    `value` is their mean; `t_n` counts the agent's observations with these.
+    `value` is their mean; `t_n` counts the agent's observations with these. `origin` is one of `ORIGINS`, `note` free text.
     """
 
     agent: int
@@ -68,6 +80,7 @@ class Row(NamedTuple):
     t_n: int
     pulls: int = 1
     error: str | None = None
+    note: str | None = None
 
 
 class Batch(NamedTuple):
@@ -90,6 +103,7 @@ class Batch(NamedTuple):
     t_n: Array
     pulls: Array
     error: str | None = None
+    note: str | None = None
 
     def row(self, place: int) -> Row:
         """Give one of its rows."""

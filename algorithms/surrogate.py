@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Decision, Problem
+from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.coordinates import COORDINATES, from_coordinates, to_coordinates
 from fedbo.algorithms.streams import Streams
@@ -97,7 +97,7 @@ class Surrogate:
         u = to_coordinates(x, self.coordinates)
         return state._replace(u=np.concatenate([state.u, u]), y=np.concatenate([state.y, y]))
 
-    def fresh(self, u: Array, state: OwnState, streams: Streams, origin: str) -> Decision:
+    def fresh(self, u: Array, state: OwnState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
         taken = state.taken
         if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < SAME_POINT:

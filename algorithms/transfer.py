@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.federated import choose
 from fedbo.algorithms.gp import SEARCH, incumbent
@@ -149,7 +149,7 @@ class Transfer(ABC):
             held = state._replace(best=state.best[there], weight=state.weight[there])
             models = ensemble(state.features, state.nu[there], state.inverse[there], self.noise)
             acquisition = self._acquisition(posterior, held, models, streams)
-        origin = "own" if acquisition is None else "federated"
+        origin: Origin = "own" if acquisition is None else "federated"
         function = acquisition or alone(posterior, len(state.own.y))
         u = top_of_function(function, state.own, self.own.coordinates, streams, SEARCH)
         return self.own.fresh(u, state.own, streams, origin), state

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fedbo.actors.checkpoint import pack, unpack
-from fedbo.algorithms.base import Algorithm, Decision, Inbound, Mechanism, Overlapping, Private, Problem, Starting
+from fedbo.algorithms.base import ORIGINS, Algorithm, Decision, Inbound, Mechanism, Overlapping, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.messages import MOST, fault
@@ -70,7 +70,7 @@ class Loop:
                 decision, self.states[agent] = self.algorithm.ask(self.states[agent], tuple(self.inbox[agent]), streams)
                 self.inbox[agent], x = [], decision.x
                 self.asked.append(x)
-                assert decision.origin
+                assert decision.origin in ORIGINS
             self.states[agent] = self.algorithm.tell(self.states[agent], x, self.values(x, decision, streams))
         self.exchange()
         self.step += 1
@@ -154,7 +154,7 @@ class Overlapped(Loop):
         state = unpack(pack(self.algorithm.pending(self.states[agent], waiting)))
         decision, self.states[agent] = self.algorithm.ask(state, tuple(self.inbox[agent]), streams)
         self.inbox[agent] = []
-        assert decision.x.shape == (1, DIM) and ((decision.x >= 0) & (decision.x <= 1)).all()
+        assert decision.origin in ORIGINS and decision.x.shape == (1, DIM) and ((decision.x >= 0) & (decision.x <= 1)).all()
         assert not (waiting == decision.x).all(axis=1).any(), "a point under way was asked for again"
         self.asked.append(decision.x)
         return decision.x[0]

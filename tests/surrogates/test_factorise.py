@@ -1,4 +1,4 @@
-"""The factorisation that all surrogates share: no jitter where none is needed, enough where it is, and an error where nothing helps."""
+"""The factorisation that all surrogates share: no jitter where none is needed, enough where it helps, else an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, condition, 
 from fedbo.surrogates.kernels import FAMILIES
 from fedbo.surrogates.linear import draw_weights, inverse_precision, linear_model, mean, update
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
-from fedbo.surrogates.posterior import JITTERS, NotPositiveDefinite, factorise
+from fedbo.surrogates.posterior import NotPositiveDefinite, factorise
 from fedbo.surrogates.ridge import ridge
 
 Array = npt.NDArray[np.float64]

@@ -16,12 +16,13 @@ from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, Posterior, condition, fit_gp, predict
 from fedbo.surrogates.projected import Lattice
 
-# For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
+# For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of. With
+# a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms.md).
 SMOOTH = replace(
     ROBUST,
     kernel="se",
     variance=Parameter(1.0, (0.05, 1e3), prior=(1.0, 2.0)),
-    noise_variance=Parameter(1e-3, (1e-8, 1.0), prior=(1e-3, 4.0)),
+    noise_variance=Parameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
 )
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one

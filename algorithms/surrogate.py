@@ -16,8 +16,8 @@ from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, Posterior, condition, fit_gp, predict
 from fedbo.surrogates.projected import Lattice
 
-# For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of. With
-# a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms.md).
+# For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
+# With a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms.md).
 SMOOTH = replace(
     ROBUST,
     kernel="se",

@@ -11,10 +11,10 @@ import numpy as np
 
 from fedbo.actors.batches import LEAST, Made, Seen, highest, made_at_once, timed
 from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, Known, Outcome, Pulls
-from fedbo.actors.memory import Done, Memory, read_history
+from fedbo.actors.memory import Done, Flying, Memory, read_history
 from fedbo.actors.overlap import Bench, Overlap
 from fedbo.actors.pulls import counted, within
-from fedbo.actors.rows import Kept, Row
+from fedbo.actors.rows import Kept, Row, checked
 from fedbo.actors.task import Choice, Order, Report, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
 from fedbo.algorithms.streams import Streams
@@ -107,7 +107,7 @@ class Agent:
         rows, t_n = [], self.memory.t_n
         for flying, outcome in taken.ended:
             t_n += outcome.error is None
-            found = self._row(flying.step, flying.origin, list(flying.u), outcome)
+            found = self._row(flying.step, flying, list(flying.u), outcome)
             rows.append(found._replace(query=flying.query, t_n=t_n))
         if taken.halted:  # what has ended is kept all the same
             self.memory = taken.memory._replace(rows=taken.memory.rows + tuple(rows))
@@ -275,20 +275,20 @@ class Agent:
             if outcome.error is None:
                 told[outcome.point] = value
                 t_n += outcome.pulls
-            row = self._row(step, decision.origin, list(units[outcome.point]), outcome)
+            row = self._row(step, decision, list(units[outcome.point]), outcome)
             rows.append(row._replace(value=value, t_n=t_n))
         points = np.array(sorted(told), dtype=np.int64)
         retried = tuple(outcome.point for outcome in outcomes[len(decision.x) :])
         failed = tuple(outcome.error.splitlines()[0] for outcome in outcomes if outcome.error)
         return Seen(points, np.array([told[point] for point in sorted(told)]), tuple(rows), len(outcomes), retried, failed)
 
-    def _row(self, step: int, origin: str, u: list[float], outcome: Outcome) -> Row:
+    def _row(self, step: int, made: Decision | Flying, u: list[float], outcome: Outcome) -> Row:
         return Row(
             agent=self.number,
             phase=self._phase(step),
             step=step,
             query=outcome.point,
-            origin=origin,
+            origin=checked(made.origin),
             x=outcome.x.tolist(),
             u=u,
             value=outcome.value,
@@ -298,6 +298,7 @@ class Agent:
             t_n=self.memory.t_n,
             pulls=outcome.pulls,
             error=outcome.error,
+            note=made.note,
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.actors.pulls import counted
-from fedbo.actors.rows import Batch, Kept, Row
+from fedbo.actors.rows import Batch, Kept, Row, checked
 from fedbo.algorithms.base import Array, Decision
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Batched, Objective
@@ -32,7 +32,7 @@ class Made(NamedTuple):
         q, pulls, untimed = len(natives), counted(decision), np.zeros(len(natives))
         seen = t_n + np.cumsum(pulls)
         rest = (natives, decision.x, self.means, self.scores, untimed, untimed, seen, pulls)
-        return Batch(*step, np.arange(q), decision.origin, *rest)
+        return Batch(*step, np.arange(q), checked(decision.origin), *rest, note=decision.note)
 
 
 class Seen(NamedTuple):

@@ -28,6 +28,7 @@ class Flying(NamedTuple):
     origin: str
     u: tuple[float, ...]
     tries: int = 0
+    note: str | None = None
 
 
 class Memory(NamedTuple):

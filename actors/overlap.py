@@ -99,7 +99,8 @@ class Overlap:
         flight = list(memory.flight)
         for query, u in enumerate(decision.x):
             number = memory.evaluated + query
-            flight.append(Flying(agent, number, order.step, query, decision.origin, tuple(u.tolist())))
+            place = tuple(u.tolist())
+            flight.append(Flying(agent, number, order.step, query, decision.origin, place, note=decision.note))
         memory = memory._replace(
             flight=tuple(flight), evaluated=memory.evaluated + len(decision.x), pulled=memory.pulled + len(decision.x)
         )

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from fedbo.actors import atomic
 from fedbo.actors.sealed import FORMAT, Damaged, OtherFormat, check_format, installed
+from fedbo.algorithms.base import ORIGINS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -45,8 +46,18 @@ OBSERVATIONS = pa.schema(
         column("t_n", pa.int32()),
         column("pulls", pa.int32()),
         column("error", pa.string(), nullable=True),
+        column("note", pa.string(), nullable=True),
     ]
 )
+
+
+def checked(origin: str) -> str:
+    """Give an origin back; ValueError when it is none of `ORIGINS`, by which results are counted."""
+    if origin not in ORIGINS:
+        raise ValueError(
+            f"origin '{origin}' of a decision is unknown; take one of {', '.join(sorted(ORIGINS))}, and say more in note"
+        )
+    return origin
 
 
 class Row(NamedTuple):
@@ -54,7 +65,7 @@ class Row(NamedTuple):
 
     `x` is in native units and `u` in the unit cube; `value` is what the agent saw, to be maximised, and `score` its
     noise-free counterpart; `started` and `finished` are times of the study. The point was evaluated `pulls` times in a row, and
-    `value` is their mean; `t_n` counts the agent's observations with these.
+    `value` is their mean; `t_n` counts the agent's observations with these. `origin` is one of `ORIGINS`, `note` free text.
     """
 
     agent: int
@@ -71,6 +82,7 @@ class Row(NamedTuple):
     t_n: int
     pulls: int = 1
     error: str | None = None
+    note: str | None = None
 
 
 class Batch(NamedTuple):
@@ -93,6 +105,7 @@ class Batch(NamedTuple):
     t_n: Array
     pulls: Array
     error: str | None = None
+    note: str | None = None
 
     def row(self, place: int) -> Row:
         """Give one of its rows."""

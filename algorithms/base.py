@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,10 @@ Payload = Mapping[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One named array of a message: its dtype, its shape, and whether NaN and infinity are refused.
+    """One named array of a message: its dtype, its shape, whether NaN and infinity are refused, and whether it is `positive`.
 
+    Positive is a square matrix that is symmetric and positive semi-definite up to rounding, such as a covariance: one that was
+    damaged on its way is refused at the coordinator's door, since whoever received it could not factorise it.
     A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
     the size of a message says what it is, and nothing else need be sent.
     """
@@ -34,6 +36,7 @@ class Field:
     shape: tuple[int | None, ...]
     dtype: str = "float64"
     finite: bool = True
+    positive: bool = False
 
 
 Declaration = Mapping[str, Field]
@@ -75,17 +78,25 @@ def horizon(problem: Problem) -> int:
     return problem.pulls
 
 
+# Where a point came from: given to begin with; chosen by the agent's own surrogate; by what others have sent; uniform in the
+# place of that, as a control; at random; agreed on in the end; the next of a tree; one of a batch, or of what is left over
+# when the batches are done; the best one known, while waiting for an answer; or there is no point.
+Origin = Literal["initial", "own", "federated", "uniform", "random", "agreed", "tree", "batch", "rest", "waiting", "none"]
+ORIGINS: frozenset[str] = frozenset(get_args(Origin))
+
+
 class Decision(NamedTuple):
-    """The points to evaluate next, `x (q, d)` with q >= 0, and where they came from, one word for the results.
+    """The points to evaluate next, `x (q, d)` with q >= 0, and where they came from; `note` may say more, for readers only.
 
     With `pulls (q,)` each point is evaluated so many times in a row and what is told of it is the mean; with `clip` every
     single value is moved into that interval before. Without them each point is evaluated once and told as it is.
     """
 
     x: Array
-    origin: str
+    origin: Origin
     pulls: npt.NDArray[np.int64] | None = None
     clip: tuple[float, float] | None = None
+    note: str | None = None
 
 
 class Inbound(NamedTuple):

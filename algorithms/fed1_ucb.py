@@ -67,7 +67,7 @@ class Fed1UCB:
     `sigma` the standard deviation of the noise, or a bound on it.
 
     `missing` "wait" drops nothing before every agent that optimises has been heard once; "mean" goes by those that have been,
-    so that what is found may be the best arm of these only; the origin of the points then says how many were missing.
+    so that what is found may be the best arm of these only; the note of the points then says how many were missing.
     """
 
     arms: int = 50
@@ -135,8 +135,8 @@ class Fed1UCB:
         order = order[: len(pulls)]
         flying = tuple(zip(order.tolist(), pulls.tolist(), strict=True))
         state = state._replace(planned=state.planned + int(pulls.sum()), flying=state.flying + flying)
-        origin = "own" if not state.heard else f"federated missing {missing}" if missing else "federated"
-        return Decision(state.x[order], origin, pulls=pulls), state
+        note = f"{missing} missing" if state.heard and missing else None
+        return Decision(state.x[order], "federated" if state.heard else "own", pulls=pulls, note=note), state
 
     def _pulls(self, arms: int, state: Fed1State) -> Counts:
         """Give the pulls of the next phase, at most one entry for each arm; beyond T, after failures, a single one."""

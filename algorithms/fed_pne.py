@@ -177,9 +177,9 @@ class FedPNE:
             pulls = pulls[pulls > 0]
             asked = points[: len(pulls)].copy()
             whole = len(pulls) == len(points) and int(pulls[-1]) == t
-            origin = f"phase {state.phase} depth {state.depth}" + (f" missing {state.missing}" if state.missing else "")
+            note = f"phase {state.phase} depth {state.depth}" + (f" missing {state.missing}" if state.missing else "")
             state = state._replace(fresh=False, asked=asked, speaks=whole, planned=state.planned + int(pulls.sum()))
-            return Decision(asked, origin, pulls, clip), state
+            return Decision(asked, "own" if state.phase == 1 else "federated", pulls, clip, note), state
         points = rule.partition.points(state.best[0], np.array(state.best[1:]), streams)
         pulls = np.array([min(t, left)] if state.rounds and not state.speaks else [], dtype=np.int64)
         state = state._replace(asked=None, planned=state.planned + int(pulls.sum()))

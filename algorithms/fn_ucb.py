@@ -24,6 +24,7 @@ from fedbo.surrogates.ridge import Ridge, joined, norms, ridge
 
 CRITERIA = ("determinant", "diagonal")
 STARTS = ("mean", "last", "initial")
+OUTWEIGHS = 1e6  # times the sum of all others: only a damaged message does so
 
 
 class FNState(NamedTuple):
@@ -123,7 +124,7 @@ class FNUCB:
 
     def upload(self, problem: Problem) -> Declaration:
         """W_i and B_i of all own data, (lambda I + W_i)^-1, the trained network, and whether the criterion asked for it."""
-        return {**_shared(self._p(problem)), "call": Field((1,))}
+        return {**_shared(self._p(problem), positive=True), "call": Field((1,))}
 
     def download(self, problem: Problem) -> Declaration:
         """W and B of all others, the means of all inverses and networks, and whether a fresh message is asked for."""
@@ -251,7 +252,10 @@ class FNUCB:
         precision, moment = state.precision.sum(axis=0), state.moment.sum(axis=0)
         payloads: dict[int, Payload] = {}
         for agent in recipients:  # what was observed does not age: the sums take no account of worth
-            own = {"precision": precision - state.precision[agent], "moment": moment - state.moment[agent]}
+            own = {
+                "precision": _of_others(precision, state.precision, agent),
+                "moment": _of_others(moment, state.moment, agent),
+            }
             payloads[agent] = {**common, **own, "call": np.array([float(state.came[agent] < state.call)])}
         for array in common.values():  # one copy for all recipients, since none may write to it
             array.flags.writeable = False
@@ -263,8 +267,17 @@ def inward(x: Array) -> Array:
     return np.asarray((2.0 * x - 1.0) / sqrt(x.shape[1]))
 
 
-def _shared(p: int) -> dict[str, Field]:
-    return {"precision": Field((p, p)), "moment": Field((p,)), "local": Field((p, p)), "weights": Field((p,))}
+def _of_others(total: Array, parts: Array, agent: int) -> Array:
+    """Give the `total` of the `parts (N, ...)` without the agent's own; where its own is all but everything, sum anew."""
+    rest = np.asarray(total - parts[agent])
+    if np.abs(parts[agent]).max() <= OUTWEIGHS * np.abs(rest).max():
+        return rest
+    return np.asarray(np.delete(parts, agent, axis=0).sum(axis=0))  # the difference would be what rounding has left
+
+
+def _shared(p: int, positive: bool = False) -> dict[str, Field]:
+    square = Field((p, p), positive=positive)
+    return {"precision": square, "moment": Field((p,)), "local": square, "weights": Field((p,))}
 
 
 ALGORITHMS = {"fn_ucb": Entry(FNUCB, summary="FN-UCB: neural bandits that share sums of gradients and average their networks")}

@@ -13,7 +13,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.searching import top_of_draw
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState, Surrogate, standardised
+from fedbo.algorithms.surrogate import OwnState, Surrogate, evaluable, standardised
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
 
@@ -108,7 +108,7 @@ class Pooled:
             state = state._replace(others=message.payload["x"], values=message.payload["y"])
         dim = state.own.u.shape[1]
         if not len(state.own.u):
-            return Decision(streams.rng("first point").random((1, dim)), "own"), state
+            return Decision(evaluable(state.own, streams.rng("first point").random((1, dim))), "own"), state
         tables = self._tables(state)
         state = self._fit(state, tables, streams)
         assert state.own.hyper is not None

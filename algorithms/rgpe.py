@@ -48,10 +48,11 @@ class RGPE(Transfer):
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
     ) -> Acquisition | None:
-        weight = self.ensemble_weights(posterior, state, models, streams)
+        observed = posterior if state.own.waiting is None else self.own.posterior(state.own._replace(waiting=None))
+        weight = self.ensemble_weights(observed, state, models, streams)
         if not weight[:-1].any():
             return None
-        others, own, best = combined(models, weight[:-1]), float(weight[-1]), float(posterior.y.max())
+        others, own, best = combined(models, weight[:-1]), float(weight[-1]), float(observed.y.max())
 
         def acquisition(u: Array) -> tuple[Array, Array]:
             return expected_improvement(_mixed(belief(posterior, u), own, beliefs(others, u)), best)
@@ -61,6 +62,7 @@ class RGPE(Transfer):
     def ensemble_weights(self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams) -> Array:
         """Give the weights `(k + 1,)` of k surrogates of others and, last, the own one; their sum is 1.
 
+        The posterior is that of the n observations, without points under way, for it is these that are ranked.
         Draws in which the own surrogate is among the best count for it alone, other ties are shared.
         """
         y, rng = state.own.y, streams.rng("ranking")

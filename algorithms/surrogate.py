@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Decision, Problem
+from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.coordinates import COORDINATES, from_coordinates, to_coordinates
 from fedbo.algorithms.streams import Streams
@@ -17,11 +17,12 @@ from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, 
 from fedbo.surrogates.projected import Lattice
 
 # For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
+# With a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms.md).
 SMOOTH = replace(
     ROBUST,
     kernel="se",
     variance=Parameter(1.0, (0.05, 1e3), prior=(1.0, 2.0)),
-    noise_variance=Parameter(1e-3, (1e-8, 1.0), prior=(1e-3, 4.0)),
+    noise_variance=Parameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
 )
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
@@ -97,7 +98,7 @@ class Surrogate:
         u = to_coordinates(x, self.coordinates)
         return state._replace(u=np.concatenate([state.u, u]), y=np.concatenate([state.y, y]))
 
-    def fresh(self, u: Array, state: OwnState, streams: Streams, origin: str) -> Decision:
+    def fresh(self, u: Array, state: OwnState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
         taken = state.taken
         if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < SAME_POINT:

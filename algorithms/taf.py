@@ -39,11 +39,12 @@ class TAF(Transfer):
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
     ) -> Acquisition | None:
-        apart = discordance(means(models, posterior.x).T, state.own.y) / self.bandwidth
+        seen = len(state.own.y)  # points under way come after these
+        apart = discordance(means(models, posterior.x[:seen]).T, state.own.y) / self.bandwidth
         weight = state.weight * np.maximum(1.0 - apart**2, 0.0)  # in units of the own surrogate's weight
         if not weight.any():
             return None
-        own, total = alone(posterior), 1.0 + float(weight.sum())
+        own, total = alone(posterior, seen), 1.0 + float(weight.sum())
 
         def acquisition(u: Array) -> tuple[Array, Array]:
             value, gradient = own(u)

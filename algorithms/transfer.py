@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.coordinates import to_coordinates
 from fedbo.algorithms.federated import choose
-from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.gp import SEARCH, incumbent
 from fedbo.algorithms.searching import top_of_function
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState, Surrogate, scaled
+from fedbo.algorithms.surrogate import OwnState, Surrogate, evaluable, scaled
 from fedbo.surrogates.acquisition import belief, expected_improvement
 from fedbo.surrogates.ensemble import Ensemble, ensemble
 from fedbo.surrogates.features import Features, draw_features, phi
@@ -90,7 +90,11 @@ class Transfer(ABC):
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
     ) -> Acquisition | None:
-        """Give what to maximise, `(n,)` with gradients `(n, d)`; None when no other agent counts."""
+        """Give what to maximise, `(n,)` with gradients `(n, d)`; None when no other agent counts.
+
+        The posterior knows the p points under way by their expected values, after the n observed ones, and so keeps the
+        search away from them. Surrogates are ranked by the n observations alone: an expected value is the own surrogate's word.
+        """
 
     @property
     def queries(self) -> int:
@@ -108,7 +112,7 @@ class Transfer(ABC):
 
     def upload(self, problem: Problem) -> Declaration:
         """A surrogate: nu_n `(M,)` and Sigma_n^-1 `(M, M)`, perhaps with the largest value seen."""
-        declared = {"nu": Field((self.features,)), "inverse": Field((self.features, self.features))}
+        declared = {"nu": Field((self.features,)), "inverse": Field((self.features, self.features), positive=True)}
         return {**declared, "best": Field((1,))} if self._incumbents else declared
 
     def download(self, problem: Problem) -> Declaration:
@@ -137,7 +141,7 @@ class Transfer(ABC):
             state = state._replace(nu=got["nu"], inverse=got["inverse"], best=best, weight=got["weight"])
         dim = state.own.u.shape[1]
         if not len(state.own.u):
-            return Decision(streams.rng("first point").random((1, dim)), "own"), state
+            return Decision(evaluable(state.own, streams.rng("first point").random((1, dim))), "own"), state
         state = state._replace(t=state.t + 1, own=self.own.fit(state.own, streams))
         posterior = self.own.posterior(state.own)
         acquisition = None
@@ -145,8 +149,8 @@ class Transfer(ABC):
             held = state._replace(best=state.best[there], weight=state.weight[there])
             models = ensemble(state.features, state.nu[there], state.inverse[there], self.noise)
             acquisition = self._acquisition(posterior, held, models, streams)
-        origin = "own" if acquisition is None else "federated"
-        function = acquisition or alone(posterior)
+        origin: Origin = "own" if acquisition is None else "federated"
+        function = acquisition or alone(posterior, len(state.own.y))
         u = top_of_function(function, state.own, self.own.coordinates, streams, SEARCH)
         return self.own.fresh(u, state.own, streams, origin), state
 
@@ -204,7 +208,7 @@ class Transfer(ABC):
         return payloads, state
 
 
-def alone(posterior: Posterior) -> Acquisition:
-    """Give the expected improvement of a Gaussian process over the largest value that it has observed."""
-    best = float(posterior.y.max())
+def alone(posterior: Posterior, seen: int) -> Acquisition:
+    """Give the expected improvement of a Gaussian process over the largest of its first `seen` values, those observed."""
+    best = incumbent(posterior, "observed", seen)
     return lambda u: expected_improvement(belief(posterior, u), best)

@@ -40,8 +40,8 @@ def phases(rows: list[Row], events: list[Row], agents: int) -> list[Phase]:
     points, missing, of_step = defaultdict[int, set[float]](set), dict[int, int](), dict[tuple[int, int], int]()
     begun = dict[int, float]()
     for row in rows:
-        words = row["origin"].split()
-        if words[0] == "phase":
+        words = (row["note"] or "").split()
+        if words[:1] == ["phase"]:
             number = of_step[row["agent"], row["step"]] = int(words[1])
             points[number].add(row["x"][0])
             begun[number] = min(row["started"], begun.get(number, np.inf))
@@ -81,7 +81,7 @@ def main() -> None:
     federation, seed = study.federation(), study.study.seed
     rows, events = (defaultdict[tuple[str, int], list[Row]](list) for _ in range(2))
     for kept, table, names in (
-        (rows, result.observations, ("origin", "started", "x")),
+        (rows, result.observations, ("note", "started", "x")),
         (events, result.events, ("kind", "time")),
     ):
         for row in table.select(["algorithm", "replicate", "agent", "step", *names]).to_pylist():

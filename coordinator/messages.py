@@ -13,6 +13,7 @@ from fedbo.algorithms.base import Declaration, Field, Payload
 
 # A damaged message may hold any number. With one like this to the fourth power nothing overflows at those who follow it.
 MOST = 1e60
+ROUNDING = 1e-9  # of matrices that are declared positive, relative to their diagonal
 
 
 def size(payload: Payload) -> int:
@@ -94,7 +95,23 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
         total = np.vdot(array, array)
         if not (isfinite(total) and total <= most * most) and (wrong := _immense(array, field, most)):
             return f"field '{name}' holds a value that is {wrong}"
+        if field.positive and not _is_positive(array):
+            return f"field '{name}' is no symmetric positive semi-definite matrix, which is declared"
     return None
+
+
+def _is_positive(matrix: np.ndarray[Any, Any]) -> bool:
+    """Say whether a matrix is symmetric and positive semi-definite up to rounding, scaled to a diagonal of ones."""
+    size = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
+    size[size == 0.0] = 1.0
+    scaled = matrix / size / size[:, None]
+    if not np.abs(scaled - scaled.T).max(initial=0.0) <= ROUNDING:
+        return False
+    try:
+        np.linalg.cholesky(scaled + ROUNDING * np.eye(len(scaled)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _immense(array: np.ndarray[Any, Any], field: Field, most: float) -> str | None:

@@ -15,6 +15,7 @@ from fedbo.by_run import by_run, column_of, of_kinds
 from fedbo.plot_marks import Bars, draw_marks
 from fedbo.plot_style import PALE, clock, rows_only
 from fedbo.spells import Episode, episodes, spells
+from fedbo.summary import FEDERATED
 
 if TYPE_CHECKING:
     from fedbo.results import Result
@@ -104,7 +105,7 @@ def _kind(row: Mapping[str, Any]) -> str:
         return "failed or forgotten"
     if row["phase"] == "initial":
         return "initial point"
-    return "federated query" if row["origin"] == "federated" else "own query"
+    return "federated query" if row["origin"] == FEDERATED else "own query"
 
 
 def without(span: tuple[float, float], holes: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -56,7 +56,8 @@ class Result:
         folder = Path(directory)
         with usable(folder, "cannot be looked at"):
             manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else {}
-            check_tables(folder, manifest, [STUDY, *(name for name in manifest.get("files", {}) if not (folder / name).is_file())])
+            gone = [name for name in manifest.get("files", {}) if not (folder / name).is_file()]
+            check_tables(folder, manifest, [STUDY, *gone])
             missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
             remedy = f"wait for it, or if it was killed go on with: fedbo resume {directory}"

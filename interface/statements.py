@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedbo.algorithms.base import Origin
 from fedbo.by_run import of_kinds
 from fedbo.compare import GeometricMean, geometric, metric_of
 from fedbo.curves import Array, Trace, replicate_means
@@ -23,6 +24,7 @@ from fedbo.summary import Difference, paired
 
 Verdict = Literal["holds", "does not hold", "cannot be said"]
 
+HEARD: tuple[Origin, ...] = ("federated", "uniform")  # chosen by what others sent, or uniformly in the place of that
 STEADY = 1.5  # a decision time that stays within this factor is steady, unless a margin says otherwise
 
 
@@ -147,7 +149,7 @@ def federated(shown: Shown, label: str) -> float:
     traces, table = shown.traces(label), shown.result.observations
     agents = pa.array(sorted({trace.agent for trace in traces}), pa.int32())
     mine = pc.and_(pc.equal(table["cell"], shown.figure.cell), pc.equal(table["algorithm"], label))
-    heard = pc.and_(pc.is_in(table["agent"], agents), pc.is_in(table["origin"], pa.array(["federated", "uniform"])))
+    heard = pc.and_(pc.is_in(table["agent"], agents), pc.is_in(table["origin"], pa.array(HEARD)))
     return len(table.filter(pc.and_(mine, heard))) / len(traces)
 
 

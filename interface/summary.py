@@ -12,8 +12,11 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 from scipy.special import stdtrit
 
+from fedbo.algorithms.base import Origin
 from fedbo.curves import Trace, mean_and_error, replicate_means
 from fedbo.objectives.base import Metric
+
+FEDERATED: Origin = "federated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def summary_row(found: Sequence[Trace], half: int, tables: tuple[Any, Any], metr
         half=_estimate(found, half, metric),
         difference=None,
         origins=origins,
-        federated=origins.get("federated", 0.0),
+        federated=origins.get(FEDERATED, 0.0),
         bytes_up=(pc.sum(sent["bytes"]).as_py() or 0) / senders,
         messages=len(sent) / senders,
         duration=_duration(found),

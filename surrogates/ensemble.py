@@ -65,13 +65,17 @@ def beliefs(models: Ensemble, x: Array) -> Belief:
 def joint_draws(models: Ensemble, x: Array, count: int, rng: np.random.Generator) -> Array:
     """Draws from every model at `x (n, d)` jointly, `(k, count, n)`.
 
-    Raises NotPositiveDefinite when a Sigma_n^-1 is no covariance matrix.
+    Near what a sender has seen often the covariance is far smaller than the numbers that it is made of, at most |phi(x)|^2
+    times the largest variance of a weight: the jitter is relative to these. Raises NotPositiveDefinite when a Sigma_n^-1 is no
+    covariance matrix.
     """
     rows = phi(models.features, x)
     (n, m), k = rows.shape, len(models.nu)
     covariance = rows @ (rows @ models.spread).reshape(n, k, m).transpose(1, 2, 0)
     normals = rng.standard_normal((k, count, n))
-    draws = [normal @ np.tril(factorise(each)[0]).T for normal, each in zip(normals, covariance, strict=True)]
+    largest = models.spread.reshape(m, k, m).diagonal(axis1=0, axis2=2).max(axis=1) * float((rows * rows).sum(axis=1).max())
+    factors = [factorise(each, float(size))[0] for each, size in zip(covariance, largest, strict=True)]
+    draws = [normal @ np.tril(factor).T for normal, factor in zip(normals, factors, strict=True)]
     return np.array(draws) + (models.nu @ rows.T)[:, None, :]
 
 
@@ -90,7 +94,8 @@ def leave_one_out_draws(posterior: Posterior, count: int, rng: np.random.Generat
     away = (np.eye(n) - noise * inverse) / root
     mean = (posterior_predict(posterior, x)[0] - posterior.hyper.offset) / posterior.hyper.scale
     spread = posterior_covariance(posterior, x) / posterior.hyper.scale**2
-    factor = np.tril(factorise(spread + 1e-12 * posterior.hyper.variance * np.eye(n))[0])
+    variance = posterior.hyper.variance
+    factor = np.tril(factorise(spread + 1e-12 * variance * np.eye(n), variance)[0])
     common = rng.standard_normal((count, n)) @ factor.T
     shift = (rng.standard_normal((count, n)) - posterior.alpha / root)[:, :, None] * away.T
     draws = mean + common[:, None, :] + shift

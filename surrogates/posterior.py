@@ -12,11 +12,11 @@ from scipy.linalg import lapack
 from fedbo.surrogates.kernels import Kernel, LengthScale, make_kernel
 
 Array = npt.NDArray[np.float64]
-JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+JITTERS = (1e-12, 1e-10, 1e-8, 1e-6)
 
 
 class NotPositiveDefinite(np.linalg.LinAlgError):
-    """A covariance matrix that has no Cholesky factor at any rung of the jitter ladder."""
+    """A covariance or precision matrix that has no Cholesky factor at any rung of the jitter ladder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,26 @@ class Posterior(NamedTuple):
     jitter: float
 
 
-def factorise(matrix: Array) -> tuple[Array, float]:
-    """Lower Cholesky factor `(n, n)` of a covariance matrix and the jitter that it took.
+def factorise(matrix: Array, scale: float = 0.0) -> tuple[Array, float]:
+    """Lower Cholesky factor `(n, n)` of a covariance or precision matrix and the jitter that it took, 0 if none was needed.
 
-    The jitter climbs a ladder of 0, 1e-12, 1e-10, 1e-8, 1e-6 times the mean of the diagonal. Raises
-    NotPositiveDefinite at the top of the ladder, at once when a number is not finite.
+    This is the one factorisation of the package. The jitter climbs a ladder of 0, 1e-12, 1e-10, 1e-8, 1e-6 times the mean of
+    the diagonal, and times `scale`, which is how large the numbers were whose difference the matrix is: rounding is relative to
+    those. Which rung holds depends on the matrix alone. Raises NotPositiveDefinite at the top of the ladder, at once when a
+    number is not finite.
     """
     level = float(matrix.trace()) / max(len(matrix), 1)
     if not np.isfinite(level):
         raise NotPositiveDefinite("the covariance matrix holds numbers that are not finite")
-    for jitter in JITTERS:
-        raised = matrix if jitter == 0.0 else matrix + jitter * level * np.eye(len(matrix))
-        factor, info = lapack.dpotrf(raised, lower=1)
+    factor, info = lapack.dpotrf(matrix, lower=1)
+    if info == 0:
+        return factor, 0.0
+    for jitter in sorted({rung * size for rung in JITTERS for size in (level, scale) if size > 0.0}):
+        factor, info = lapack.dpotrf(matrix + jitter * np.eye(len(matrix)), lower=1)
         if info == 0:
-            return factor, jitter * level
-    raise NotPositiveDefinite(f"no Cholesky factor of {matrix.shape} with jitter up to {JITTERS[-1]:g} of the mean diagonal")
+            return factor, jitter
+    largest = f"{JITTERS[-1]:g} of the mean diagonal{f' or of {scale:g}' if scale else ''}"
+    raise NotPositiveDefinite(f"no Cholesky factor of {matrix.shape} with jitter up to {largest}")
 
 
 def condition(hyper: Hyperparameters, x: Array, y: Array) -> Posterior:

@@ -8,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
+from fedbo.surrogates.posterior import factorise
+
 Array = npt.NDArray[np.float64]
 
 
@@ -24,12 +26,11 @@ class Ridge(NamedTuple):
 
 
 def ridge(precision: Array, regulariser: float) -> Ridge:
-    """Ridge of lambda I + `precision (p, p)`, which is a sum of g g'; LinAlgError when that is not positive definite."""
+    """Ridge of lambda I + `precision (p, p)`, which is a sum of g g'; raises NotPositiveDefinite when it is none."""
     matrix = precision.copy()
     matrix.flat[:: len(matrix) + 1] += regulariser
-    factor, info = lapack.dpotrf(matrix, lower=1)
-    if info:
-        raise np.linalg.LinAlgError(f"a matrix of {matrix.shape} that should be positive definite is not")
+    factor, jitter = factorise(matrix)
+    matrix.flat[:: len(matrix) + 1] += jitter
     half = np.tril(lapack.dpotri(factor, lower=1)[0])
     return Ridge(np.ascontiguousarray(half + np.tril(half, -1).T), matrix.diagonal().copy())
 

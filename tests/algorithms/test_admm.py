@@ -50,6 +50,12 @@ def test_two_agents_find_the_joint_optimum_of_the_text(name: str) -> None:
     _judge(name, 0)
 
 
+def test_without_noise_an_allocation_is_as_near_as_that_of_the_faithful_surrogate() -> None:
+    """Ours over seeds 0 to 7: .0006 at worst. With noise fitted from 1e-8 on it was .0013 in the mean of seeds 0 to 5."""
+    case = next(case for case in bench.CASES if case.name == "A3 allocation")
+    assert np.mean([bench.judge(case, seed).error for seed in range(3)]) < 7e-4
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", [case.name for case in bench.CASES])
 def test_two_agents_find_the_joint_optimum_in_all_of_the_acceptance_tests(name: str) -> None:

@@ -13,16 +13,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.algorithms.base import Algorithm, Decision, Inbound, Mechanism, Private, Problem, Starting
+from fedbo.actors.checkpoint import pack, unpack
+from fedbo.algorithms.base import ORIGINS, Algorithm, Decision, Inbound, Mechanism, Overlapping, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.messages import fault
+from fedbo.coordinator.messages import MOST, fault
+from fedbo.tuning import tuning_study
 
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
+OVERLAPPING = [(name, preset) for name, preset in SETTINGS if isinstance(entry(name).make(preset), Overlapping)]
 PRIVATE = [(name, preset) for name, preset in SETTINGS if isinstance(entry(name).make(preset), Private)]
 each = pytest.mark.parametrize(("name", "preset"), SETTINGS, ids=lambda word: str(word))
 N, DIM, INITIAL, STEPS = 3, 2, 3, 4
 PULLS = 300  # of each agent
+PLACES = 4  # points of one agent that are under way at once
 
 
 def _value(x: np.ndarray, agent: int) -> np.ndarray:
@@ -66,7 +70,7 @@ class Loop:
                 decision, self.states[agent] = self.algorithm.ask(self.states[agent], tuple(self.inbox[agent]), streams)
                 self.inbox[agent], x = [], decision.x
                 self.asked.append(x)
-                assert decision.origin
+                assert decision.origin in ORIGINS
             self.states[agent] = self.algorithm.tell(self.states[agent], x, self.values(x, decision, streams))
         self.exchange()
         self.step += 1
@@ -105,6 +109,8 @@ class Loop:
             for message in arrivals:
                 self.server = self.algorithm.receive(self.server, message, 1.0)
             return
+        if not arrivals:
+            return
         held = {message.sender: np.concatenate([*message.payload.values()]) for message in arrivals}
         weights = self.algorithm.weights(self.problem, self.releases)
         rng = self.streams.of(COORDINATOR).at(self.step).rng("mechanism")
@@ -116,6 +122,52 @@ class Loop:
         while self.step <= steps:
             self.advance()
         return np.concatenate(self.asked).tobytes()
+
+
+class Overlapped(Loop):
+    """The same exchange with up to PLACES points of each agent under way: they end in random order, a `failing` share in vain.
+
+    What failed is not told, or, with `worst`, told as the worst value seen, as the policies "drop" and "worst" of a study say.
+    """
+
+    def __init__(self, algorithm: Algorithm, history: bool = True, failing: float = 0.3, worst: bool = False) -> None:
+        super().__init__(algorithm, history)
+        self.fate, self.failing, self.worst = np.random.default_rng(8), failing, worst
+        self.flight: list[list[np.ndarray]] = [[] for _ in range(N)]
+        self.seen: list[list[float]] = [[] for _ in range(N)]
+
+    def advance(self) -> None:
+        for agent in range(N):
+            streams = self.streams.of(agent).at(self.step)
+            if self.step == 0:
+                self.flight[agent] += [*streams.rng("initial points").random((INITIAL, DIM))]
+            else:
+                self.flight[agent].append(self.decided(agent, streams))
+            while len(self.flight[agent]) >= (PLACES if self.step else 1):
+                self.end(agent)
+        self.exchange()
+        self.step += 1
+
+    def decided(self, agent: int, streams: Streams) -> np.ndarray:
+        assert isinstance(self.algorithm, Overlapping)
+        waiting = np.array(self.flight[agent]).reshape(-1, DIM)
+        state = unpack(pack(self.algorithm.pending(self.states[agent], waiting)))
+        decision, self.states[agent] = self.algorithm.ask(state, tuple(self.inbox[agent]), streams)
+        self.inbox[agent] = []
+        assert decision.origin in ORIGINS and decision.x.shape == (1, DIM) and ((decision.x >= 0) & (decision.x <= 1)).all()
+        assert not (waiting == decision.x).all(axis=1).any(), "a point under way was asked for again"
+        self.asked.append(decision.x)
+        return decision.x[0]
+
+    def end(self, agent: int) -> None:
+        x = self.flight[agent].pop(self.fate.integers(len(self.flight[agent])))[None, :]
+        y = _value(x, agent)
+        if self.fate.random() < self.failing:
+            if not self.worst or not self.seen[agent]:
+                return
+            y = np.array([min(self.seen[agent])])
+        self.seen[agent].append(float(y[0]))
+        self.states[agent] = self.algorithm.tell(self.states[agent], x, y)
 
 
 def release(mechanism: Mechanism, weights: np.ndarray, held: dict[int, np.ndarray], rng: np.random.Generator) -> np.ndarray:
@@ -201,6 +253,66 @@ def test_settings_are_frozen_and_the_algorithm_is_one(name: str, preset: str | N
     assert isinstance(algorithm, Algorithm)
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
         setattr(algorithm, dataclasses.fields(algorithm)[0].name, 3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@each
+def test_a_damaged_message_is_refused_at_the_door_or_does_no_harm_to_who_decides(
+    name: str, preset: str | None, seed: int
+) -> None:
+    """Of every message one number, drawn with seed, has its sign or a bit of its exponent flipped."""
+    loop = Loop(entry(name).make(preset))
+    declared = loop.algorithm.upload(loop.problem)
+    if declared is None or isinstance(loop.algorithm, Private):  # what passes a mechanism is clipped there
+        return
+    rng, deliver = np.random.default_rng(seed), loop.deliver
+
+    def damaging(arrivals: list[Inbound]) -> None:
+        harmed = [message._replace(payload=damaged(message.payload, rng)) for message in arrivals]
+        deliver([message for message in harmed if fault(message.payload, declared, MOST) is None])
+
+    loop.deliver = damaging  # type: ignore[method-assign]
+    with np.errstate(over="ignore", invalid="ignore"):
+        loop.run()
+    points = np.concatenate(loop.asked)
+    assert ((points >= 0) & (points <= 1)).all()
+
+
+def damaged(payload: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """A copy of a message with one of the twelve leading bits of one number flipped."""
+    copies = {name: array.copy() for name, array in payload.items()}
+    floats = [array for array in copies.values() if array.dtype == np.float64 and array.size]
+    chosen = floats[rng.integers(len(floats))]
+    place = np.unravel_index(rng.integers(chosen.size), chosen.shape)
+    bits = np.array([chosen[place]]).view(np.uint64) ^ np.uint64(1 << int(rng.integers(52, 64)))
+    chosen[place] = bits.view(np.float64)[0]
+    return copies
+
+
+@pytest.mark.parametrize(("name", "preset"), OVERLAPPING)
+@pytest.mark.parametrize("history", [True, False])
+@pytest.mark.parametrize(("failing", "worst"), [(0.3, False), (0.3, True), (1.0, False)])
+def test_points_under_way_may_end_in_any_order_and_some_or_all_of_them_fail(
+    failing: float, worst: bool, history: bool, name: str, preset: str | None
+) -> None:
+    loop = Overlapped(entry(name).make(preset), history, failing, worst)
+    loop.run(PLACES + 4)
+    assert {len(waiting) for waiting in loop.flight} == {PLACES - 1}, "decisions were made with so many points under way"
+    assert Overlapped(entry(name).make(preset), history, failing, worst).run(PLACES + 4) == np.concatenate(loop.asked).tobytes()
+
+
+@each
+def test_only_what_declares_that_it_can_is_let_decide_with_points_under_way(name: str, preset: str | None) -> None:
+    """`Overlapping` is the declaration: what has no `pending`, or asks for several points at once, is refused."""
+    can = (name, preset) in OVERLAPPING and entry(name).make(preset).queries == 1
+    algorithm: Any = {"name": name} | ({"preset": preset} if preset else {})
+    options: Any = {"parallel": 2, "algorithm": algorithm, "study": {"exchange": {"mode": "barrier"}}}
+    try:
+        tuning_study(_value, {"x": (0.0, 1.0)}, 2, options)
+    except ValueError as error:
+        assert not can and "cannot decide while points are under way" in str(error)
+    else:
+        assert can
 
 
 @pytest.mark.parametrize(("name", "preset"), PRIVATE)

@@ -16,8 +16,10 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.partitions import Partition
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.tree import box, deepest, index, leaf_of, nodes, records
+from fedbo.objectives import formulas
 
 STREAMS = Streams(3, owner=0)
+BEST = formulas.garland().best
 Path = tuple[int, ...]
 
 
@@ -296,17 +298,17 @@ def test_boxes_of_the_deepest_nodes_have_centres_of_their_own(k: int, dim: int) 
 
 
 def test_hct_regret_on_garland_is_not_above_that_of_pyxab() -> None:
-    """PyXAB 0.3 with the same constants, uniform noise +-0.1, regret against the maximum: 155 at T = 1,000, mean of 5 seeds.
+    """PyXAB 0.3 with the same constants, uniform noise +-0.1, regret against the maximum: 156 at T = 1,000, mean of 5 seeds.
 
-    Ours over 40 seeds: 104 with standard deviation 6, so that the mean of five lies below 155 but once in 1e60 sets of seeds.
+    Ours over 40 seeds: 105 with standard deviation 6, so that the mean of five lies below 156 but once in 1e60 sets of seeds.
     """
-    assert np.mean([regret("hct", 1_000, seed) for seed in range(5)]) < 155
+    assert np.mean([regret("hct", 1_000, seed) for seed in range(5)]) < 156
 
 
 @pytest.mark.long
 def test_hct_regret_on_garland_is_not_above_that_of_pyxab_in_ten_thousand_pulls() -> None:
-    """PyXAB 0.3: 1,097, mean of 5 seeds; ours over 12 seeds: 970 with standard deviation 18."""
-    assert np.mean([regret("hct", 10_000, seed) for seed in range(5)]) < 1_097
+    """PyXAB 0.3: 1,106, mean of 5 seeds; ours over 12 seeds: 979 with standard deviation 18."""
+    assert np.mean([regret("hct", 10_000, seed) for seed in range(5)]) < 1_106
 
 
 def regret(name: str, pulls: int, seed: int) -> float:
@@ -315,7 +317,7 @@ def regret(name: str, pulls: int, seed: int) -> float:
     for noise in np.random.default_rng(seed).uniform(-0.1, 0.1, pulls).tolist():
         decision, state = algorithm.ask(state, (), STREAMS)
         value = garland(decision.x)
-        total += 0.996857 - value
+        total += BEST - value
         state = algorithm.tell(state, decision.x, np.array([value + noise]))
     return total
 

@@ -65,6 +65,17 @@ def test_a_number_so_large_that_its_receivers_would_overflow_is_refused_at_the_d
         assert wrong == "field 'omega' holds a value that is not finite enough: beyond 1e+60"
 
 
+def test_a_matrix_that_is_declared_positive_is_refused_when_it_is_not() -> None:
+    declared, rows = {"inverse": Field((4, 4), positive=True)}, np.random.default_rng(0).standard_normal((2, 4))
+    for healthy in (np.eye(4), rows.T @ rows, np.zeros((4, 4)), np.diag([1e-30, 1.0, 1e30, 0.0])):
+        assert fault({"inverse": healthy}, declared, MOST) is None
+    crooked, negative = np.eye(4), np.diag([1.0, 1.0, -1e-3, 1.0])
+    crooked[0, 3] = 1e-3
+    for damaged in (crooked, negative, np.ones((4, 4)) - 0.5 * np.eye(4)):
+        wrong = fault({"inverse": damaged}, declared, MOST)
+        assert wrong == "field 'inverse' is no symmetric positive semi-definite matrix, which is declared"
+
+
 VARYING = {"phase": Field((1,), "int64"), "means": Field((None,)), "boxes": Field((2, None), "int32")}
 
 

@@ -94,6 +94,20 @@ def test_points_under_way_are_told_apart(tmp_path: Path) -> None:
         assert len(set(asked)) == 4
 
 
+@pytest.mark.parametrize("name", ["rgpe", "taf"])
+def test_those_that_rank_points_decide_with_some_under_way_and_some_failed(name: str, tmp_path: Path) -> None:
+    terms, meeting = fedbo.Terms({"name": name, "every": 1}, agents=2), fedbo.Meeting(tmp_path / "shared")
+    agents = [fedbo.Agent(tmp_path / str(n), SPACE, terms, n, meeting) for n in range(2)]
+    for _ in range(4):
+        for agent in agents:
+            asked = agent.ask(4)
+            assert len({json.dumps(one.configuration) for one in asked}) == 4
+            for place in (2, 0):  # one under way is told, one has failed, and two stay
+                agent.tell(asked[place].token, worth(asked[place].configuration) if place else None)
+    for agent in agents:
+        agent.close()
+
+
 def test_going_on_gives_what_would_have_come_without_the_interruption(tmp_path: Path) -> None:
     terms = fedbo.Terms("ts", seed=4)
     with fedbo.Agent(tmp_path / "whole", SPACE, terms) as agent:

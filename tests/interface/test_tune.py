@@ -57,6 +57,19 @@ def test_sites_tune_together_and_leave_what_a_simulation_leaves(tmp_path: Path, 
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
+@pytest.mark.parametrize("name", ["rgpe", "taf"])
+def test_ensembles_of_surrogates_tune_with_evaluations_under_way(name: str, tmp_path: Path) -> None:
+    result = fedbo.tune(
+        tuned_functions.loss, SPACE, 2, iterations=4, parallel=2, metric="loss", mode="min", resources={"CPU": 0.5},
+        out=tmp_path / "run", algorithm={"name": name, "every": 1},
+    )  # fmt: skip
+    assert result.observations.num_rows == 2 * (3 + 4)
+    assert not any(result.observations["error"].to_pylist())
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
 def test_a_target_and_a_callback_end_a_study_that_then_counts_as_complete(tmp_path: Path) -> None:
     result = fedbo.tune(tuned_functions.waiting, SPACE, 2, iterations=500, parallel=2, target=-8.0, out=tmp_path / "target")
     assert result.manifest["status"] == "complete"

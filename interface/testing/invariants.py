@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from scipy import optimize, stats
 
+from fedbo.algorithms.base import ORIGINS
 from fedbo.coordinator.faults import Corruption, Crash, Duplication
 from fedbo.coordinator.ledger import LOCAL
 from fedbo.objectives.base import Federation
@@ -22,7 +23,7 @@ from fedbo.tables import AlgorithmTable
 Row = Mapping[str, Any]
 NEAR = 1e-6
 COORDINATOR = -2
-ORIGINS: frozenset[str] = frozenset()
+
 PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed": "recovered", "cut": "joined", "down": "up"}
 
 
@@ -164,7 +165,7 @@ def _observations(run: Run) -> Iterator[str]:
         slack = 1e-9 * (high - low)
         if (x < low - slack).any() or (x > high + slack).any() or (u < 0).any() or (u > 1).any():
             yield f"agent {row['agent']} evaluated {row['x']}, outside the box"
-        if ORIGINS and row["origin"] not in ORIGINS:
+        if row["origin"] not in ORIGINS:
             yield f"the origin {row['origin']!r} is not one that results know"
         if row["error"] is None:
             counted[row["agent"]] += row["pulls"]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedbo.algorithms.base import Starting
 from fedbo.algorithms.catalog import unknown
 from fedbo.coordinator.availability import Daily
 from fedbo.coordinator.exchange import Exchange
@@ -161,7 +162,8 @@ def _short_days(study: Study) -> Iterator[Fault]:
     if study.timing.clock == "wall" or study.budget.time is not None:
         return
     owners: list[tuple[Loc, Any]] = [(("availability",), study)]
-    owners += [(("group", number, "availability"), table) for number, table in enumerate(study.group)]
+    if study.agents.targets == "all":  # else a group may be of agents that evaluate nothing
+        owners += [(("group", number, "availability"), table) for number, table in enumerate(study.group)]
     for loc, owner in owners:
         days = (owner.availability or study.availability).make()
         leaving = study.availability.leaving if owner is study else owner.leaving or study.availability.leaving
@@ -178,10 +180,12 @@ def _shortest(study: Study, owner: Any) -> float:
     length = (owner.evaluation or study.timing.evaluation).make()
     if not isinstance(length, Constant):
         return 0.0
-    factor = min((owner.speed or study.timing.speed).make().factors)
+    factor = float(min((owner.speed or study.timing.speed).make().factors))
     limit = study.evaluation.make().time_limit
     one = length.mean * factor if limit is None else min(length.mean * factor, limit)
-    return one * max(1, 0 if any(table.centralised for table in study.algorithm) else study.agents.initial)
+    begins = any(table.centralised or isinstance(table.make(), Starting) for table in study.algorithm)
+    known = not begins and study.agents.initial_file is None
+    return one * max(1, min(study.agents.initial, study.budget.pulls or study.agents.initial) if known else 1)
 
 
 def _plan(study: Study) -> Iterator[Fault]:

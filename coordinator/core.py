@@ -60,6 +60,8 @@ class Core:
         self.streams, self.checkpoint = task.streams.of(COORDINATOR), task.checkpoint
         self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
         self.targets = frozenset(self.problem.targets)
+        # Asked once: to look whether something keeps a protocol takes longer than to handle an event.
+        self._local = self.algorithm if isinstance(self.algorithm, LocallyPrivate) else None
         self.journal: list[Line] = []
         self.entries: list[Entry] = []
         self.state = fresh_state(self.problem.n_agents, self.algorithm.server_init(self.problem))
@@ -137,9 +139,9 @@ class Core:
 
     def disclose(self, agent: int, payload: Payload, now: float) -> None:
         """Enter a message in the privacy ledger that its sender has hidden itself; also one that never arrives has left it."""
-        if not isinstance(self.algorithm, LocallyPrivate) or not payload:
+        if self._local is None or not payload:
             return
-        disclosure = self.algorithm.disclosure(self.state.server, payload)
+        disclosure = self._local.disclosure(self.state.server, payload)
         if disclosure is not None:
             self.entries.append(local_entry(agent, self.state.disclosed, disclosure, now))
             self.state.disclosed += 1

@@ -58,11 +58,13 @@ def _pruned(value: Any) -> Any:
 
 def _check_nested(declared: type[Any], given: Settings) -> None:
     """Look first at settings that are tables, so that what is wrong within them is told at its own place."""
-    hints = typing.get_type_hints(declared)
     for name, value in given.items():
-        if isinstance(value, dict) and dataclasses.is_dataclass(hints[name]):
+        if not isinstance(value, dict):
+            continue
+        hint = typing.get_type_hints(declared)[name]
+        if dataclasses.is_dataclass(hint):
             try:
-                build(typing.cast(type[Any], hints[name]), value)
+                build(typing.cast(type[Any], hint), value)
             except Faults as found:
                 raise found.under(name) from None
 

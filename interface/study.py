@@ -133,6 +133,8 @@ class Study(Table):
 
     def cells(self) -> list[Cell]:
         """List the combinations of the sweep, each with a study of its own; one cell when nothing is swept."""
+        if not self.sweep:
+            return [Cell(0, {}, self)]
         combined = enumerate(_combined(self))
         return [Cell(number, values, _checked(document)) for number, (values, document) in combined]
 

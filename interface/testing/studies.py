@@ -28,7 +28,6 @@ from fedbo.testing.surroundings import (
 Document = dict[str, Any]
 TRIES = 200
 _BANDITS = frozenset(("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne", "fn_ucb", "gp_ts", "hct", "t_hoo"))
-_HEAVY = 0.12  # how often defaults are used that take tens of milliseconds for each decision
 
 
 def draw_study(seed: int) -> tuple[Document, Study]:
@@ -67,7 +66,7 @@ def draw_document(rng: np.random.Generator) -> Document:
         "exchange": draw_exchange(draws, len(targets), private),
         "evaluation": draw_evaluation(draws) if draws.chance(0.5) else {},
         "privacy": draw_privacy(draws) if private else {},
-        "recovery": {"events": draws.one_of(7, 20, 60)},
+        "recovery": {"events": draws.one_of(20, 60, 200)},
     }
     if draws.chance(0.5):
         document["availability"] = draw_availability(draws) | draws.keep(0.5, leaving=draws.one_of("resumed", "lost"))
@@ -75,8 +74,16 @@ def draw_document(rng: np.random.Generator) -> Document:
         document["group"] = [draw_group(draws, listed)]
     groups = ["others"] if "group" in document else []
     document["fault"] = [draw_fault(draws, listed, groups) for _ in range(draws.one_of(0, 0, 1, 1, 2, 4))]
+    if _may_never_end(document, bandits) and draws.chance(0.95):
+        document["budget"] |= {"time": draws.number(20.0, 200.0)}
     document["sweep"] = _sweep(draws, document) if draws.chance(0.1) else {}
     return {name: table for name, table in document.items() if table}
+
+
+def _may_never_end(document: Document, bandits: bool) -> bool:
+    """Say whether steps may be begun again for ever: such a study takes long to be given up, and few of them suffice."""
+    losing = any(table.get("leaving") == "lost" for table in (document.get("availability", {}), *document.get("group", ())))
+    return losing or (bandits and any(fault["kind"] == "crash" and "rate" in fault for fault in document["fault"]))
 
 
 def _names(draws: Draws) -> tuple[list[str], bool]:

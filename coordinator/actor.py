@@ -118,7 +118,7 @@ class Coordinator:
         try:
             return self._run(run)
         except Superseded:
-            self._hosts = []
+            self.hosts = []
             return None
 
     def _run(self, run: Run) -> Ended:

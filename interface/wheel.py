@@ -23,9 +23,9 @@ def sources() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for package in PACKAGES:
         folder = Path(str(import_module(package).__file__)).parent
-        for path in sorted(folder.iterdir()):
+        for path in sorted(folder.rglob("*")):
             if path.suffix == ".py" or path.name == "py.typed":
-                found[f"{package.replace('.', '/')}/{path.name}"] = path.read_bytes()
+                found[f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     return found
 
 

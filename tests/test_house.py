@@ -26,9 +26,11 @@ RAY_SHELLS = {
     "coordinator/actor.py",
     "interface/cluster.py",
     "interface/ray_searcher.py",
+    "interface/testing/carrying_out.py",
+    "interface/testing/promises.py",
     "interface/workforce.py",
 }
-FILES = [path for room in MAY_IMPORT for path in sorted((ROOT / room).glob("*.py"))]
+FILES = [path for room in MAY_IMPORT for path in sorted((ROOT / room).rglob("*.py"))]
 
 
 def _imports(path: Path) -> set[str]:
@@ -42,9 +44,9 @@ def _imports(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_room_imports_what_stands_above_it(path: Path) -> None:
-    room = path.parent.name
+    room = path.relative_to(ROOT).parts[0]
     ours = {name.split(".")[1] for name in _imports(path) if name.startswith("fedbo.")}
     rooms = {name if name in MAY_IMPORT else "interface" for name in ours}
     assert rooms - {room} <= MAY_IMPORT[room]
@@ -52,20 +54,21 @@ def test_no_room_imports_what_stands_above_it(path: Path) -> None:
 
 
 def test_only_the_shells_import_ray() -> None:
-    found = {f"{path.parent.name}/{path.name}" for path in FILES if any(n.split(".")[0] == "ray" for n in _imports(path))}
+    found = {str(path.relative_to(ROOT)) for path in FILES if any(n.split(".")[0] == "ray" for n in _imports(path))}
     assert found == RAY_SHELLS
 
 
 def test_every_room_is_a_package_and_is_typed() -> None:
     setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    expected = {"fedbo" if room == "interface" else f"fedbo.{room}": room for room in MAY_IMPORT}
-    assert dict(setup["package-dir"]) == expected
-    assert sorted(setup["packages"]) == sorted(expected)
-    for package, room in expected.items():
+    rooms = {"fedbo" if room == "interface" else f"fedbo.{room}": room for room in MAY_IMPORT}
+    assert dict(setup["package-dir"]) == rooms
+    folders = {str(path.parent.relative_to(ROOT)).replace("/", ".") for path in FILES}
+    within = {f"fedbo.{folder}".replace(".interface", "") for folder in folders}
+    assert sorted(setup["packages"]) == sorted(within)
+    for package, room in rooms.items():
         assert (ROOT / room / "py.typed").exists()
-        assert (ROOT / room / "__init__.py").exists()
-        assert [p.name for p in (ROOT / room).rglob("*.py") if p.parent != ROOT / room] == [], "a folder within a room"
         assert Path(str(importlib.import_module(package).__file__)).resolve().parent == ROOT / room
+    assert all((path.parent / "__init__.py").exists() for path in FILES)
     assert not (ROOT / "fedbo").exists(), "a folder of this name would hide the package"
 
 

@@ -54,7 +54,7 @@ def cost(x: Sequence[float], agent: int) -> float:
 def typed(config: Mapping[str, Any], agent: int) -> float:
     """Give a function of a typed configuration: a rate on a logarithmic scale, a depth, a kind, and a flag."""
     score = -abs(math.log10(config["rate"]) + 2.0) - 0.1 * abs(config["depth"] - 3 - agent % 2)
-    return score + {"a": 0.0, "b": 0.3, "c": -0.2}[config["kind"]] + 0.05 * bool(config.get("flag", False))
+    return float(score + {"a": 0.0, "b": 0.3, "c": -0.2}[config["kind"]] + 0.05 * bool(config.get("flag", False)))
 
 
 FUNCTIONS = ("failing", "always_failing", "noisy", "flat", "huge", "step")

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from pathlib import Path
@@ -91,4 +92,4 @@ def _words(ended: Ending, what: str, seconds: float) -> str:
 def start_ray() -> None:
     """Start a Ray of this machine's own, quietly, if none runs."""
     if not ray.is_initialized():
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

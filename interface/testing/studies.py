@@ -50,7 +50,7 @@ def draw_document(rng: np.random.Generator) -> Document:
     """Draw a study's tables; they need not go together."""
     draws = Draws(rng)
     objective = draw_objective(draws)
-    count = int(objective.get("agents", 2 if objective["name"] == "admm_toy" else objective.get("nodes", 3)))
+    count: int = objective.get("agents") or objective.get("nodes") or 2
     listed = list(range(count))
     names, bandits = _names(draws)
     private = any(name.startswith("dp_fts") for name in names)

@@ -21,6 +21,7 @@ from fedbo.algorithms.elimination import Elimination
 from fedbo.algorithms.missing import Missing, shares
 from fedbo.algorithms.partitions import Nodes, Partition
 from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.projected import Lattice
 
 GRAIN = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
 
@@ -28,14 +29,16 @@ GRAIN = 2.0**-20  # means with noise are rounded to a multiple of this part of i
 class Client(NamedTuple):
     """An agent's state: the phase it is in, its `nodes (K,)` at one `depth`, and their `means (K,)`, NaN where there is none.
 
-    `rounds` says whether it is answered in rounds. `planned` counts the pulls it has asked for. A phase is `fresh` until it is
-    asked for; `asked (q, d)` are its points that the step at hand pulls, and `speaks` says whether there is something to send.
-    What was `sent (K,)` is sent again bit for bit where it was lost. `best` is the depth and number of the node to name, and
-    `missing` how many clients were missing when the nodes were chosen.
+    `rounds` says whether it is answered in rounds, `lattice` which points can be evaluated where that is not all of them.
+    `planned` counts the pulls it has asked for. A phase is `fresh` until it is asked for; `asked (q, d)` are its points that
+    the step at hand pulls, and `speaks` says whether there is something to send. What was `sent (K,)` is sent again bit for
+    bit where it was lost. `best` is the depth and number of the node to name, and `missing` how many clients were missing when
+    the nodes were chosen.
     """
 
     rule: Elimination
     rounds: bool
+    lattice: Lattice | None
     phase: int
     depth: int
     nodes: Nodes
@@ -52,10 +55,9 @@ class Client(NamedTuple):
 class Server(NamedTuple):
     """The coordinator's state: the open phase, its `nodes (K,)` at one `depth`, and the `means (N, K)` that have arrived.
 
-    `there (N,)` says whose have, `told (N,)` is the phase that each client was last told, `silent (N,)` how often it has
-    reported without them since, and `responded (N,)` in how many phases they came in time. `depths` are those of all phases so
-    far. `best` is the depth and number of
-    the node that is recommended, the best of the last complete phase, and `missing` how many `clients` were missing in it.
+    `there (N,)` says whose have, and `responded (N,)` in how many phases they came in time. `depths` are those of all phases so
+    far. `best` is the depth and number of the node that is recommended, the best of the last complete phase, and `missing` how
+    many `clients` were missing in it.
     """
 
     rule: Elimination
@@ -65,8 +67,6 @@ class Server(NamedTuple):
     nodes: Nodes
     means: Array
     there: npt.NDArray[np.bool_]
-    told: Nodes
-    silent: Nodes
     responded: Nodes
     clients: Nodes
     depths: tuple[int, ...]
@@ -159,7 +159,7 @@ class FedPNE:
     def agent_init(self, problem: Problem, streams: Streams) -> Client:
         """Begin with the first phase, which follows from the settings alone."""
         rule = self.rule(problem)
-        return Client(rule, problem.rounds, 1, *rule.start())
+        return Client(rule, problem.rounds, problem.lattice, 1, *rule.start())
 
     def ask(self, state: Client, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Client]:
         """Pull the nodes of a new phase, those with the best parents first, cut exactly at T; without one, wait.
@@ -176,9 +176,12 @@ class FedPNE:
             pulls = np.clip(left - t * np.arange(len(points)), 0, t)
             pulls = pulls[pulls > 0]
             asked = points[: len(pulls)].copy()
+            asked = asked if state.lattice is None else state.lattice.project(asked)
             whole = len(pulls) == len(points) and int(pulls[-1]) == t
             note = f"phase {state.phase} depth {state.depth}" + (f" missing {state.missing}" if state.missing else "")
-            state = state._replace(fresh=False, asked=asked, speaks=whole, planned=state.planned + int(pulls.sum()))
+            means = np.full(len(state.nodes), np.nan)  # where every node fails nothing is told
+            state = state._replace(fresh=False, asked=asked, speaks=whole, means=means, sent=None)
+            state = state._replace(planned=state.planned + int(pulls.sum()))
             return Decision(asked, "own" if state.phase == 1 else "federated", pulls, clip, note), state
         points = rule.partition.points(state.best[0], np.array(state.best[1:]), streams)
         pulls = np.array([min(t, left)] if state.rounds and not state.speaks else [], dtype=np.int64)
@@ -190,9 +193,11 @@ class FedPNE:
         asked = state.asked
         if asked is None:
             return state
-        means = np.full(len(state.nodes), np.nan)
-        places = {point.tobytes(): place for place, point in enumerate(asked)} if len(x) < len(asked) else {}
-        means[[places[point.tobytes()] for point in x] if places else slice(len(x))] = y
+        means, places = np.full(len(state.nodes), np.nan), iter(range(len(asked)))
+        if len(x) == len(asked):
+            means[: len(x)] = y
+        else:  # told in the order in which they were asked for; two of them may be the same point
+            means[[next(place for place in places if (asked[place] == point).all()) for point in x]] = y
         return state._replace(means=means, sent=None, asked=None)
 
     def outbox(self, state: Client, streams: Streams) -> tuple[Payload | None, Client]:
@@ -215,9 +220,8 @@ class FedPNE:
         rule, n = self.rule(problem), problem.n_agents
         depth, nodes = rule.start()
         means, clients = np.full((n, len(nodes)), np.nan), np.array(problem.targets)
-        silent, responded = (np.zeros(n, dtype=np.int64) for _ in range(2))
-        there, told = np.zeros(n, dtype=bool), np.ones(n, dtype=np.int64)
-        return Server(rule, problem.rounds, 1, depth, nodes, means, there, told, silent, responded, clients, (depth,))
+        there, responded = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64)
+        return Server(rule, problem.rounds, 1, depth, nodes, means, there, responded, clients, (depth,))
 
     def receive(self, state: Server, message: Inbound, now: float) -> Server:
         """Keep means of the open phase, once; those of a phase that has closed come too late."""
@@ -239,9 +243,7 @@ class FedPNE:
         if self._is_complete(state):
             told |= set() if state.rounds else set(np.flatnonzero(state.there).tolist())
             state = self._close(state)
-        to = [agent for agent in sorted(told) if self._lacks(state, agent)]
-        state.silent[[agent for agent in recipients if not state.there[agent]]] += 1
-        state.told[to], state.silent[to] = state.phase, 0
+        to = [agent for agent in sorted(told) if not state.there[agent]]  # who has reported without means has lost them
         payload = {
             "phase": np.array([state.phase, state.depth, state.missing]),
             "best": np.array(state.best),
@@ -262,15 +264,6 @@ class FedPNE:
             return None
         sensitivity = 1.0 / state.rule.pulls(state.depths[int(payload["phase"][0]) - 1])
         return Disclosure(len(payload["means"]), sensitivity, sensitivity / self.epsilon)
-
-    def _lacks(self, state: Server, agent: int) -> bool:
-        """Say whether a client that has reported is to be told the open phase: for the first time, or since means were lost.
-
-        Without rounds it reports once before its means can have arrived, as it begins to wait.
-        """
-        if state.there[agent]:
-            return False
-        return bool(state.rounds or state.told[agent] < state.phase or state.silent[agent])
 
     def _is_complete(self, state: Server) -> bool:
         least = self.quorum if self.quorum is not None else 0.0 if state.rounds else 1.0
@@ -294,7 +287,6 @@ class FedPNE:
             nodes=nodes,
             means=np.full((len(state.means), len(nodes)), np.nan),
             there=np.zeros_like(state.there),
-            silent=np.zeros_like(state.silent),
             responded=responded,
             depths=(*state.depths, depth),
             best=best,

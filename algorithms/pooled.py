@@ -120,7 +120,8 @@ class Pooled:
         """List the observations by agent, the own ones first, the values of each clipped and standardised."""
         tables = {state.number: (state.own.u, state.own.y)}
         for agent in range(len(state.others)):
-            known = np.isfinite(state.values[agent])
+            # A number that was damaged to NaN is not refused, since what is not there is NaN: its row is passed over.
+            known = np.isfinite(state.values[agent]) & np.isfinite(state.others[agent]).all(axis=1)
             if agent != state.number and known.any():
                 tables[agent] = (state.others[agent][known], state.values[agent][known])
         return {agent: (u, standardised(self._model.clipped(y))) for agent, (u, y) in tables.items()}

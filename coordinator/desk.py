@@ -134,6 +134,8 @@ class Desk:
         return size(payload) if self._down_bytes is None else self._down_bytes
 
     def _weigh_up(self, message: Arrived) -> int:
+        if not message.payload:  # a dummy message, which the log does not know
+            return 0
         return size(message.payload) if self._up_bytes is None else self._up_bytes
 
     def delivered(self, event: Delivered, now: float) -> list[Effect]:

@@ -185,9 +185,13 @@ class Steps:
             state.waiting[agent] = math.inf
         else:
             effects += self.next(agent, now)
-        if sends and report.payload is None and (asked or agent in state.waiting):
+        if sends and report.payload is None and (asked or agent in state.waiting) and not self._is_heard_later(agent):
             effects += self._core.desk.report(agent, False, now)
         return effects
+
+    def _is_heard_later(self, agent: int) -> bool:
+        """Say whether a message of an agent is under way without rounds: what becomes of it says all that the agent could."""
+        return not self._core.exchange.waits and any(sender == agent for sender, _ in self._core.state.awaited)
 
     def _is_last(self, agent: int, step: int) -> bool:
         """Say whether an agent's budget ends with this step.

@@ -4,72 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
-from scipy import optimize, stats
 
 from fedbo.algorithms.base import ORIGINS
+from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.faults import Corruption, Crash, Duplication
-from fedbo.coordinator.ledger import LOCAL
-from fedbo.objectives.base import Federation
 from fedbo.study import Study
-from fedbo.tables import AlgorithmTable
-
-Row = Mapping[str, Any]
-NEAR = 1e-6
-COORDINATOR = -2
+from fedbo.testing.ledger_laws import ledger
+from fedbo.testing.run_tables import NEAR, Row, Run, runs_of
 
 PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed": "recovered", "cut": "joined", "down": "up"}
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The tables of one run: one cell, one algorithm, one replicate; `study` is the cell's own."""
-
-    study: Study
-    federation: Federation
-    table: AlgorithmTable
-    rows: Sequence[Row]
-    events: Sequence[Row]
-    releases: Sequence[Row]
-    spent: Sequence[Row]
-
-    def of(self, *kinds: str) -> list[Row]:
-        """List the events of some kinds, in their order."""
-        return [event for event in self.events if event["kind"] in kinds]
-
-    def suffers(self, kind: type[Any]) -> bool:
-        """Say whether the fault plan has a fault of this kind."""
-        return any(isinstance(fault.make(), kind) for fault in self.study.fault) and not self.table.centralised
 
 
 def violations(study: Study, directory: Path) -> list[str]:
     """List every law that the tables of a complete run break; empty when all of them hold."""
     found: list[str] = []
-    laws = (_times, _steps, _messages, _answers, _observations, _evaluations, _budget, _interruptions, _ledger)
-    for run in _runs(study, directory):
+    laws = (_times, _steps, _messages, _answers, _observations, _evaluations, _budget, _interruptions, _staleness, ledger)
+    for run in runs_of(study, directory):
         for law in laws:
-            found += [f"{run.table.title}: {law.__name__[1:]}: {words}" for words in law(run)]
+            found += [f"{run.table.title}: {law.__name__.strip('_')}: {words}" for words in law(run)]
     return found
-
-
-def _runs(study: Study, directory: Path) -> Iterator[Run]:
-    read: dict[str, dict[tuple[Any, ...], list[Row]]] = {}
-    for name in ("observations", "events", "privacy", "privacy_agents"):
-        path, found = directory / f"{name}.parquet", read.setdefault(name, defaultdict(list))
-        for row in pq.read_table(path).to_pylist() if path.exists() else ():
-            found[row["cell"], row["algorithm"], row["replicate"]].append(row)
-    for cell in study.cells():
-        federation = cell.study.federation()
-        for table in cell.study.algorithm:
-            for replicate in range(cell.study.study.replicates):
-                key = (cell.number, table.title, replicate)
-                yield Run(cell.study, federation, table, *(read[name][key] for name in read))
 
 
 def _times(run: Run) -> Iterator[str]:
@@ -160,7 +117,7 @@ def _observations(run: Run) -> Iterator[str]:
     low = np.array([parameter.low for parameter in run.federation.parameters])
     high = np.array([parameter.high for parameter in run.federation.parameters])
     counted: Counter[int] = Counter()
-    for row in run.rows:
+    for row in sorted(run.rows, key=lambda row: (row["agent"], row["t_n"], row["error"] is None)):
         x, u = np.array(row["x"]), np.array(row["u"])
         slack = 1e-9 * (high - low)
         if (x < low - slack).any() or (x > high + slack).any() or (u < 0).any() or (u > 1).any():
@@ -205,6 +162,9 @@ def _budget(run: Run) -> Iterator[str]:
             yield f"agent {agent} made {pulls} evaluations of {study.budget.pulls}"
         if done[agent] > 1:
             yield f"agent {agent} was done {done[agent]} times"
+        over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
+        if study.budget.iterations and over not in (None, study.budget.iterations):
+            yield f"agent {agent} was done with step {over} of {study.budget.iterations}"
         if not done[agent] and study.budget.time is None and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"
 
@@ -226,50 +186,21 @@ def _interruptions(run: Run) -> Iterator[str]:
                 begun[first, agent] = 0
 
 
-def _ledger(run: Run) -> Iterator[str]:
-    """What was released had arrived; epsilon never falls, and is at least that of the Gaussian or Laplace mechanism alone."""
-    arrived = Counter(event["agent"] for event in run.of("arrived"))
-    released = Counter(agent for row in run.releases for agent in row["arrived"])
-    central = [row for row in run.releases if row["sampling"] != LOCAL]
-    if central and any(released[agent] > arrived[agent] for agent in released):
-        yield f"messages of {dict(released)} were released, of {dict(arrived)} that arrived"
-    for name in ("epsilon",):
-        spent = [row[name] for row in run.releases if row[name] is not None]
-        if any(
-            b < a - NEAR for before, after in zip(spent, spent[1:], strict=False) for a, b in zip(before, after, strict=True)
-        ):
-            yield f"{name} falls from one release to the next"
-    yield from _recomputed(run, central)
-
-
-def _recomputed(run: Run, central: Sequence[Row]) -> Iterator[str]:
-    """Where every message is charged in full, epsilon is that of one Gaussian mechanism (Dong, Roth, Su 2022)."""
-    if not central or not all(row["whole"] for row in central):
-        return
-    squares: Counter[int] = Counter()
-    for row in central:
-        for agent, norm in zip(row["charged"], row["norms"], strict=True):
-            squares[agent] += norm * norm
-    for row in run.spent:
-        mu = math.sqrt(squares[row["agent"]])
-        for delta, epsilon in zip(row["deltas"], row["epsilon"], strict=True):
-            exact = gaussian(mu, delta)
-            if abs(epsilon - exact) > 1e-4 * max(1.0, exact):
-                yield f"agent {row['agent']} has epsilon {epsilon} at {delta}, {exact} by one Gaussian mechanism of mu {mu}"
-
-
-def gaussian(mu: float, delta: float) -> float:
-    """Give the epsilon at `delta` of a Gaussian mechanism with sensitivity over noise `mu` (Balle, Wang 2018, Theorem 8)."""
-    if mu == 0 or math.isinf(mu):
-        return mu
-
-    def excess(epsilon: float) -> float:
-        log_second = epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)
-        return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(log_second) - delta)
-
-    if excess(0.0) <= 0:
-        return 0.0
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2
-    return float(optimize.brentq(excess, 0.0, high, xtol=1e-12))
+def _staleness(run: Run) -> Iterator[str]:
+    """No message takes effect that is older than the mode and its bound allow, and no round closes that has had nothing."""
+    exchange: Exchange = run.study.exchange.make()
+    bound, closed, base = exchange.staleness.bound, 0, dict[tuple[int, int], int]()
+    for event in run.of("started", "arrived", "round"):
+        key = (event["agent"], event["step"])
+        if event["kind"] == "round":
+            closed += 1
+        elif event["kind"] == "started":
+            base.setdefault(key, closed)
+        else:
+            stale = int(event["detail"])
+            if bound is not None and stale > bound:
+                yield f"message {key} took effect {stale} rounds old, the bound is {bound}"
+            if exchange.waits and stale != closed - base.get(key, closed):
+                yield f"message {key} is said to be {stale} rounds old, and is {closed - base.get(key, closed)}"
+            if exchange.waits and stale and not exchange.carries:
+                yield f"message {key} took effect {stale} rounds late"

@@ -45,7 +45,7 @@ class Puller:
 
     def ask(self, state: list[Any], inbox: Any, streams: Streams) -> tuple[Decision, list[Any]]:
         x = np.linspace(0.1, 0.9, len(self.pulls))[:, None].repeat(2, axis=1)
-        return Decision(x, "asked", np.array(self.pulls), self.clip), state
+        return Decision(x, "own", np.array(self.pulls), self.clip), state
 
     def tell(self, state: list[Any], x: Array, y: Array) -> list[Any]:
         return [*state, (x, y)]
@@ -88,7 +88,7 @@ def test_one_pull_sees_what_one_evaluation_does() -> None:
     plain = agent_of(Random(), noise=0.25)
     work(plain)
     x = plain.memory.rows[0].u
-    asked = Decision(np.array([x]), "asked", np.array([1]))
+    asked = Decision(np.array([x]), "own", np.array([1]))
 
     @dataclass(frozen=True)
     class Same(Puller):
@@ -160,7 +160,7 @@ def test_a_decision_is_cut_at_the_budget_and_a_point_that_has_fewer_pulls_is_not
 
 
 def test_cutting_keeps_the_first_points() -> None:
-    decision = Decision(np.zeros((4, 1)), "asked", np.array([2, 3, 4, 1]))
+    decision = Decision(np.zeros((4, 1)), "own", np.array([2, 3, 4, 1]))
     for left, pulls, cut in ((10, [2, 3, 4, 1], False), (9, [2, 3, 4], False), (6, [2, 3, 1], True), (2, [2], False)):
         kept, short = within(decision, left)
         assert kept.pulls is not None and kept.pulls.tolist() == pulls and len(kept.x) == len(pulls) and short == cut
@@ -171,7 +171,7 @@ def test_cutting_keeps_the_first_points() -> None:
 @pytest.mark.parametrize("pulls", [[1], [1, 0], [1.0, 2.0]])
 def test_pulls_that_are_no_counts_are_refused(pulls: list[float]) -> None:
     with pytest.raises(ValueError, match="pulls of 2 points must be as many whole numbers of at least 1"):
-        counted(Decision(np.zeros((2, 1)), "asked", np.array(pulls)))
+        counted(Decision(np.zeros((2, 1)), "own", np.array(pulls)))
 
 
 def test_an_algorithm_with_pulls_may_not_say_beforehand_how_many_points_it_asks_for() -> None:
@@ -196,7 +196,7 @@ def test_a_single_agent_in_place_of_all_sees_their_mean_with_the_noise_of_one() 
 
 def test_points_evaluated_together_are_as_they_should_be_one_by_one() -> None:
     """Means of 400 pulls of a function with uniform noise of +-0.1: each within 5 standard errors of its score."""
-    decision = Decision(np.linspace(0.0, 1.0, 50)[:, None], "asked", np.full(50, 400), (0.0, 1.0))
+    decision = Decision(np.linspace(0.0, 1.0, 50)[:, None], "own", np.full(50, 400), (0.0, 1.0))
     objective, streams = objective_of(Garland(agents=3), 1, Streams(4)), Streams(4).of(1).at(7)
     made = made_at_once(objective, decision, decision.x, 0.0, streams)
     again = made_at_once(objective, decision, decision.x, 0.0, streams)

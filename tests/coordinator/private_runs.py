@@ -73,7 +73,7 @@ class Whisper:
 
     def ask(self, state: Whispering, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Whispering]:
         self.heard.extend((state.agent, streams.step, int(message.payload["release"][0])) for message in inbox)
-        return Decision(streams.rng("points").random((1, state.dim)), "whisper"), state
+        return Decision(streams.rng("points").random((1, state.dim)), "own"), state
 
     def tell(self, state: Whispering, x: Array, y: Array) -> Whispering:
         return state

@@ -58,7 +58,7 @@ class Talk:
         coin = state.coin + float(streams.rng("coin").random())
         heard = state.heard + tuple((message.sender, message.step) for message in inbox)
         x = streams.rng("points").random((count, state.dim))
-        return Decision(x, "talk"), state._replace(coin=coin, heard=heard)
+        return Decision(x, "own"), state._replace(coin=coin, heard=heard)
 
     def tell(self, state: Known, x: Array, y: Array) -> Known:
         return state._replace(told=state.told + tuple(float(value) for value in y))

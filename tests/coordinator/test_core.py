@@ -110,7 +110,7 @@ def test_an_agent_that_waits_for_an_answer_that_never_comes_ends_the_run_with_it
         queries = None
 
         def ask(self, state, inbox, streams):
-            return Decision(np.empty((0, 2)), "nothing"), state
+            return Decision(np.empty((0, 2)), "none"), state
 
         def outbox(self, state, streams):
             return None, state
@@ -125,7 +125,7 @@ def test_an_agent_that_does_not_ask_for_as_many_points_as_declared_ends_the_run_
 
     class Shy(type(algorithm)):  # type: ignore[misc]
         def ask(self, state, inbox, streams):
-            return Decision(np.empty((0, 2)), "nothing"), state
+            return Decision(np.empty((0, 2)), "none"), state
 
     shy = Shy(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
     with pytest.raises(ProtocolError, match="agent . asked for 0 points in step 1, declared are 1"):

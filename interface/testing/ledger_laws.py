@@ -1,0 +1,101 @@
+"""Laws of the privacy ledger, from the events, the public weights and the closed form of the Gaussian mechanism."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy import optimize, stats
+
+from fedbo.algorithms.base import LocallyPrivate, Private
+from fedbo.coordinator.ledger import LOCAL
+from fedbo.testing.run_tables import NEAR, Row, Run
+
+
+def ledger(run: Run) -> Iterator[str]:
+    """Every message that arrived is in the next release, each release is entered, and epsilon never falls."""
+    made = run.table.make()
+    if isinstance(made, LocallyPrivate) and made.hides:
+        yield from _local(run)
+        return
+    if not isinstance(made, Private):
+        return
+    central = run.releases
+    if [row["release"] for row in central] != list(range(len(central))):
+        yield f"releases are numbered {[row['release'] for row in central]}"
+    yield from _released(run, central)
+    spent = [row["epsilon"] for row in central]
+    for before, after in zip(spent, spent[1:], strict=False):
+        if any(later < earlier - NEAR for earlier, later in zip(before, after, strict=True)):
+            yield f"epsilon falls from {before} to {after}"
+    yield from _charged(run, made, central)
+    yield from _recomputed(run, central)
+
+
+def _local(run: Run) -> Iterator[str]:
+    """A message that its sender hid has left it once it was sent, whether it arrives or not."""
+    sent = Counter(event["agent"] for event in run.of("sent") if event["detail"] != "again")
+    entered = Counter(row["arrived"][0] for row in run.releases)
+    if sent != entered or any(row["sampling"] != LOCAL for row in run.releases):
+        yield f"{dict(sent)} messages were sent, {dict(entered)} are in the ledger"
+
+
+def _released(run: Run, central: Sequence[Row]) -> Iterator[str]:
+    """What arrived between two releases is in the second; at the very moment of one it may be in either."""
+    last = -math.inf
+    for row in central:
+        between = {e["agent"] for e in run.of("arrived") if last < e["time"] < row["time"]}
+        near = {e["agent"] for e in run.of("arrived") if last <= e["time"] <= row["time"]}
+        if not row["refused"] and not between <= set(row["arrived"]) <= near:
+            yield f"release {row['release']} has messages of {row['arrived']}; those of {sorted(between)} had arrived"
+        last = row["time"]
+
+
+def _charged(run: Run, made: Private, central: Sequence[Row]) -> Iterator[str]:
+    """An agent is charged its weights over the noise: sqrt(mean_p (phi_pn / phi_max)^2) / z (Dai et al. 2021, Prop. 1)."""
+    problem = run.study.problem_of(run.table)
+    mechanism = made.mechanism(problem)
+    if not mechanism.noise or mechanism.quantile is not None or not run.study.exchange.make().staleness.even:
+        return
+    for row in central:
+        weights = made.weights(problem, row["release"])
+        largest = weights.max(axis=1, keepdims=True) if mechanism.per_block else weights.max()
+        norms = np.sqrt(((weights / largest) ** 2).mean(axis=0)) / mechanism.noise
+        for agent, norm in zip(row["charged"], row["norms"], strict=True):
+            if norm < norms[agent] - NEAR:
+                yield f"agent {agent} was charged {norm} for release {row['release']}, its weights cost {norms[agent]}"
+
+
+def _recomputed(run: Run, central: Sequence[Row]) -> Iterator[str]:
+    """Where every message is charged in full, epsilon is that of one Gaussian mechanism (Dong, Roth, Su 2022)."""
+    if not central or not all(row["whole"] for row in central):
+        return
+    squares: dict[int, float] = {}
+    for row in central:
+        for agent, norm in zip(row["charged"], row["norms"], strict=True):
+            squares[agent] = squares.get(agent, 0.0) + norm * norm
+    for row in run.spent:
+        mu = math.sqrt(squares.get(row["agent"], 0.0))
+        for delta, epsilon in zip(row["deltas"], row["epsilon"], strict=True):
+            exact = gaussian(mu, delta)
+            if abs(epsilon - exact) > 1e-4 * max(1.0, exact):
+                yield f"agent {row['agent']} has epsilon {epsilon} at {delta}, {exact} by one Gaussian mechanism of mu {mu}"
+
+
+def gaussian(mu: float, delta: float) -> float:
+    """Give the epsilon at `delta` of a Gaussian mechanism with sensitivity over noise `mu` (Balle, Wang 2018, Theorem 8)."""
+    if mu == 0 or math.isinf(mu):
+        return mu
+
+    def excess(epsilon: float) -> float:
+        log_second = epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)
+        return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(log_second) - delta)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while excess(high) > 0:
+        high *= 2
+    return float(optimize.brentq(excess, 0.0, high, xtol=1e-12))

@@ -56,6 +56,7 @@ class Hostings:
         coordinator = self.coordinators.setdefault(count, Coordinator())
         parts = directory / "parts"
         parts.mkdir(parents=True, exist_ok=True)
+        (directory / "study.toml").write_text(study.to_toml(), encoding="utf-8")
         work = runs(study, parts)
         try:
             with _killing_one(coordinator, kill if count else None):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import ray
@@ -67,11 +68,17 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
     return _differences(tables(folder / "alone"), tables(directory), f"after {done} kills"), done
 
 
-def broken_hostings(study: Study, folder: Path, hostings: Hostings, kill: random.Random | None = None) -> list[str]:
-    """Compare the tables under all hostings with those in one process; with `kill` a host is killed at a random moment."""
+def broken_hostings(
+    study: Study,
+    folder: Path,
+    hostings: Hostings,
+    kill: random.Random | None = None,
+    kinds: Sequence[tuple[str, int | None]] = HOSTINGS,
+) -> list[str]:
+    """Compare the tables under some hostings with those in one process; with `kill` a host is killed at a random moment."""
     said = hostings.carry_out(hosted(study, "inline"), folder / "inline")
     expected, broken = tables(folder / "inline"), list[str]()
-    for kind, workers in HOSTINGS:
+    for kind, workers in kinds:
         name = f"{kind} {workers or ''}".strip()
         found = hostings.carry_out(hosted(study, kind, workers), folder / name, kill)
         if said and found:

@@ -1,0 +1,262 @@
+"""Plants defects in hosting, resume, the privacy ledger and the exchange, and counts the random studies until each is found.
+
+python benchmarks/mutants.py [--most 500] [--first 0] [--only NAME,NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import fedbo.actors.host
+import fedbo.coordinator.actor
+import fedbo.coordinator.core
+import fedbo.coordinator.ledger
+import fedbo.coordinator.privacy
+from fedbo.actors.agent import Agent
+from fedbo.actors.remote import RayHosts, _Remote
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.desk import Desk
+from fedbo.coordinator.engine import Agenda
+from fedbo.coordinator.keeper import Keeper
+from fedbo.coordinator.privacy import Door
+from fedbo.testing.__main__ import Trial, tried
+from fedbo.testing.carrying_out import Hostings
+from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
+from fedbo.testing.studies import draw_study
+
+Plant = Callable[[Any], Any]
+
+
+@contextmanager
+def planted(owner: Any, name: str, make: Plant) -> Any:
+    """Put what `make` gives for the present attribute in its place, for a while."""
+    before = owner.__dict__[name]
+    setattr(owner, name, make(before))
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def restored(change: Callable[[Any], Any]) -> tuple[Any, str, Plant]:
+    """Change the snapshot from which a run goes on."""
+
+    def make(before: Any) -> Any:
+        def restore(self: Any) -> Any:
+            found = before(self)
+            return found if found is None else change(found)
+
+        return restore
+
+    return Keeper, "restore", make
+
+
+def forgets(*names: str) -> Callable[[Any], Any]:
+    """Empty some collections of the core's state."""
+
+    def change(found: Any) -> Any:
+        for name in names:
+            owner = found.state.rounds if hasattr(found.state.rounds, name) else found.state
+            getattr(owner, name).clear()
+        return found
+
+    return change
+
+
+def sometimes(every: int, otherwise: Callable[..., Any]) -> Plant:
+    """Call something else at every so many calls."""
+    count = [0]
+
+    def make(before: Any) -> Any:
+        def call(*arguments: Any, **named: Any) -> Any:
+            count[0] += 1
+            return otherwise(*arguments, **named) if count[0] % every == 0 else before(*arguments, **named)
+
+        return call
+
+    return make
+
+
+def _decide(self: Any, order: Any) -> Any:
+    import ray
+
+    host = self._host_of[order.agent]
+    return ray.get(host.handle.decide.remote(host.take_commits(), order))
+
+
+def _any_report(self: Any, agent: int) -> Any:
+    host = self._host_of[agent]
+    while not (found := [key for key in self._reports if key[0] == agent]):
+        if agent in host.buffer:
+            self._send(host)
+        self._collect(host)
+    return self._reports.pop(found[0])
+
+
+def _submit_short(before: Any) -> Any:
+    def submit(self: Any, order: Any) -> None:
+        crowded = len(self._host_of[order.agent].buffer) > 1
+        before(self, order._replace(inbox=order.inbox[1:]) if crowded else order)
+
+    return submit
+
+
+def _lost_commits(before: Any) -> Any:
+    return sometimes(7, lambda self: (before(self), [])[1])(before)
+
+
+def _half(before: Any) -> Any:
+    return lambda *arguments: 0.5 * before(*arguments)
+
+
+def _take_again(before: Any) -> Any:
+    def take(self: Any, lossy: bool) -> Any:
+        memory = self.memory
+        rows = before(self, lossy)
+        self.memory = memory if self.done is None else self.memory
+        return rows
+
+    return take
+
+
+def _become(self: Any, other: Any) -> None:
+    for name in self.__slots__:
+        if name != "scheduled":
+            setattr(self, name, getattr(other, name))
+    self.stopped = False
+
+
+def _keeps_held(before: Any) -> Any:
+    def release(self: Any, state: Any, server: Any, worth: Any, now: float) -> Any:
+        bases = state.bases.copy()
+        server = before(self, state, server, worth, now)
+        state.bases[:1] = bases[:1]
+        return server
+
+    return release
+
+
+def _drops_entries(before: Any) -> Any:
+    def pour(self: Any, journal: Any) -> None:
+        if self.door is not None:
+            self.door.entries = [entry for entry in self.door.entries if entry.release != 1]
+        before(self, journal)
+
+    return pour
+
+
+def _accepts_late(before: Any) -> Any:
+    def init(self: Any, core: Any) -> None:
+        before(self, core)
+        self._drops = False
+
+    return init
+
+
+def _accepts_copies(before: Any) -> Any:
+    def refusal(self: Any, message: Any) -> Any:
+        found = before(self, message)
+        return None if found and found.startswith("duplicate") else found
+
+    return refusal
+
+
+def _younger(before: Any) -> Any:
+    return lambda self, base: max(0, before(self, base) - 1)
+
+
+def _late_orders(before: Any) -> Any:
+    return lambda self: before(self)[:-1] or before(self)
+
+
+def _saved_now(before: Any) -> Any:
+    return lambda *arguments: {n: kept._replace(saved=kept.memory) for n, kept in before(*arguments).items()}
+
+
+def _no_end(before: Any) -> Any:
+    return lambda core, hosts, watch, agenda, until=float("inf"): before(core, hosts, watch, agenda)
+
+
+MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
+    "hosting: an order that a decision replaces": ("hostings", (RayHosts, "decide", lambda _: _decide)),
+    "hosting: commits without times": (
+        "hostings",
+        (RayHosts, "commit", lambda _: lambda self, agent, times: self._host_of[agent].commits.append((agent, ()))),
+    ),
+    "hosting: commits get lost": ("hostings", (_Remote, "take_commits", _lost_commits)),
+    "hosting: any report of the agent": ("hostings", (RayHosts, "result", lambda _: _any_report)),
+    "hosting: messages lost in a full buffer": ("hostings", (RayHosts, "submit", _submit_short)),
+    "resume: order of equal times": ("kills", (Agenda, "become", lambda _: _become)),
+    "resume: the buffer is forgotten": ("kills", restored(forgets("buffer", "reported"))),
+    "resume: who waits is forgotten": ("kills", restored(forgets("waiting"))),
+    "resume: crashed states are forgotten": ("kills", restored(forgets("forgetful", "ready", "off"))),
+    "resume: the length of the log": ("kills", restored(lambda found: found._replace(lines=0))),
+    "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
+    "resume: rows are written twice": ("kills", (Agent, "take", _take_again)),
+    "resume: checkpoints are too young": ("kills", (fedbo.actors.host, "_kept", _saved_now)),
+    "ledger: a release is missing": ("laws", (Core, "pour", _drops_entries)),
+    "ledger: every third local message is missing": (
+        "laws",
+        (Core, "disclose", sometimes(3, lambda *_: None)),
+    ),
+    "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy, "contributions", _half)),
+    "ledger: nine tenths of epsilon": (
+        "laws",
+        (fedbo.coordinator.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
+    ),
+    "ledger: a message is released twice": ("laws", (Door, "release", _keeps_held)),
+    "exchange: messages are thought younger": ("laws", (Desk, "_staleness", _younger)),
+    "exchange: late messages take effect": ("laws", (Desk, "__init__", _accepts_late)),
+    "exchange: copies take effect": ("laws", (Desk, "_refusal", _accepts_copies)),
+    "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.actor, "run_virtual", _no_end)),
+}
+
+
+def trial_of(what: str) -> Trial:
+    """Give what a defect is looked for with."""
+    if what == "hostings":
+        start_ray()
+        hostings = Hostings()
+        return lambda study, folder, seed: broken_hostings(study, folder, hostings)
+    if what == "kills":
+        return lambda study, folder, seed: broken_by_kills(study, folder, 60.0, 4, seed)[0]
+    return lambda study, folder, seed: broken_laws(study, folder, 60.0)
+
+
+def main() -> None:
+    """Plant each, and print how many studies it took to be found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--most", type=int, default=500)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--only", default="", help="defects whose names begin so, separated by commas")
+    given = parser.parse_args()
+    missed = 0
+    # Forks come first: a process in which Ray has started has threads.
+    for name, (what, (owner, attribute, make)) in sorted(MUTANTS.items(), key=lambda item: item[1][0] == "hostings"):
+        if not name.startswith(tuple(given.only.split(","))):
+            continue
+        trial, began, found, count = trial_of(what), time.monotonic(), list[str](), 0
+        with ExitStack() as stack:
+            room = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            stack.enter_context(planted(owner, attribute, make))
+            while not found and count < given.most:
+                _, study = draw_study(given.first + count)
+                found, count = tried(trial, study, given.first + count, room), count + 1
+        missed += not found
+        said = found[0][:90] if found else "NOT FOUND"
+        print(f"{count:4} studies {time.monotonic() - began:6.0f} s  {name:48} {said}", flush=True)
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""What is promised of every study that the checks accept, on random whole studies; the full series are marked `long`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedbo.study import load_study
+from fedbo.testing.carrying_out import Hostings, tables
+from fedbo.testing.invariants import violations
+from fedbo.testing.promises import broken_hostings
+from fedbo.testing.shrinking import shrink
+from fedbo.testing.studies import draw_document, draw_study
+
+HOUR = 3600.0
+ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+
+
+def _try(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Try promises in a process of its own, which forks and so must have no threads."""
+    command = [sys.executable, "-m", "fedbo.testing", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=ONE_THREAD, check=False)
+
+
+def test_the_same_seed_draws_the_same_study_and_most_that_is_drawn_is_accepted() -> None:
+    """The checks refuse about a third; were it nearly all, the draws would no longer say much."""
+    import numpy as np
+
+    from fedbo.study import StudyError
+
+    assert draw_study(3)[0] == draw_study(3)[0] != draw_study(4)[0]
+    refused = 0
+    for seed in range(60):
+        try:
+            load_study(
+                {**(document := draw_document(np.random.default_rng(seed))), "study": {"name": "x", **document["study"]}}
+            )
+        except StudyError:
+            refused += 1
+    assert refused < 40
+
+
+@pytest.mark.slow
+def test_the_tables_of_random_studies_obey_their_laws(tmp_path: Path) -> None:
+    """Seeds 0 to 29, of which a few must be private, have faults, and swept cells, or the draws have lost a feature."""
+    here, drawn = Hostings(), list[dict[str, Any]]()
+    for seed in range(30):
+        document, study = draw_study(seed)
+        drawn.append(document)
+        if not here.carry_out(study, tmp_path / str(seed)):
+            assert violations(study, tmp_path / str(seed)) == [], seed
+    for table in ("fault", "availability", "group", "network", "evaluation"):
+        assert sum(table in document for document in drawn) >= 3, table
+
+
+def test_the_laws_notice_tables_that_break_them(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    _, study = draw_study(0)
+    Hostings().carry_out(study, tmp_path / "run")
+    path = tmp_path / "run" / "events.parquet"
+    whole = pq.read_table(path)
+    pq.write_table(whole.slice(1), path)
+    assert any("numbered" in words for words in violations(study, tmp_path / "run"))
+    assert tables(tmp_path / "run").keys() >= {"events", "observations"}
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_random_studies_give_the_same_bytes_in_packed_actors(tmp_path: Path, ray_session: None) -> None:
+    hostings = Hostings()
+    for seed in range(100, 108):
+        _, study = draw_study(seed)
+        assert broken_hostings(study, tmp_path / str(seed), hostings, kinds=[("packed", 2)]) == [], seed
+
+
+@pytest.mark.slow
+def test_random_studies_that_are_killed_and_resumed_give_the_same_bytes(tmp_path: Path) -> None:
+    tried = _try("--try", "kills", "--studies", "3", "--first", "30", "--kills", "3", "--limit", "600", "--room", str(tmp_path))
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills"])
+def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
+    tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
+@pytest.mark.long
+def test_planted_defects_are_found(tmp_path: Path) -> None:
+    program = Path(__file__).parents[2] / "benchmarks" / "mutants.py"
+    found = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=ONE_THREAD, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_what_breaks_is_shrunk_to_what_it_takes_to_break() -> None:
+    """A promise that every study with a barrier and three agents breaks leaves just these."""
+    document = {
+        "study": {"name": "large", "seed": 4},
+        "objective": {"name": "quadratic", "agents": 7, "noise": 0.1},
+        "agents": {"initial": 4},
+        "budget": {"iterations": 9},
+        "algorithm": [{"name": "fts", "features": 20}, {"name": "random"}],
+        "exchange": {"mode": "barrier"},
+        "fault": [{"kind": "hang", "at": 1.0}, {"kind": "loss"}],
+    }
+    least = shrink(document, lambda one: one.get("exchange") == {"mode": "barrier"} and one["objective"].get("agents", 0) >= 3)
+    assert json.dumps(least["objective"]) == '{"name": "quadratic", "agents": 3}'
+    assert least.keys() == {"study", "objective", "budget", "algorithm", "exchange"} and len(least["algorithm"]) == 1
+    assert least["budget"] == {"iterations": 1}

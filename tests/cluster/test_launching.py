@@ -84,7 +84,7 @@ def test_the_wheel_is_the_whole_package_and_asks_for_nothing(tmp_path: Path) -> 
     from fedbo.wheel import PACKAGES, build_wheel, fingerprint
 
     setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    assert sorted(PACKAGES) == sorted(setup["packages"])
+    assert sorted(PACKAGES) == sorted(setup["package-dir"])
     first, again = (build_wheel(tmp_path / name) for name in ("a", "b") if not (tmp_path / name).mkdir())
     assert first.read_bytes() == again.read_bytes() and f"-0{fingerprint()}-" in first.name
     with zipfile.ZipFile(first) as wheel:
@@ -92,7 +92,10 @@ def test_the_wheel_is_the_whole_package_and_asks_for_nothing(tmp_path: Path) -> 
         (about,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith("METADATA"))
     rooms = {"interface": "fedbo"} | {package.split(".")[1]: package.replace(".", "/") for package in PACKAGES[1:]}
     assert names == {
-        f"{place}/{path.name}" for room, place in rooms.items() for path in (ROOT / room).iterdir() if path.is_file()
+        f"{place}/{path.relative_to(ROOT / room).as_posix()}"
+        for room, place in rooms.items()
+        for path in (ROOT / room).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
     }
     assert "Requires-Dist" not in about
     target = tmp_path / "installed"

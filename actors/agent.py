@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.batches import LEAST, Made, Seen, highest, made_at_once, timed
-from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, Known, Outcome, Pulls
+from fedbo.actors.evaluation.batches import LEAST, Made, Seen, highest, made_at_once, timed
+from fedbo.actors.evaluation.evaluator import EvaluationError, EvaluationLog, Evaluator, Known, Outcome, Pulls
+from fedbo.actors.evaluation.overlap import Bench, Overlap
+from fedbo.actors.evaluation.pulls import counted, within
 from fedbo.actors.memory import Done, Flying, Memory, read_history
-from fedbo.actors.overlap import Bench, Overlap
-from fedbo.actors.pulls import counted, within
-from fedbo.actors.rows import Kept, Row, checked
+from fedbo.actors.storage.rows import Kept, Row, checked
 from fedbo.actors.task import Choice, Order, Report, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective, cost_of
-from fedbo.objectives.centralised import Centralised
+from fedbo.objectives.derived.centralised import Centralised
 from fedbo.objectives.space import from_unit
 
 

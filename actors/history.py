@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from fedbo.actors import atomic
 from fedbo.actors.agent import Agent
 from fedbo.actors.memory import history_file, sum_file
-from fedbo.actors.rows import Key, each, write_rows
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.rows import Key, each, write_rows
 from fedbo.actors.task import Order, Task
 
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple, Protocol
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.agent import Agent
-from fedbo.actors.checkpoint import read_checkpoint, write_checkpoint
-from fedbo.actors.evaluation import EvaluationError, EvaluationLog, Evaluator, write_evaluations
-from fedbo.actors.home import PROVISIONAL, Home, Latest, Superseded
+from fedbo.actors.evaluation.evaluator import EvaluationError, EvaluationLog, Evaluator, write_evaluations
+from fedbo.actors.evaluation.overlap import bench_of
 from fedbo.actors.memory import Done, Memory
-from fedbo.actors.overlap import bench_of
-from fedbo.actors.rows import each, write_rows
+from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
+from fedbo.actors.storage.rows import each, write_rows
+from fedbo.actors.storage.run_folder import PROVISIONAL, Home, Latest, Superseded
 from fedbo.actors.task import Choice, Order, Report, Task
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fedbo.actors.rows import Kept, Row, read_table
-from fedbo.actors.sealed import Damaged, check_file
+from fedbo.actors.storage.rows import Kept, Row, read_table
+from fedbo.actors.storage.sealed import Damaged, check_file
 from fedbo.actors.task import Report
 from fedbo.algorithms.base import Array, Decision
 

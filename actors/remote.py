@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from fedbo.actors.bench import start_dispatcher
+from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host import Host, Live, Site, sound
 from fedbo.actors.task import Choice, Order, Report, Task
 

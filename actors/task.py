@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from fedbo.actors.policy import Policy
+from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation

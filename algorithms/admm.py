@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry, unknown
-from fedbo.algorithms.coupled import Coupled, Member, answer_fields
-from fedbo.algorithms.native import Row, Rows
-from fedbo.algorithms.penalty import Course, Penalty, told
+from fedbo.algorithms.components.coupled import Coupled, Member, answer_fields
+from fedbo.algorithms.components.native_scaling import Row, Rows
+from fedbo.algorithms.components.penalty_schedule import Course, Penalty, told
 from fedbo.algorithms.streams import Streams
 
 SENSES = ("equal", "at_most")

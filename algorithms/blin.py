@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem, horizon
 from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.tree_search import POINTS
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.tree_search import POINTS
 
 Whole = npt.NDArray[np.int64]
 FINEST = 50  # halvings of the cube's side that doubles tell apart

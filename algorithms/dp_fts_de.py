@@ -13,11 +13,11 @@ import numpy as np
 from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.coordinates import to_coordinates
-from fedbo.algorithms.federated import Federated, FederatedState, choose
-from fedbo.algorithms.regions import Regions, region_of, split_cube
-from fedbo.algorithms.schedules import Schedule, check_temperature, probability, temperature
-from fedbo.algorithms.searching import scatter
+from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.federated import Federated, FederatedState, choose
+from fedbo.algorithms.components.inner_search import scatter
+from fedbo.algorithms.components.regions import Regions, region_of, split_cube
+from fedbo.algorithms.components.schedules import Schedule, check_temperature, probability, temperature
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.features import Features

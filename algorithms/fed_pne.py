@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.elimination import Elimination
-from fedbo.algorithms.missing import Missing, shares
-from fedbo.algorithms.partitions import Nodes, Partition
+from fedbo.algorithms.components.elimination import Elimination
+from fedbo.algorithms.components.missing_clients import Missing, shares
+from fedbo.algorithms.components.partitions import Nodes, Partition
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.projected import Lattice
 

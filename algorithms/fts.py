@@ -11,9 +11,9 @@ import numpy as np
 from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.federated import Federated, FederatedState, choose
-from fedbo.algorithms.schedules import probability
-from fedbo.algorithms.searching import top_of_draw
+from fedbo.algorithms.components.federated import Federated, FederatedState, choose
+from fedbo.algorithms.components.inner_search import top_of_draw
+from fedbo.algorithms.components.schedules import probability
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.draws import message_function

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedbo.algorithms import surrogate
-from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry, unknown
-from fedbo.algorithms.searching import top_of_function
+from fedbo.algorithms.components import surrogate
+from fedbo.algorithms.components.inner_search import top_of_function
+from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState, Surrogate, evaluable
 from fedbo.surrogates.acquisition import belief, expected_improvement, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
 from fedbo.surrogates.maximise import MaximiserSettings

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.components.local_only import Alone
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import KERNELS, ArmBelief, draw, draw_apart, grid, nearest, observe, prior
 

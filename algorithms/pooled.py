@@ -10,10 +10,10 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.coordinates import to_coordinates
-from fedbo.algorithms.searching import top_of_draw
+from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.inner_search import top_of_draw
+from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState, Surrogate, evaluable, standardised
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.local_only import Alone
 from fedbo.algorithms.streams import Streams
 
 

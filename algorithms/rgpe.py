@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedbo.algorithms import surrogate
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components import surrogate
+from fedbo.algorithms.components.surrogate import Surrogate
+from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import Surrogate
-from fedbo.algorithms.transfer import Acquisition, Transfer, TransferState
 from fedbo.surrogates.acquisition import Belief, belief, expected_improvement
 from fedbo.surrogates.ensemble import (
     Ensemble,

@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import ClassVar
 
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.tree import Bounds, deepest
-from fedbo.algorithms.tree_search import TreeSearch
+from fedbo.algorithms.components.box_tree import Bounds, deepest
+from fedbo.algorithms.components.tree_search import TreeSearch
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 from fedbo.algorithms import rgpe
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState, alone
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.transfer import Acquisition, Transfer, TransferState, alone
 from fedbo.surrogates.ensemble import Ensemble, discordance, means, rises
 from fedbo.surrogates.gp import Posterior
 

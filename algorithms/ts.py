@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbo.algorithms import surrogate
-from fedbo.algorithms.alone import Alone
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry, unknown
-from fedbo.algorithms.searching import top_of_draw
+from fedbo.algorithms.components import surrogate
+from fedbo.algorithms.components.inner_search import top_of_draw
+from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState, Surrogate, evaluable, standardised
 from fedbo.surrogates.draws import Draw, WeightSpace, pathwise_draw, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.gp import condition

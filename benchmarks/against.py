@@ -58,8 +58,8 @@ def _first(*places: str) -> Any:
 
 def _run(document: dict[str, Any], events: int | None) -> tuple[float, Any]:
     """Carry out the only run of a study, with a snapshot after so many events or none; give seconds and how it ended."""
-    jobs = _first("fedbo.jobs:runs")
-    coordinator = _first("fedbo.coordinator.actor:Coordinator")
+    jobs = _first("fedbo.execution.jobs:runs")
+    coordinator = _first("fedbo.coordinator.runtime.actor:Coordinator")
     with tempfile.TemporaryDirectory() as folder:
         (run,) = jobs(_first("fedbo:load_study")(document), Path(folder))
         begun = time.process_time()

@@ -21,8 +21,8 @@ import numpy as np
 from fedbo.algorithms.base import Private, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.noise import Seeded
-from fedbo.coordinator.privacy import Door, Terms
+from fedbo.coordinator.privacy.aggregator import Door, Terms
+from fedbo.coordinator.privacy.noise import Seeded
 
 
 def main() -> None:

@@ -22,10 +22,10 @@ from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.environment.environment import Models, World
+from fedbo.coordinator.environment.timing import Constant, Lognormal, durations
 from fedbo.coordinator.exchange import Immediate
-from fedbo.coordinator.timing import Constant, Lognormal, durations
-from fedbo.coordinator.world import Models, World
+from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
 from fedbo.objectives.functions import Quadratic
 
 LATENCY = 0.05

@@ -20,8 +20,8 @@ import numpy as np
 import fedbo
 from fedbo.actors.agent import objective_of
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.families import FormulaAgent
-from fedbo.study import load_study
+from fedbo.objectives.models.families import FormulaAgent
+from fedbo.study.study import load_study
 
 
 def study_of(arguments: argparse.Namespace) -> dict[str, Any]:

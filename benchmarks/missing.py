@@ -20,9 +20,9 @@ import numpy as np
 
 from fedbo import Result
 from fedbo.actors.agent import objective_of
-from fedbo.algorithms.missing import Missing, shares
+from fedbo.algorithms.components.missing_clients import Missing, shares
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.families import FormulaAgent
+from fedbo.objectives.models.families import FormulaAgent
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Row = dict[str, Any]

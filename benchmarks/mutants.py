@@ -18,17 +18,17 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import fedbo.actors.host
-import fedbo.coordinator.actor
 import fedbo.coordinator.core
-import fedbo.coordinator.ledger
-import fedbo.coordinator.privacy
+import fedbo.coordinator.privacy.aggregator
+import fedbo.coordinator.privacy.ledger
+import fedbo.coordinator.runtime.actor
 from fedbo.actors.agent import Agent
 from fedbo.actors.remote import RayHosts, _Remote
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.desk import Desk
-from fedbo.coordinator.engine import Agenda
-from fedbo.coordinator.keeper import Keeper
-from fedbo.coordinator.privacy import Door
+from fedbo.coordinator.privacy.aggregator import Door
+from fedbo.coordinator.runtime.engine import Agenda
+from fedbo.coordinator.runtime.snapshots import Keeper
+from fedbo.coordinator.server import Desk
 from fedbo.testing.__main__ import Trial, tried
 from fedbo.testing.carrying_out import Hostings
 from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
@@ -209,16 +209,16 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         "laws",
         (Core, "disclose", sometimes(3, lambda *_: None)),
     ),
-    "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy, "contributions", _half)),
+    "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy.aggregator, "contributions", _half)),
     "ledger: nine tenths of epsilon": (
         "laws",
-        (fedbo.coordinator.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
+        (fedbo.coordinator.privacy.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
     ),
     "ledger: a message is released twice": ("laws", (Door, "release", _keeps_held)),
     "exchange: messages are thought younger": ("laws", (Desk, "_staleness", _younger)),
     "exchange: late messages take effect": ("laws", (Desk, "__init__", _accepts_late)),
     "exchange: copies take effect": ("laws", (Desk, "_refusal", _accepts_copies)),
-    "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.actor, "run_virtual", _no_end)),
+    "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.runtime.actor, "run_virtual", _no_end)),
 }
 
 

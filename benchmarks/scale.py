@@ -23,9 +23,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import ray
 
-from fedbo.coordinator.actor import Coordinator
-from fedbo.jobs import runs
-from fedbo.study import load_study
+from fedbo.coordinator.runtime.actor import Coordinator
+from fedbo.execution.jobs import runs
+from fedbo.study.study import load_study
 
 
 def study(

@@ -20,11 +20,11 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from fedbo.actors.home import Home
-from fedbo.coordinator.actor import Coordinator, Run
-from fedbo.jobs import runs
-from fedbo.study import load_study
-from fedbo.tables import RecoveryTable
+from fedbo.actors.storage.run_folder import Home
+from fedbo.coordinator.runtime.actor import Coordinator, Run
+from fedbo.execution.jobs import runs
+from fedbo.study.study import load_study
+from fedbo.study.tables import RecoveryTable
 
 
 @dataclass

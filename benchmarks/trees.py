@@ -23,9 +23,9 @@ import numpy as np
 
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.components.box_tree import Address, add, best_node, nodes, refresh
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.tree import Address, add, best_node, nodes, refresh
-from fedbo.objectives import formulas
+from fedbo.objectives.models import formulas
 
 BEST = formulas.garland().best
 STRETCHES = (1_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fedbo.actors.task import Order, Task
 from fedbo.algorithms.base import LocallyPrivate, Payload, Private
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.desk import Desk
+from fedbo.coordinator.agent_processes import Steps
+from fedbo.coordinator.environment.environment import World
 from fedbo.coordinator.events import (
     Arrived,
     Began,
@@ -33,17 +34,16 @@ from fedbo.coordinator.events import (
     Unheard,
 )
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.ledger import Entry, local_entry
+from fedbo.coordinator.fault_injection import Trouble
 from fedbo.coordinator.network import Network
-from fedbo.coordinator.noise import Secure, Seeded
-from fedbo.coordinator.privacy import DEFAULT_TERMS, Door, Terms, charged_whole, unkept
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, Terms, charged_whole, unkept
+from fedbo.coordinator.privacy.ledger import Entry, local_entry
+from fedbo.coordinator.privacy.noise import Secure, Seeded
+from fedbo.coordinator.server import Desk
 from fedbo.coordinator.state import ProtocolError, fresh_state
-from fedbo.coordinator.steps import Steps
-from fedbo.coordinator.trouble import Trouble
-from fedbo.coordinator.world import World
 
 if TYPE_CHECKING:
-    from fedbo.coordinator.journal import Journal
+    from fedbo.coordinator.runtime.event_log import Journal
 
 __all__ = ["Core", "ProtocolError"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedbo.coordinator.faults import Restart
+from fedbo.coordinator.environment.faults import Restart
 from fedbo.coordinator.state import EndlessError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedbo.algorithms.base import Declaration, Payload
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.events import Arrived, Delivered, Effect, Line, Reached, Unheard
-from fedbo.coordinator.faults import (
+from fedbo.coordinator.environment.environment import World
+from fedbo.coordinator.environment.faults import (
     BEFALLS,
     Befall,
     Corruption,
@@ -21,10 +21,10 @@ from fedbo.coordinator.faults import (
     Reordering,
     Restart,
 )
+from fedbo.coordinator.environment.timing import Timing, durations
+from fedbo.coordinator.events import Arrived, Delivered, Effect, Line, Reached, Unheard
 from fedbo.coordinator.messages import decode, encode, size, varies, weight
 from fedbo.coordinator.state import CoreState
-from fedbo.coordinator.timing import Timing, durations
-from fedbo.coordinator.world import World
 
 
 class Network:

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
-    from fedbo.ask_tell import Agent as Agent
-    from fedbo.ask_tell import Terms as Terms
-    from fedbo.meeting import Meeting as Meeting
-    from fedbo.results import Result as Result
-    from fedbo.runner import RunError as RunError
-    from fedbo.study import Study as Study
-    from fedbo.study import StudyError as StudyError
-    from fedbo.study import load_study as load_study
-    from fedbo.tuning import Options
+    from fedbo.execution.runner import RunError as RunError
+    from fedbo.results.result import Result as Result
+    from fedbo.study.study import Study as Study
+    from fedbo.study.study import StudyError as StudyError
+    from fedbo.study.study import load_study as load_study
+    from fedbo.tuning.ask_tell import Agent as Agent
+    from fedbo.tuning.ask_tell import Terms as Terms
+    from fedbo.tuning.message_folder import Meeting as Meeting
+    from fedbo.tuning.tune import Options
 
 __all__ = [
     "Agent",
@@ -38,14 +38,14 @@ __all__ = [
 
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
 _PLACES = {
-    "Agent": "fedbo.ask_tell",
-    "Meeting": "fedbo.meeting",
-    "Terms": "fedbo.ask_tell",
-    "Result": "fedbo.results",
-    "RunError": "fedbo.runner",
-    "Study": "fedbo.study",
-    "StudyError": "fedbo.study",
-    "load_study": "fedbo.study",
+    "Agent": "fedbo.tuning.ask_tell",
+    "Meeting": "fedbo.tuning.message_folder",
+    "Terms": "fedbo.tuning.ask_tell",
+    "Result": "fedbo.results.result",
+    "RunError": "fedbo.execution.runner",
+    "Study": "fedbo.study.study",
+    "StudyError": "fedbo.study.study",
+    "load_study": "fedbo.study.study",
 }
 
 
@@ -64,9 +64,9 @@ def run(
     """
     from rich.console import Console
 
-    from fedbo.progress import progress_for
-    from fedbo.runner import run_study
-    from fedbo.study import Study, StudyError, load_study
+    from fedbo.execution.progress import progress_for
+    from fedbo.execution.runner import run_study
+    from fedbo.study.study import Study, StudyError, load_study
 
     if overrides and isinstance(study, Study):
         raise StudyError("overrides: have no effect on a study that is checked already; give them to load_study")
@@ -81,8 +81,8 @@ def resume(directory: str | Path, *, overrides: Sequence[str] = (), progress: bo
     """
     from rich.console import Console
 
-    from fedbo.progress import progress_for
-    from fedbo.runner import resume_study
+    from fedbo.execution.progress import progress_for
+    from fedbo.execution.runner import resume_study
 
     return resume_study(Path(directory), overrides, progress_for(Console(stderr=True)) if progress else None)
 
@@ -106,8 +106,8 @@ def tune(
     """
     from rich.console import Console
 
-    from fedbo.progress import progress_for
-    from fedbo.tuning import tuned
+    from fedbo.execution.progress import progress_for
+    from fedbo.tuning.tune import tuned
 
     return tuned(objective, space, agents, options, progress_for(Console(stderr=True)) if progress else None)
 
@@ -135,9 +135,9 @@ def tabulate(
 
     from rich.console import Console
 
-    from fedbo.progress import progress_for
-    from fedbo.sources import source
-    from fedbo.tabulation import Wanted, tabulate
+    from fedbo.execution.progress import progress_for
+    from fedbo.tabulation.sources import source
+    from fedbo.tabulation.tabulation import Wanted, tabulate
 
     origin, hands = source(str(objective), overrides, seed, replicate)
     hands = hands if workers is None else replace(hands, workers=workers)

@@ -1,7 +1,8 @@
 """Callbacks of `fedbo.tune` that write every evaluation to MLflow, TensorBoard or Weights & Biases.
 
-Each needs its library, which is imported when the callback is made. What they are told of is what `fedbo.follow.Evaluation`
-holds: observations leave the run for wherever these libraries send them, so give them to a study whose sites agree to that.
+Each needs its library, which is imported when the callback is made. What they are told of is what
+`fedbo.execution.monitor.Evaluation` holds: observations leave the run for wherever these libraries send them, so give them to a
+study whose sites agree to that.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedbo.follow import Evaluation
+from fedbo.execution.monitor import Evaluation
 
 
 class MLflow:

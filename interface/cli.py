@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.arguments import (
+from fedbo.commands.arguments import (
     CODES,
     FAILED,
     INTERRUPTED,
@@ -27,14 +27,14 @@ from fedbo.arguments import (
     hosting_sets,
     print_json,
 )
-from fedbo.calibrate import privacy
-from fedbo.looking import plot, replay, show
-from fedbo.reproduce import reproduce
-from fedbo.tabulating import tabulate
+from fedbo.commands.inspect import plot, replay, show
+from fedbo.commands.privacy import privacy
+from fedbo.commands.reproduce import reproduce
+from fedbo.commands.tabulate import tabulate
 
 if TYPE_CHECKING:
-    from fedbo.progress import Progress
-    from fedbo.results import Result
+    from fedbo.execution.progress import Progress
+    from fedbo.results.result import Result
 
 app = typer.Typer(
     name="fedbo",
@@ -69,12 +69,13 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
     """Run a study, then print its summary and where its results and its figure are."""
-    from fedbo.study import load_study
+    from fedbo.study.study import load_study
 
     extra = hosting_sets(workers, address)
     checked = load_study(study, [*(sets or []), *extra])
-    from fedbo.directory import read_manifest, unfinished
-    from fedbo.runner import resume_study, run_study
+    from fedbo.execution.directory import unfinished
+    from fedbo.execution.runner import resume_study, run_study
+    from fedbo.results.manifest import read_manifest
 
     same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
     if out is not None and same and _wants(f"'{out}' holds a run of this study that has not ended. Go on with it?"):
@@ -97,7 +98,7 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
     """Go on with a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
-    from fedbo.runner import resume_study
+    from fedbo.execution.runner import resume_study
 
     changed = [*(sets or []), *hosting_sets(workers, address)]
     _finish(lambda: resume_study(folder, changed, None if quiet else _progress()), printed)
@@ -108,10 +109,10 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
     """Check a study without running it: print it with every default, and what it will cost."""
     from dataclasses import asdict
 
-    from fedbo.estimate import estimate
-    from fedbo.forecast import forecasts
-    from fedbo.report import console, plain, study_facts
-    from fedbo.study import load_study
+    from fedbo.estimates.cost import estimate
+    from fedbo.estimates.privacy import forecasts
+    from fedbo.reports.tables import console, plain, study_facts
+    from fedbo.study.study import load_study
 
     checked = load_study(study, sets or [])
     cost, private = estimate(checked), forecasts(checked)
@@ -140,8 +141,8 @@ def list_(
     from dataclasses import asdict
 
     from fedbo.algorithms.catalog import unknown
-    from fedbo.listing import groups
-    from fedbo.report import console, items_table
+    from fedbo.reports.tables import console, items_table
+    from fedbo.study.listing import groups
 
     found = groups()
     if group is not None and group not in found:
@@ -159,8 +160,8 @@ def data_list(printed: Printed = Format.text) -> None:
     """List the data sets, and where each was found."""
     from dataclasses import asdict
 
-    from fedbo.objectives.data import inventory
-    from fedbo.report import console, data_table
+    from fedbo.objectives.datasets.data import inventory
+    from fedbo.reports.tables import console, data_table
 
     rows = [{**asdict(row), "where": None if row.where is None else str(row.where)} for row in inventory()]
     if printed is Format.json:
@@ -194,11 +195,11 @@ def _expected(error: Exception) -> int:
         return _complain(f"{error.format_message().rstrip('.')}; see {command} --help", WRONG_INPUT)
     if type(error).__name__ == "Exit":
         return int(getattr(error, "exit_code", OK))
-    from fedbo.document import StudyError
+    from fedbo.study.document import StudyError
 
     if isinstance(error, StudyError):  # the most frequent one need not wait for the imports that know all the others
         return _complain(str(error), WRONG_INPUT)
-    from fedbo.errors import is_failure, is_wrong_input
+    from fedbo.commands.errors import is_failure, is_wrong_input
 
     if is_wrong_input(error):
         return _complain(str(error), WRONG_INPUT)
@@ -220,14 +221,14 @@ def _complain(line: str, code: int) -> int:
 
 
 def _progress() -> Progress:
-    from fedbo.progress import progress_for
-    from fedbo.report import console
+    from fedbo.execution.progress import progress_for
+    from fedbo.reports.tables import console
 
     return progress_for(console(stderr=True))
 
 
 def _print_run(result: Result, printed: Format, baseline: str | None, figures: Sequence[str]) -> None:
-    from fedbo.report import console, results_table, run_facts
+    from fedbo.reports.tables import console, results_table, run_facts
 
     if printed is Format.json:
         print_json({**run_facts(result, baseline), "figures": list(figures)})

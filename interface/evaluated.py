@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedbo.objectives.declared_space import read_space
-from fedbo.objectives.typed import Space
-from fedbo.spaces import written_space
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.tuning.spaces import written_space
 
 
 class Evaluated(NamedTuple):

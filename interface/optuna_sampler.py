@@ -17,10 +17,10 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.ask_tell import Agent, Terms
-from fedbo.meeting import Meeting
-from fedbo.objectives.declared_space import read_space
-from fedbo.spaces import written_space
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.tuning.ask_tell import Agent, Terms
+from fedbo.tuning.message_folder import Meeting
+from fedbo.tuning.spaces import written_space
 
 ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder gave it, and by which token
 

@@ -14,9 +14,9 @@ from typing import Any
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
-from fedbo.ask_tell import Agent, Terms
-from fedbo.meeting import Meeting
-from fedbo.spaces import written_space
+from fedbo.tuning.ask_tell import Agent, Terms
+from fedbo.tuning.message_folder import Meeting
+from fedbo.tuning.spaces import written_space
 
 # Agents that this process has open: Tune copies searchers, and a restored Tuner has another one on the same folder.
 _OPEN: dict[Path, tuple[Agent, str, Terms]] = {}

@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from fedbo.objectives import formulas
 from fedbo.objectives.base import Metric, Parameter, require, require_agent
-from fedbo.objectives.families import Family, FormulaAgent, Likeness
-from fedbo.objectives.formulas import Formula
-from fedbo.objectives.noise import Noise
+from fedbo.objectives.models import formulas
+from fedbo.objectives.models.families import Family, FormulaAgent, Likeness
+from fedbo.objectives.models.formulas import Formula
+from fedbo.objectives.models.noise import Noise
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.families import Family, FormulaAgent, Likeness
-from fedbo.objectives.formulas import branin, branin_values
-from fedbo.objectives.noise import Noise
+from fedbo.objectives.models.families import Family, FormulaAgent, Likeness
+from fedbo.objectives.models.formulas import branin, branin_values
+from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
 
 BRANIN_BOX = branin().parameters

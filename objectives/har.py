@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import train_test_split
 
-from fedbo.objectives import hapt
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.data import locate
-from fedbo.objectives.data_sets import DATA_SETS
-from fedbo.objectives.feature_table import FeatureTable, kept
-from fedbo.objectives.har_features import VERSION, WIDTH, features, signals
-from fedbo.objectives.logistic import LogisticAgent, trainee, tuned
-from fedbo.objectives.uci_har import original
+from fedbo.objectives.datasets import hapt
+from fedbo.objectives.datasets.data import locate
+from fedbo.objectives.datasets.feature_table import FeatureTable, kept
+from fedbo.objectives.datasets.har_features import VERSION, WIDTH, features, signals
+from fedbo.objectives.datasets.inventory import DATA_SETS
+from fedbo.objectives.datasets.uci_har import original
+from fedbo.objectives.models.logistic import LogisticAgent, trainee, tuned
 
 SUBJECTS = 30
 ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")  # labels 1 to 6

@@ -19,7 +19,7 @@ from sklearn.model_selection import KFold, train_test_split
 from sklearn.svm import SVC
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.data import locate
+from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.space import inside
 
 FIELDS = 29

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.landmine import FIELDS, PARAMETERS, Landmine, LandmineField
-from fedbo.objectives.noise import Noise
+from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
 
 KEPT = 2**18  # AUCs that a process remembers

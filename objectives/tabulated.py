@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.space import to_unit
-from fedbo.objectives.surfaces import SAMPLE, Mean, Nearest, Process, fit
-from fedbo.objectives.table import DESIGN, FACTS, TableError, complete_facts, points_of
+from fedbo.objectives.tables.surfaces import SAMPLE, Mean, Nearest, Process, fit
+from fedbo.objectives.tables.table import DESIGN, FACTS, TableError, complete_facts, points_of
 
 Surface = Nearest | Mean
 _CHECKED = 64  # of the best points: among their values on the surface its largest known one is sought
@@ -49,7 +49,7 @@ class Tabulated:
     never above the largest nor below the least value that was evaluated, or `"nearest"`, the nearest point's value.
     """
 
-    paths: ClassVar[tuple[str, ...]] = ("table",)  # settings that name files: see `fedbo.files`
+    paths: ClassVar[tuple[str, ...]] = ("table",)  # settings that name files: see `fedbo.study.files`
     table: str
     interpolation: Literal["gp", "nearest"] = "gp"
 

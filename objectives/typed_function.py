@@ -11,11 +11,11 @@ import cloudpickle
 import numpy as np
 
 from fedbo.objectives.base import Array, Measured, Metric, Parameter, require, require_agent
-from fedbo.objectives.declared_space import read_space
 from fedbo.objectives.python_function import load
 from fedbo.objectives.reports import Reports, of_failure, with_reports
 from fedbo.objectives.space import inside
-from fedbo.objectives.typed import Space
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.typed import Space
 
 
 class Carried:

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.data import locate
-from fedbo.objectives.epidemic import AGES, EPIDEMICS, outcomes
-from fedbo.objectives.noise import Noise
+from fedbo.objectives.datasets.data import locate
+from fedbo.objectives.models.epidemic import AGES, EPIDEMICS, outcomes
+from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
 
 COUNTRIES = 201  # and areas; codes from 900 on are regions and groups of countries

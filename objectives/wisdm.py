@@ -15,8 +15,8 @@ from typing import Literal
 import numpy as np
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.data import locate
-from fedbo.objectives.logistic import Labels, LogisticAgent, trainee, tuned
+from fedbo.objectives.datasets.data import locate
+from fedbo.objectives.models.logistic import Labels, LogisticAgent, trainee, tuned
 
 ACTIVITIES = ("Walking", "Jogging", "Upstairs", "Downstairs", "Sitting", "Standing")
 TASKS: dict[str, tuple[str, ...]] = {  # of the tasks with two classes, which activities are the second

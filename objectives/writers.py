@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.convnet import Recipe, Seen, require_torch, share_wrong, trained
-from fedbo.objectives.data import locate
-from fedbo.objectives.qmnist import Handwriting, Labels, read
+from fedbo.objectives.datasets.data import locate
+from fedbo.objectives.datasets.qmnist import Handwriting, Labels, read
+from fedbo.objectives.models.convnet import Recipe, Seen, require_torch, share_wrong, trained
 from fedbo.objectives.space import inside
 
 LEAST = 100  # images that a writer has at least

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -20,56 +23,223 @@ MAY_IMPORT: dict[str, set[str]] = {
     "coordinator": {"actors", "algorithms"},
     "interface": {"objectives", "surrogates", "algorithms", "actors", "coordinator"},
 }
+# Within a room: what each of its folders may import from the others. "." is the top of the room, or all modules there; any
+# other word is a folder, or one module at the top. A folder always may import from itself.
+WITHIN: dict[str, dict[str, str]] = {
+    "objectives": {
+        "datasets": "base",
+        "models": "base space datasets",
+        "derived": "base space",
+        "tables": "base",
+        "typed_spaces": "base space",
+        ".": "datasets models derived tables typed_spaces",
+    },
+    "surrogates": {".": ""},
+    "algorithms": {
+        "components": "base catalog streams gp ts",
+        ".": "components",
+    },
+    "actors": {
+        "storage": "",
+        "evaluation": "storage memory task",
+        ".": "storage evaluation",
+    },
+    "coordinator": {
+        "environment": "",
+        "privacy": "environment events exchange state",
+        ".": "environment privacy",
+        "runtime": ". environment privacy",
+    },
+    "interface": {
+        "study": "",
+        "estimates": "study",
+        "results": "study",
+        "execution": "study results",
+        "reports": "study estimates results",
+        "plots": "results",
+        "tuning": "study results execution",
+        "tabulation": "study results execution",
+        "papers": "study results execution reports plots",
+        "testing": ". study estimates results execution reports plots tabulation papers tuning",
+        "commands": "study results execution reports plots tabulation papers",
+        ".": "study estimates results execution reports plots tabulation papers tuning testing commands",
+    },
+}
+# Only inside a function, or for the types: `Result.plot` draws; the core names the type of the log that it is given.
+LATER: dict[str, dict[str, str]] = {
+    "interface": {"results": "plots"},
+    "coordinator": {".": "runtime"},
+}
+MOST = 20  # modules in one folder, besides those that put something into a catalogue
+
+
+class Import(NamedTuple):
+    """A name that a file imports, and whether that is only inside a function or for the types."""
+
+    name: str
+    later: bool
+
+
+def _files(root: Path) -> list[Path]:
+    return [path for room in MAY_IMPORT for path in sorted((root / room).rglob("*.py"))]
+
+
 RAY_SHELLS = {
-    "actors/bench.py",
+    "actors/evaluation/ray_pool.py",
     "actors/remote.py",
-    "coordinator/actor.py",
-    "interface/cluster.py",
+    "coordinator/runtime/actor.py",
+    "interface/execution/cluster.py",
     "interface/ray_searcher.py",
     "interface/testing/carrying_out.py",
     "interface/testing/promises.py",
-    "interface/workforce.py",
+    "interface/execution/workers.py",
 }
-FILES = [path for room in MAY_IMPORT for path in sorted((ROOT / room).rglob("*.py"))]
 
 
-def _imports(path: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imports(tree: ast.AST, later: bool = False) -> Iterator[Import]:
+    for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from (Import(alias.name, later) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name} imports relatively"
-            names |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
+            yield from (Import(f"{'.' * node.level}{node.module or ''}.{alias.name}", later) for alias in node.names)
+        else:
+            inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            yield from _imports(node, later or inside or typing)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_room_imports_what_stands_above_it(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0]
-    ours = {name.split(".")[1] for name in _imports(path) if name.startswith("fedbo.")}
-    rooms = {name if name in MAY_IMPORT else "interface" for name in ours}
-    assert rooms - {room} <= MAY_IMPORT[room]
-    assert not {name.split(".")[0] for name in _imports(path)} & set(MAY_IMPORT), "a bare import would load a second copy"
+def _imported_by(path: Path) -> list[Import]:
+    return list(_imports(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _place(root: Path, name: str) -> tuple[str, str, str]:
+    """Give room, folder within it and module of a name that begins with `fedbo`."""
+    parts = name.split(".")[1:]
+    room = parts.pop(0) if parts and parts[0] in MAY_IMPORT else "interface"
+    folder = parts.pop(0) if parts and (root / room / parts[0]).is_dir() else "."
+    place = root / room / folder
+    return room, folder, parts[0] if parts and (place / f"{parts[0]}.py").exists() else "__init__"
+
+
+def _wrong(root: Path, path: Path, one: Import) -> str:
+    """Say what is wrong with an import; empty if nothing is."""
+    room, *inner = path.relative_to(root).parts
+    folder = inner[0] if len(inner) > 1 else "."
+    if one.name.startswith("."):
+        return "is relative"
+    if one.name.split(".")[0] in MAY_IMPORT:
+        return "would load a second copy"
+    if one.name.split(".")[0] != "fedbo":
+        return ""
+    other, theirs, module = _place(root, one.name)
+    if other != room:
+        return "" if other in MAY_IMPORT[room] else f"is not for {room}/"
+    if folder not in WITHIN[room]:
+        return f"{room}/{folder}/ is not in the table of this test"
+    allowed = set(WITHIN[room][folder].split()) | (set(LATER.get(room, {}).get(folder, "").split()) if one.later else set())
+    fine = theirs == folder or theirs in allowed or (theirs == "." and module in allowed)
+    return "" if fine else f"is not for {room}/{folder}/"
+
+
+def wrong_arrows(root: Path) -> list[str]:
+    """List all imports that the tables above do not allow."""
+    found = []
+    for path in _files(root):
+        for one in _imported_by(path):
+            if wrong := _wrong(root, path, one):
+                found.append(f"{path.relative_to(root)}: {one.name} {wrong}")
+    return found
+
+
+def crowded(root: Path) -> list[str]:
+    """List the folders with too many modules."""
+    count: dict[str, int] = {}
+    for path in _files(root):
+        if path.name != "__init__.py" and not {"ALGORITHMS", "FEDERATIONS"} & _made(path):
+            folder = path.parent.relative_to(root).as_posix()
+            count[folder] = count.get(folder, 0) + 1
+    return [f"{folder}/ has {number} modules: {MOST} are enough" for folder, number in count.items() if number > MOST]
+
+
+def _made(path: Path) -> set[str]:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    names = [node.target for node in body if isinstance(node, ast.AnnAssign)]
+    names += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    return {name.id for name in names if isinstance(name, ast.Name)}
+
+
+def unlisted(root: Path) -> list[str]:
+    """List the folders that are no packages, or that pyproject.toml does not name."""
+    setup = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    folders = {path.parent.relative_to(root) for path in _files(root)}
+    found = {".".join(["fedbo", *(folder.parts[1:] if folder.parts[0] == "interface" else folder.parts)]) for folder in folders}
+    bare = [f"{folder}/ has no __init__.py" for folder in sorted(folders) if not (root / folder / "__init__.py").exists()]
+    return bare + [f"pyproject.toml and the folders differ in {name}" for name in sorted(found ^ set(setup["packages"]))]
+
+
+def test_no_room_imports_what_stands_above_it() -> None:
+    assert wrong_arrows(ROOT) == []
+
+
+def test_no_folder_holds_more_than_one_can_overlook() -> None:
+    assert crowded(ROOT) == []
 
 
 def test_only_the_shells_import_ray() -> None:
-    found = {str(path.relative_to(ROOT)) for path in FILES if any(n.split(".")[0] == "ray" for n in _imports(path))}
+    using = [path for path in _files(ROOT) if any(one.name.split(".")[0] == "ray" for one in _imported_by(path))]
+    found = {path.relative_to(ROOT).as_posix() for path in using}
     assert found == RAY_SHELLS
 
 
 def test_every_room_is_a_package_and_is_typed() -> None:
+    import fedbo
+
     setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    rooms = {"fedbo" if room == "interface" else f"fedbo.{room}": room for room in MAY_IMPORT}
-    assert dict(setup["package-dir"]) == rooms
-    folders = {str(path.parent.relative_to(ROOT)).replace("/", ".") for path in FILES}
-    within = {f"fedbo.{folder}".replace(".interface", "") for folder in folders}
-    assert sorted(setup["packages"]) == sorted(within)
-    for package, room in rooms.items():
+    expected = {"fedbo" if room == "interface" else f"fedbo.{room}": room for room in MAY_IMPORT}
+    assert dict(setup["package-dir"]) == expected
+    assert unlisted(ROOT) == []
+    for package, room in expected.items():
         assert (ROOT / room / "py.typed").exists()
         assert Path(str(importlib.import_module(package).__file__)).resolve().parent == ROOT / room
-    assert all((path.parent / "__init__.py").exists() for path in FILES)
     assert not (ROOT / "fedbo").exists(), "a folder of this name would hide the package"
+    folders = {path.name for path in (ROOT / "interface").iterdir() if path.is_dir()}
+    assert not folders & ({*fedbo.__all__} | set(MAY_IMPORT)), "a folder of this name would hide a function or a room"
+
+
+PLANTED = {
+    "interface/study/planted.py": ("from fedbo.execution.runner import run_study\n", "is not for interface/study/"),
+    "interface/results/planted.py": ("from fedbo.plots.plot import draw\n", "is not for interface/results/"),
+    "interface/plots/planted.py": ("from fedbo import Result\n", "is not for interface/plots/"),
+    "interface/tuning/deeper/planted.py": ("import fedbo.cli\n", "is not for interface/tuning/"),
+    "interface/attic/planted.py": ("import fedbo.study.study\n", "is not in the table"),
+    "coordinator/environment/planted.py": (
+        "def f():\n    import fedbo.coordinator.core\n",
+        "is not for coordinator/environment/",
+    ),
+    "coordinator/privacy/planted.py": ("from fedbo.coordinator import core\n", "is not for coordinator/privacy/"),
+    "coordinator/planted.py": ("import fedbo.coordinator.runtime.engine\n", "is not for coordinator/."),
+    "actors/storage/planted.py": ("from fedbo.coordinator.core import Core\n", "is not for actors/"),
+    "algorithms/components/planted.py": ("from fedbo.algorithms.fts import FTS\n", "is not for algorithms/components/"),
+    "objectives/datasets/planted.py": ("from ..base import require\n", "is relative"),
+    "surrogates/planted.py": ("from objectives.base import require\n", "would load a second copy"),
+}
+
+
+def test_the_rules_see_what_is_planted_in_any_folder(tmp_path: Path) -> None:
+    for room in MAY_IMPORT:
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name, (code, _) in PLANTED.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    found = wrong_arrows(tmp_path)
+    for name, (_, wrong) in PLANTED.items():
+        assert any(line.startswith(f"{name}:") and wrong in line for line in found), name
+    assert {line.split(":")[0] for line in found} == set(PLANTED)
+    assert "interface/attic/ has no __init__.py" in unlisted(tmp_path.resolve())
+    for number in range(MOST):
+        (tmp_path / "actors" / "storage" / f"more_{number}.py").touch()
+    assert [line.split("/ ")[0] for line in crowded(tmp_path)] == ["actors/storage"]
 
 
 def test_help_does_not_wait_for_heavy_libraries() -> None:
@@ -98,9 +268,9 @@ def test_a_new_algorithm_is_one_new_file_that_nothing_else_names(tmp_path: Path,
 
 
 def test_every_example_is_a_valid_study() -> None:
-    from fedbo.objectives.data import DataMissing
-    from fedbo.papers import is_manifest
-    from fedbo.study import load_study
+    from fedbo.objectives.datasets.data import DataMissing
+    from fedbo.papers.manifest import is_manifest
+    from fedbo.study.study import load_study
 
     studies = [path for path in sorted((ROOT / "examples").rglob("*.toml")) if not is_manifest(path)]
     assert len(studies) >= 3

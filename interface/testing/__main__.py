@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from fedbo.study import Study, load_study
+from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Hostings
 from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
 from fedbo.testing.shrinking import shrink

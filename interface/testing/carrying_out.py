@@ -17,12 +17,12 @@ from typing import Any
 import ray
 
 import fedbo
-from fedbo.actors.evaluation import EvaluationError
-from fedbo.coordinator.actor import Coordinator
+from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.coordinator.state import EndlessError
-from fedbo.directory import gather
-from fedbo.jobs import learnings, runs
-from fedbo.study import Study, load_study
+from fedbo.execution.directory import gather
+from fedbo.execution.jobs import learnings, runs
+from fedbo.study.study import Study, load_study
 
 LEGAL_ENDS = (EvaluationError, EndlessError)
 TABLES = ("observations", "events", "histories", "privacy", "privacy_agents")

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fedbo.algorithms.base import ORIGINS
+from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.faults import Corruption, Crash, Duplication
-from fedbo.study import Study
+from fedbo.study.study import Study
 from fedbo.testing.ledger_laws import ledger
 from fedbo.testing.run_tables import NEAR, Row, Run, runs_of
 

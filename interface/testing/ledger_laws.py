@@ -10,7 +10,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from fedbo.algorithms.base import LocallyPrivate, Private
-from fedbo.coordinator.ledger import LOCAL
+from fedbo.coordinator.privacy.ledger import LOCAL
 from fedbo.testing.run_tables import NEAR, Row, Run
 
 

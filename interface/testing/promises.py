@@ -16,8 +16,8 @@ from pathlib import Path
 
 import ray
 
-from fedbo.replay import replay
-from fedbo.study import Study
+from fedbo.execution.replay import replay
+from fedbo.study.study import Study
 from fedbo.testing.carrying_out import Ending, Hostings, begin_or_go_on, forked, hosted, tables
 from fedbo.testing.invariants import violations
 

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from fedbo.objectives.base import Federation
-from fedbo.study import Study
-from fedbo.tables import AlgorithmTable
+from fedbo.study.study import Study
+from fedbo.study.tables import AlgorithmTable
 
 Row = Mapping[str, Any]
 NEAR = 1e-6

@@ -12,7 +12,7 @@ import typing
 from typing import Any
 
 from fedbo.algorithms.catalog import algorithms
-from fedbo.algorithms.schedules import AMOUNTS, PROBABILITIES, TEMPERATURES
+from fedbo.algorithms.components.schedules import AMOUNTS, PROBABILITIES, TEMPERATURES
 from fedbo.testing.draws import Draws
 from fedbo.testing.functions import FUNCTIONS
 

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fedbo.study import StudyError, load_study
+from fedbo.study.study import StudyError, load_study
 
 Document = dict[str, Any]
 NEEDED = frozenset(

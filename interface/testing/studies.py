@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.catalog import algorithms
-from fedbo.study import Study, StudyError, load_study
+from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.draws import Draws
 from fedbo.testing.settings import draw_algorithm, draw_objective
 from fedbo.testing.surroundings import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedbo.coordinator.availability import AVAILABILITIES
+from fedbo.coordinator.environment.availability import AVAILABILITIES
+from fedbo.coordinator.environment.faults import BEFALLS, FAULTS
+from fedbo.coordinator.environment.timing import TIMINGS
 from fedbo.coordinator.exchange import MODES
-from fedbo.coordinator.faults import BEFALLS, FAULTS
-from fedbo.coordinator.timing import TIMINGS
 from fedbo.testing.draws import Draws
 
 Table = dict[str, Any]

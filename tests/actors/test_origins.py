@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.actors.batches import Made
-from fedbo.actors.rows import checked
+from fedbo.actors.evaluation.batches import Made
+from fedbo.actors.storage.rows import checked
 from fedbo.algorithms.base import ORIGINS, Decision
-from fedbo.plot_timeline import _kind
-from fedbo.statements import HEARD
+from fedbo.papers.statements import HEARD
+from fedbo.plots.timeline import _kind
 
 STUDY: dict[str, Any] = {
     "study": {"name": "missing"},

@@ -14,9 +14,9 @@ import fedbo
 from fedbo.algorithms.admm import Allocation, Consensus
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.federated_acquisition import ACQUISITIONS, Local, Term, bound, improvement, mean, sample
-from fedbo.algorithms.native import Frame
-from fedbo.algorithms.penalty import Course, Penalty
+from fedbo.algorithms.components.federated_acquisition import ACQUISITIONS, Local, Term, bound, improvement, mean, sample
+from fedbo.algorithms.components.native_scaling import Frame
+from fedbo.algorithms.components.penalty_schedule import Course, Penalty
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.admm_toys import ADMMToy, Plants, joint_score, plants_allocation, plants_consensus
 from fedbo.objectives.network_flow import NetworkFlow, best_flows

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.actors.checkpoint import pack, unpack
+from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import ORIGINS, Algorithm, Decision, Inbound, Mechanism, Overlapping, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.messages import MOST, fault
-from fedbo.tuning import tuning_study
+from fedbo.tuning.tune import tuning_study
 
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
 OVERLAPPING = [(name, preset) for name, preset in SETTINGS if isinstance(entry(name).make(preset), Overlapping)]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.actors.checkpoint import pack, unpack
+from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.blin import ace
 from fedbo.algorithms.catalog import entry

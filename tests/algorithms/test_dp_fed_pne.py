@@ -12,9 +12,9 @@ from scipy.stats import kstest, laplace
 
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.elimination import Elimination
+from fedbo.algorithms.components.elimination import Elimination
+from fedbo.algorithms.components.partitions import Partition
 from fedbo.algorithms.fed_pne import FedPNE
-from fedbo.algorithms.partitions import Partition
 from fedbo.algorithms.streams import Streams
 
 BEST_X = 0.523599  # of Garland, about which it is as smooth as these say

@@ -14,10 +14,10 @@ from phased_play import Played, bernoulli, garland, play
 
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.components.missing_clients import Missing
 from fedbo.algorithms.fed_pne import FedPNE, Server
-from fedbo.algorithms.missing import Missing
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.objectives import formulas
+from fedbo.objectives.models import formulas
 
 BEST, BEST_X = formulas.garland().best, math.pi / 6.0
 PLAIN = entry("fed_pne").make()

@@ -11,9 +11,9 @@ from test_algorithm_contract import Loop, N
 
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.schedules import NAMED, probability
 from fedbo.algorithms.fts import FTS, FTSServer
-from fedbo.algorithms.schedules import NAMED, probability
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.coordinator.messages import encode

@@ -11,11 +11,11 @@ from scipy.stats import norm
 
 from fedbo.algorithms.base import Array, Inbound, Problem
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.components.surrogate import Surrogate
+from fedbo.algorithms.components.transfer import Transfer, TransferState
 from fedbo.algorithms.rgpe import RGPE
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.algorithms.surrogate import Surrogate
 from fedbo.algorithms.taf import TAF
-from fedbo.algorithms.transfer import Transfer, TransferState
 from fedbo.surrogates.acquisition import belief, expected_improvement
 from fedbo.surrogates.ensemble import Ensemble, beliefs, ensemble, means
 from fedbo.surrogates.gp import condition, predict

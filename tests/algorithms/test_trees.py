@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedbo.actors.checkpoint import pack, unpack
+from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.partitions import Partition
+from fedbo.algorithms.components.box_tree import box, deepest, index, leaf_of, nodes, records
+from fedbo.algorithms.components.partitions import Partition
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.tree import box, deepest, index, leaf_of, nodes, records
-from fedbo.objectives import formulas
+from fedbo.objectives.models import formulas
 
 STREAMS = Streams(3, owner=0)
 BEST = formulas.garland().best

@@ -10,15 +10,15 @@ import ConfigSpace as CS
 import numpy as np
 import pytest
 
-from fedbo.actors.checkpoint import pack, unpack
+from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import Overlapping, Problem
 from fedbo.algorithms.catalog import algorithms, entry
-from fedbo.algorithms.coordinates import to_coordinates
-from fedbo.algorithms.searching import top_of_draw
+from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.inner_search import top_of_draw
+from fedbo.algorithms.components.surrogate import OwnState
 from fedbo.algorithms.streams import Streams
-from fedbo.algorithms.surrogate import OwnState
-from fedbo.objectives.declared_space import read_space
-from fedbo.objectives.typed import Space
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.surrogates.draws import Draw, value
 from fedbo.surrogates.features import draw_features
 

@@ -15,7 +15,7 @@ from befalling import ON_DATA, SHARED, VIRTUAL, Story, epoch_of, evaluated, livi
 from laboratory import PATIENCE, Laboratory, done, hindrance, laboratory, netem_missing
 
 import fedbo
-from fedbo.objectives.data import places
+from fedbo.objectives.datasets.data import places
 
 WHY_NOT = hindrance()
 HAS_LANDMINE = any(place.is_dir() for place in places("landmine"))

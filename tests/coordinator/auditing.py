@@ -19,9 +19,9 @@ from scipy import stats
 
 from fedbo.algorithms.base import Array, Mechanism
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator import privacy
-from fedbo.coordinator.ledger import accounted, table_of
-from fedbo.coordinator.noise import Seeded
+from fedbo.coordinator.privacy import aggregator
+from fedbo.coordinator.privacy.ledger import accounted, table_of
+from fedbo.coordinator.privacy.noise import Seeded
 
 DELTA, CONFIDENCE = 0.02, 0.99
 
@@ -124,54 +124,54 @@ def nothing(patch: pytest.MonkeyPatch) -> None:
 
 def noise_halved(patch: pytest.MonkeyPatch) -> None:
     """Add half of the noise."""
-    rightly = privacy.deviations
-    patch.setattr(privacy, "deviations", lambda *known: rightly(*known) / 2)
+    rightly = aggregator.deviations
+    patch.setattr(aggregator, "deviations", lambda *known: rightly(*known) / 2)
 
 
 def noise_of_another_convention(patch: pytest.MonkeyPatch) -> None:
     """Divide the sum by q and forget to do so with the noise."""
-    rightly = privacy.deviations
-    patch.setattr(privacy, "deviations", lambda law, *known: rightly(law, *known) * law.share)
+    rightly = aggregator.deviations
+    patch.setattr(aggregator, "deviations", lambda law, *known: rightly(law, *known) * law.share)
 
 
 def clipping_skipped(patch: pytest.MonkeyPatch) -> None:
     """Shorten nothing."""
-    patch.setattr(privacy, "shortening", lambda norms, bound: (np.ones(len(norms)), 0))
+    patch.setattr(aggregator, "shortening", lambda norms, bound: (np.ones(len(norms)), 0))
 
 
 def sender_counted_twice(patch: pytest.MonkeyPatch) -> None:
     """Add the clipped message of whoever comes first a second time."""
-    rightly = privacy.shortening
+    rightly = aggregator.shortening
 
     def twice(norms: Array, bound: float) -> tuple[Array, int]:
         scale, clipped = rightly(norms, bound)
         return scale * (1 + (np.arange(len(scale)) == 0)), clipped
 
-    patch.setattr(privacy, "shortening", twice)
+    patch.setattr(aggregator, "shortening", twice)
 
 
 def weights_unknown(patch: pytest.MonkeyPatch) -> None:
     """Account and add noise as if all agents counted alike."""
-    noise, norms = privacy.deviations, privacy.contributions
-    patch.setattr(privacy, "deviations", lambda law, phi, clip: noise(law, np.full_like(phi, 1 / phi.shape[1]), clip))
-    patch.setattr(privacy, "contributions", lambda law, phi: norms(law, np.full_like(phi, 1 / phi.shape[1])))
+    noise, norms = aggregator.deviations, aggregator.contributions
+    patch.setattr(aggregator, "deviations", lambda law, phi, clip: noise(law, np.full_like(phi, 1 / phi.shape[1]), clip))
+    patch.setattr(aggregator, "contributions", lambda law, phi: norms(law, np.full_like(phi, 1 / phi.shape[1])))
 
 
 def nobody_without_noise(patch: pytest.MonkeyPatch) -> None:
     """Release the empty sum as it is."""
-    rightly = privacy.Door._vectors
+    rightly = aggregator.Door._vectors
 
     def bare(door: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
         if len(arrived):
             return rightly(door, state, weights, worth, arrived)
         return np.zeros((len(weights), state.held.shape[1])), 0.0, 0
 
-    patch.setattr(privacy.Door, "_vectors", bare)
+    patch.setattr(aggregator.Door, "_vectors", bare)
 
 
 def everybody_let_in(patch: pytest.MonkeyPatch) -> None:
     """Ask everybody, and claim the gain from sampling."""
-    patch.setattr(privacy.Door, "_sample", lambda door, state: list(state.eligible))
+    patch.setattr(aggregator.Door, "_sample", lambda door, state: list(state.eligible))
 
 
 def coins_thrown_once(patch: pytest.MonkeyPatch) -> None:
@@ -182,12 +182,12 @@ def coins_thrown_once(patch: pytest.MonkeyPatch) -> None:
 
 def worth_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Charge an old message less, and add it in full."""
-    rightly = privacy.Door._vectors
+    rightly = aggregator.Door._vectors
 
     def in_full(door: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
         return rightly(door, state, weights, np.ones_like(worth), arrived)
 
-    patch.setattr(privacy.Door, "_vectors", in_full)
+    patch.setattr(aggregator.Door, "_vectors", in_full)
 
 
 def noise_of_blocks_reused(patch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,20 @@ from typing import Any
 from small_runs import Ran, Setting
 
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.faults import Corruption, Crash, Delay, Duplication, Hang, Loss, Partition, Reordering, Restart, Slow
+from fedbo.coordinator.environment.faults import (
+    Corruption,
+    Crash,
+    Delay,
+    Duplication,
+    Hang,
+    Loss,
+    Partition,
+    Reordering,
+    Restart,
+    Slow,
+)
+from fedbo.coordinator.environment.timing import Constant, durations
 from fedbo.coordinator.messages import weight
-from fedbo.coordinator.timing import Constant, durations
 
 NEAR = 1e-6
 COORDINATOR = -2

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fedbo
-from fedbo.replay import Replay, replay
+from fedbo.execution.replay import Replay, replay
 
 AGENTS, ITERATIONS = 3, 10
 

@@ -9,12 +9,11 @@ import numpy as np
 from hypothesis import strategies as st
 from small_runs import ALL_MODES, Setting, fts
 
-from fedbo.actors.policy import Policy
+from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import entry
-from fedbo.coordinator.availability import Always, Bernoulli, Daily, Markov
-from fedbo.coordinator.exchange import Staleness
-from fedbo.coordinator.faults import (
+from fedbo.coordinator.environment.availability import Always, Bernoulli, Daily, Markov
+from fedbo.coordinator.environment.faults import (
     BEFALLS,
     FAULTS,
     Corruption,
@@ -29,8 +28,9 @@ from fedbo.coordinator.faults import (
     Restart,
     Slow,
 )
+from fedbo.coordinator.environment.timing import Classes, Constant, Exponential, Growth, Lognormal, Pareto
+from fedbo.coordinator.exchange import Staleness
 from fedbo.coordinator.selection import Selection
-from fedbo.coordinator.timing import Classes, Constant, Exponential, Growth, Lognormal, Pareto
 
 AGENTS, DIM = 4, 2
 UNTIL = 200.0  # who begins again whenever it leaves may never end

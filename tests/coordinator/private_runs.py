@@ -11,14 +11,14 @@ from small_runs import Ran, Setting
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.availability import Always
 from fedbo.coordinator.core import Core
+from fedbo.coordinator.environment.availability import Always
+from fedbo.coordinator.environment.environment import Models, World
 from fedbo.coordinator.events import Arrived
 from fedbo.coordinator.exchange import Barrier, Exchange
-from fedbo.coordinator.ledger import Entry
-from fedbo.coordinator.noise import Seeded, Source
-from fedbo.coordinator.privacy import DEFAULT_TERMS, Door, DoorState, Terms
-from fedbo.coordinator.world import Models, World
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, DoorState, Terms
+from fedbo.coordinator.privacy.ledger import Entry
+from fedbo.coordinator.privacy.noise import Seeded, Source
 
 NUMBERS = 5  # M
 

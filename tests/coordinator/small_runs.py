@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.host import InlineHosts
-from fedbo.actors.policy import Policy
-from fedbo.actors.rows import each
+from fedbo.actors.storage.rows import each
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.availability import Availability, Bernoulli
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.environment.availability import Availability, Bernoulli
+from fedbo.coordinator.environment.environment import Models, World
+from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
 from fedbo.coordinator.events import Record
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
-from fedbo.coordinator.timing import Constant, Lognormal, Timing
-from fedbo.coordinator.world import Models, World
+from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
 from fedbo.objectives.functions import Quadratic
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}

@@ -11,13 +11,13 @@ import pytest
 from small_runs import ALL_MODES, Ran, Setting, fts
 from talking import Talk
 
-from fedbo.actors.policy import Policy
+from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.availability import Always
+from fedbo.coordinator.environment.availability import Always
+from fedbo.coordinator.environment.faults import Crash
+from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, durations
 from fedbo.coordinator.exchange import Barrier, Immediate
-from fedbo.coordinator.faults import Crash
-from fedbo.coordinator.timing import Constant, Exponential, Lognormal, durations
 
 EVERYBODY = tuple(range(5))
 every_mode = pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.carries and m.waits))
@@ -139,7 +139,7 @@ def test_the_coins_of_a_step_are_its_own_whatever_was_forgotten() -> None:
 
 
 def test_a_decision_after_a_loss_takes_as_long_as_what_is_left_to_know() -> None:
-    from fedbo.coordinator.timing import Growth
+    from fedbo.coordinator.environment.timing import Growth
 
     ran = crashing(Talk(), "lost", checkpoint=4, models={"decision": Growth(0.01, 1.0)})
     last_start: dict[tuple[int, int], float] = {(r.agent, r.step): r.time for r in ran.of("started")}
@@ -203,7 +203,7 @@ def test_crashes_in_the_very_moment_of_other_events_leave_a_sound_run(exchange, 
 
 def test_faults_after_the_end_of_the_last_agent_do_not_prolong_a_run() -> None:
     """The end that was foreseen for an agent which is gone for good is not the end of the run."""
-    from fedbo.coordinator.faults import Restart
+    from fedbo.coordinator.environment.faults import Restart
 
     plan = (Crash((0, 1), at=2.0), Restart(rate=0.5, duration=0.1))
     world = {"evaluation": Constant(100.0), "availability": Always(), "world": {"plan": plan}}

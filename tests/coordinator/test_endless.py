@@ -10,12 +10,12 @@ import pytest
 from small_runs import Setting, fts
 
 from fedbo.actors.host import InlineHosts
-from fedbo.coordinator.availability import Always, Daily
-from fedbo.coordinator.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.environment.availability import Always, Daily
+from fedbo.coordinator.environment.faults import Crash, Hang, Loss, Partition, Restart
+from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.exchange import Barrier
-from fedbo.coordinator.faults import Crash, Hang, Loss, Partition, Restart
+from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
 from fedbo.coordinator.state import EndlessError
-from fedbo.coordinator.timing import Constant
 
 ALL = tuple(range(2))
 CALM = Setting(fts(), agents=2, evaluation=Constant(6.0), latency=Constant(0.0), availability=Always(), initial=1)

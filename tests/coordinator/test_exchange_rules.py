@@ -15,11 +15,11 @@ from small_runs import ALL_MODES, Ran, Setting, fts
 from talking import Talk
 
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.availability import Always
+from fedbo.coordinator.environment.availability import Always
+from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Loss, Partition, Restart
+from fedbo.coordinator.environment.timing import Classes, Constant, Exponential, Lognormal
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Staleness
-from fedbo.coordinator.faults import Corruption, Delay, Duplication, Loss, Partition, Restart
 from fedbo.coordinator.selection import Selection
-from fedbo.coordinator.timing import Classes, Constant, Exponential, Lognormal
 
 EVERYBODY = tuple(range(5))
 every_mode = pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.carries and m.waits))

@@ -13,7 +13,7 @@ from invariants import check, events_of
 from plans import chances, faults, settings, some
 from small_runs import ALL_MODES, Setting
 
-from fedbo.coordinator.faults import FAULTS, Corruption
+from fedbo.coordinator.environment.faults import FAULTS, Corruption
 
 QUICK = profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 

@@ -22,14 +22,14 @@ from scipy import stats
 from small_runs import Setting
 from talking import Talk
 
-from fedbo.actors.evaluation import EvaluationError
-from fedbo.actors.policy import Policy
+from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.availability import Always, Markov
+from fedbo.coordinator.environment.availability import Always, Markov
+from fedbo.coordinator.environment.faults import Crash, Hang, Loss, Slow
+from fedbo.coordinator.environment.timing import Classes, Constant, Cost, Exponential, Growth, Lognormal, durations
 from fedbo.coordinator.exchange import Barrier, Deadline, Exchange, FirstK, Immediate
-from fedbo.coordinator.faults import Crash, Hang, Loss, Slow
-from fedbo.coordinator.timing import Classes, Constant, Cost, Exponential, Growth, Lognormal, durations
 
 Z = 4.3
 

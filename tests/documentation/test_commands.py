@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from fedbo.cli import app, main
-from fedbo.plot import KINDS
+from fedbo.plots.plot import KINDS
 
 SHELLS = ("sh", "console", "bash")
 TARGETS = set(re.findall(r"^([\w-]+):", (pages.ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))

@@ -19,7 +19,7 @@ import pages
 import pytest
 
 import fedbo
-from fedbo.tuning import Options
+from fedbo.tuning.tune import Options
 
 SHOWN = pages.blocks("python")
 # What a reader has and a test has not, or what would take long: each must stand on the page as it stands here.

@@ -13,10 +13,10 @@ import test_house
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.exchange import MODES
-from fedbo.listing import TABLES, Item, groups
 from fedbo.objectives.catalog import federations
-from fedbo.settings import names_of
-from fedbo.study import Study
+from fedbo.study.listing import TABLES, Item, groups
+from fedbo.study.settings import names_of
+from fedbo.study.study import Study
 
 ROOMS = "actors|algorithms|benchmarks|coordinator|examples|interface|objectives|surrogates|tests"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import fedbo
-import fedbo.runner
-from fedbo.replay import replay
+import fedbo.execution.runner
+from fedbo.execution.replay import replay
 
 WRITES = {"os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0}
 

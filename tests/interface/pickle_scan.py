@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from fedbo.actors.checkpoint import FRAME, LENGTHS, MAGIC
+from fedbo.actors.storage.checkpoint import FRAME, LENGTHS, MAGIC
 
 MADE = {"GLOBAL", "STACK_GLOBAL", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "REDUCE", "BUILD", "EXT1", "EXT2", "EXT4", "PERSID"}
 LENGTH = 12  # bytes from which on a stream that only makes plain values is no accident

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from troubled_life import Life, coordinate
 
-from fedbo.actors.rows import Key
-from fedbo.schemas import EVENTS, OBSERVATIONS, canonical
-from fedbo.study import Study, load_study
+from fedbo.actors.storage.rows import Key
+from fedbo.results.schemas import EVENTS, OBSERVATIONS, canonical
+from fedbo.study.study import Study, load_study
 
 INITIAL = 3
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.rows import Key
+from fedbo.actors.storage.rows import Key
 
 INITIAL = 3
 SIZE_UP, SIZE_DOWN = 800, 400

@@ -10,13 +10,13 @@ import pytest
 from scipy.optimize import Bounds, minimize
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives import formulas
 from fedbo.objectives.bandits import Ackley, Bandit, DoubleSine, Garland, Hartmann, Himmelblau, Rastrigin
 from fedbo.objectives.base import Array, Federation
-from fedbo.objectives.families import FormulaAgent
-from fedbo.objectives.formulas import Formula
+from fedbo.objectives.derived.mean import MeanFunction, optimum
 from fedbo.objectives.functions import Branin, Quadratic
-from fedbo.objectives.mean import MeanFunction, optimum
+from fedbo.objectives.models import formulas
+from fedbo.objectives.models.families import FormulaAgent
+from fedbo.objectives.models.formulas import Formula
 from fedbo.objectives.python_function import PythonFunction
 
 FORMULAS = {

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives import hapt
-from fedbo.objectives.data import inventory, locate
+from fedbo.objectives.datasets import hapt
+from fedbo.objectives.datasets.data import inventory, locate
+from fedbo.objectives.datasets.har_features import features, signals
 from fedbo.objectives.har import Har, recomputed, window_starts, windows
-from fedbo.objectives.har_features import features, signals
-from fedbo.objectives.logistic import LogisticAgent
+from fedbo.objectives.models.logistic import LogisticAgent
 
 HERE = {row.name for row in inventory() if row.state == "found"}
 needs_recordings = pytest.mark.skipif("hapt" not in HERE, reason="hapt_raw_int16.npz is not here: see `fedbo data list`")

@@ -12,7 +12,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.data import inventory
+from fedbo.objectives.datasets.data import inventory
 from fedbo.objectives.landmine import BEST, FIELDS, Landmine, LandmineField, area_under_curve
 from fedbo.objectives.space import from_unit
 

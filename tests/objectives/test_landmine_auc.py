@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.data import inventory
+from fedbo.objectives.datasets.data import inventory
+from fedbo.objectives.derived.mean import MeanFunction, optimum
 from fedbo.objectives.landmine import FIELDS, Landmine
 from fedbo.objectives.landmine_auc import FieldReward, LandmineAUC, _auc
-from fedbo.objectives.mean import MeanFunction, optimum
 
 NO_DATA = not any(row.name == "landmine" and row.state == "found" for row in inventory())
 pytestmark = pytest.mark.skipif(NO_DATA, reason="LandmineData.mat is not here: see `fedbo data list`")

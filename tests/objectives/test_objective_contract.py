@@ -18,12 +18,12 @@ from pydantic import TypeAdapter
 
 import fedbo
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives import data
 from fedbo.objectives.base import Array, Costly, Federation, LibraryMissing, Objective, Repeated, cost_of, reports_costs
 from fedbo.objectives.catalog import federations
-from fedbo.objectives.mean import Vectorised
+from fedbo.objectives.datasets import data
+from fedbo.objectives.derived.mean import Vectorised
 from fedbo.objectives.space import from_unit
-from fedbo.spaces import written_space
+from fedbo.tuning.spaces import written_space
 
 SEED = 20
 NAMES = list(federations())

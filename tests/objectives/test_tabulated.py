@@ -16,13 +16,13 @@ from sklearn.gaussian_process.kernels import Matern
 
 import fedbo
 from fedbo.algorithms.streams import Streams
-from fedbo.document import to_toml
 from fedbo.objectives.base import Array
 from fedbo.objectives.functions import BRANIN_BOX, Branin
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.surfaces import ABOUT, Mean, Nearest, Process, fit
-from fedbo.objectives.table import TableError, fingerprint
+from fedbo.objectives.tables.surfaces import ABOUT, Mean, Nearest, Process, fit
+from fedbo.objectives.tables.table import TableError, fingerprint
 from fedbo.objectives.tabulated import Tabulated, Twin
+from fedbo.study.document import to_toml
 
 AGENTS = 2
 

@@ -11,10 +11,10 @@ from scipy.integrate import solve_ivp
 from scipy.special import expit
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives import data
 from fedbo.objectives.base import Array
-from fedbo.objectives.data import DataMissing, inventory, locate
-from fedbo.objectives.epidemic import DELAY, EPIDEMICS, FATALITY, IMMUNE, OFFERED, WILLING, outcomes, vaccinated
+from fedbo.objectives.datasets import data
+from fedbo.objectives.datasets.data import DataMissing, inventory, locate
+from fedbo.objectives.models.epidemic import DELAY, EPIDEMICS, FATALITY, IMMUNE, OFFERED, WILLING, outcomes, vaccinated
 from fedbo.objectives.vaccine import Campaign, Country, Vaccine, contacts, populations, protection, uninfected
 
 NO_DATA = not any(row.name == "covid" and row.state == "found" for row in inventory())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.data import DataDamaged, inventory, locate
-from fedbo.objectives.logistic import LogisticAgent
+from fedbo.objectives.datasets.data import DataDamaged, inventory, locate
+from fedbo.objectives.models.logistic import LogisticAgent
 from fedbo.objectives.wisdm import ACTIVITIES, TASKS, UserRows, Wisdm, completed, held_out, users_of
 
 NO_DATA = not any(row.name == "wisdm" and row.state == "found" for row in inventory())

@@ -15,9 +15,9 @@ import pytest
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import LibraryMissing
-from fedbo.objectives.convnet import DEVIATION, MEAN, Recipe, Weights, share_wrong, trained
-from fedbo.objectives.data import inventory, locate
-from fedbo.objectives.qmnist import Handwriting, read
+from fedbo.objectives.datasets.data import inventory, locate
+from fedbo.objectives.datasets.qmnist import Handwriting, read
+from fedbo.objectives.models.convnet import DEVIATION, MEAN, Recipe, Weights, share_wrong, trained
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.writers import LEAST, MOST_AGENTS, Writer, Writers, halves, writers_in_turn
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import lapack
 
-from fedbo.algorithms.surrogate import SMOOTH
+from fedbo.algorithms.components.surrogate import SMOOTH
 from fedbo.surrogates.draws import pathwise_draw, value, weight_space_draw
 from fedbo.surrogates.ensemble import ensemble, joint_draws, leave_one_out_draws
 from fedbo.surrogates.evidence import log_marginal_likelihood

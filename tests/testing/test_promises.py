@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fedbo.study import load_study
+from fedbo.study.study import load_study
 from fedbo.testing.carrying_out import Hostings, tables
 from fedbo.testing.invariants import violations
 from fedbo.testing.promises import broken_hostings
@@ -32,7 +32,7 @@ def test_the_same_seed_draws_the_same_study_and_most_that_is_drawn_is_accepted()
     """The checks refuse about a third; were it nearly all, the draws would no longer say much."""
     import numpy as np
 
-    from fedbo.study import StudyError
+    from fedbo.study.study import StudyError
 
     assert draw_study(3)[0] == draw_study(3)[0] != draw_study(4)[0]
     refused = 0

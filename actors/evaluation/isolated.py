@@ -1,0 +1,187 @@
+"""Evaluations in a process of their own, which can be ended when one takes too long or too much memory."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import pickle
+import resource
+import selectors
+import signal
+import struct
+import subprocess
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+from fedbo.algorithms.base import Array
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Objective
+from fedbo.objectives.reports import LISTENERS, Report, of_failure
+
+if TYPE_CHECKING:
+    from fedbo.actors.evaluation.evaluator import Pulls
+
+_HEAD = struct.Struct("<Q")
+MIB = 2**20
+
+
+class Isolated:
+    """A process that evaluates one point after the other; a new one takes its place when it had to be ended.
+
+    Only bytes of this program's own making pass between the two.
+    """
+
+    def __init__(self, time_limit: float | None, memory_limit: int | None) -> None:
+        self._limit, self._memory = time_limit, memory_limit
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sent: set[int] = set()
+
+    def evaluate(
+        self, agent: int, objective: Objective, x: Array, streams: Streams, pulls: Pulls | None = None
+    ) -> tuple[float, float]:
+        """Give the value and the score at `x`; TimeoutError, MemoryError, or whatever the objective raised.
+
+        With many pulls, the limit in time is for each of them, on average. An error carries what had been reported before.
+        """
+        process, said = self._running(), list[Report]()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            if agent not in self._sent:
+                send(process.stdin, (agent, objective, None, streams))
+                self._sent.add(agent)
+                receive(process.stdout)  # it is known there: the limit is for evaluations, not for imports
+            send(process.stdin, (agent, None, (x, pulls), streams))
+            answer = self._answer(process.stdout, 1 if pulls is None else pulls.times, said)
+        except (EOFError, BrokenPipeError):
+            code = process.wait()
+            self.close()
+            answer = RuntimeError(f"the evaluation's process ended with code {code}")
+        if answer is None:
+            self.close()
+            answer = TimeoutError(f"took longer than time_limit = {self._limit:g}")
+        if isinstance(answer, Exception):
+            of_failure(answer, said)
+            raise answer
+        value, score = answer
+        return value, score
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        self._sent.clear()
+        if process is None:
+            return
+        atexit.unregister(process.kill)
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except OSError:
+                    pass  # what was not sent need not be
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self.close()
+            paths = os.pathsep.join(path for path in sys.path if path)
+            command = [sys.executable, "-m", "fedbo.actors.evaluation.isolated", str(self._memory or 0)]
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, "PYTHONPATH": paths},
+            )
+            atexit.register(self._process.kill)
+            assert self._process.stdout is not None
+            receive(self._process.stdout)  # it is ready: the limit is for evaluations, not for imports
+        return self._process
+
+    def _answer(self, pipe: IO[bytes], pulls: int, said: list[Report]) -> Any:
+        """Give what came of an evaluation, or None when it is late; reports that come before are added to those said."""
+        until = None if self._limit is None else time.monotonic() + self._limit * pulls
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while until is None or selector.select(max(0.0, until - time.monotonic())):
+                answer = receive(pipe)
+                if not isinstance(answer, Report):
+                    return answer
+                said.append(answer)
+        return None
+
+
+def send(pipe: IO[bytes], value: Any) -> None:
+    """Write one value."""
+    data = pickle.dumps(value)
+    pipe.write(_HEAD.pack(len(data)) + data)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> Any:
+    """Read one value; EOFError when there is none."""
+    (length,) = _HEAD.unpack(_exactly(pipe.fileno(), _HEAD.size))
+    return pickle.loads(_exactly(pipe.fileno(), length))
+
+
+def _exactly(file: int, length: int) -> bytes:
+    """Read so many bytes and none beyond, so that whoever looks at the pipe sees what else is there."""
+    parts = []
+    while length:
+        part = os.read(file, min(length, MIB))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def main() -> None:
+    """Evaluate what comes in on standard input, until it ends."""
+    from fedbo.actors.evaluation.evaluator import evaluate
+
+    _die_with_parent()
+    limit = int(sys.argv[1]) * MIB
+    if limit:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the objective prints is no answer
+    send(sink, "ready")
+    LISTENERS.append(lambda report: send(sink, report))
+    objectives: dict[int, Objective] = {}
+    while True:
+        try:
+            agent, objective, point, streams = receive(source)
+        except EOFError:
+            return
+        if objective is not None:
+            objectives[agent] = objective
+            send(sink, "known")
+            continue
+        try:
+            x, pulls = point
+            send(sink, evaluate(objectives[agent], x, streams, pulls))
+        except Exception as error:
+            send(sink, _portable(error))
+
+
+def _die_with_parent() -> None:
+    """Ask for this process to be ended when the one that wants its answers has died, where the system can do that."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            sys.exit()
+
+
+def _portable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()

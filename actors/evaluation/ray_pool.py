@@ -1,0 +1,181 @@
+"""Evaluations as Ray tasks: each takes the CPUs, GPUs, memory and other resources that it needs, wherever they are free."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import ray
+
+from fedbo.actors.evaluation.evaluator import NAN, Evaluator, Known
+from fedbo.actors.evaluation.overlap import Ran
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Objective
+
+_LOOK = 0.1  # seconds between two looks at whether to stop waiting
+_LOST = 20  # how often a machine may be lost at one evaluation
+MIB = 2**20
+
+
+class Limits(NamedTuple):
+    """How long and how large an evaluation may grow, and of which run it is."""
+
+    run: str
+    seconds: float | None
+    memory: int | None
+
+
+_evaluators: dict[Limits, Evaluator] = {}  # of the run for which this process works, which may be another one tomorrow
+
+
+def _evaluator(limits: Limits) -> Evaluator:
+    if limits not in _evaluators:
+        for other in _evaluators.values():
+            other.close()
+        _evaluators.clear()
+        _evaluators[limits] = Evaluator(Policy(time_limit=limits.seconds, memory_limit=limits.memory), real=True)
+    return _evaluators[limits]
+
+
+def evaluate(objective: Objective, known: Known, streams: Streams, limits: Limits) -> Ran:
+    """Make one evaluation in this process, or where it has limits in one of its own."""
+    begun = time.monotonic()
+    value, score, error = _evaluator(limits).call(objective, known, streams)
+    return Ran(known.number, float(value), score, error, time.monotonic() - begun, getattr(value, "metrics", None))
+
+
+@lru_cache(maxsize=1)
+def _task() -> Any:
+    return ray.remote(evaluate)
+
+
+def submitted(objective: Any, known: Known, streams: Streams, limits: Limits, options: Mapping[str, Any]) -> Any:
+    """Submit one evaluation as a Ray task, and give its call."""
+    return _task().options(max_retries=0, scheduling_strategy="SPREAD", **options).remote(objective, known, streams, limits)
+
+
+class Dispatcher:
+    """Submits the evaluations of all agents of a run, whose processes wait for what it gives.
+
+    Ray lends a worker to the process that submits, and takes its time to lend it to another one: with eight agents that submit
+    their own evaluations, workers idle a tenth of a second between two of them, and with one that submits for all none at all.
+    """
+
+    async def make(self, objective: list[Any], *what: Any) -> Ran | None:
+        """Wait for one evaluation, of the objective to which a list holds the reference; None when its machine was lost."""
+        known: Known = what[0]
+        call = submitted(objective[0], *what)
+        try:
+            ran: Ran = await call
+            return ran
+        except asyncio.CancelledError:
+            ray.cancel(call, force=True)
+            raise
+        except ray.exceptions.RayError as error:
+            return _blamed(error, known.number)
+
+
+def start_dispatcher() -> Any:
+    """Start a dispatcher; it ends when nobody can reach it any more, and what it has submitted with it."""
+    declared: Any = ray.remote(Dispatcher)
+    return declared.options(num_cpus=0, max_restarts=-1, max_concurrency=10_000).remote()
+
+
+class RayBench:
+    """The evaluations of one agent of a run on a Ray cluster; `halted` says whether to wait no longer.
+
+    They are submitted by a `dispatcher`, where agents have processes of their own.
+    """
+
+    def __init__(
+        self, objective: Objective, policy: Policy, agent: int, run: str, halted: Callable[[], bool], dispatcher: Any = None
+    ) -> None:
+        self._objective, self._halted, self._dispatcher = ray.put(objective), halted, dispatcher
+        self._limits = Limits(run, policy.time_limit, policy.memory_limit)
+        wanted = policy.wanted(agent)
+        self._options = _options(wanted)
+        _check(agent, wanted, self._options)
+        self._calls: dict[Any, tuple[Known, Streams, int]] = {}
+
+    def start(self, known: Known, streams: Streams) -> None:
+        """Begin an evaluation, unless it is under way; another one that had its number is no longer wanted."""
+        for call, (other, _, _) in list(self._calls.items()):
+            if other.number == known.number:
+                if other.x.tolist() == known.x.tolist():
+                    return
+                self._give_up(call)
+                del self._calls[call]
+        self._begin(known, streams, _LOST)
+
+    def wait(self) -> Ran | None:
+        """Wait for the next evaluation that ends; None when it was told to wait no longer."""
+        while not self._halted():
+            done, _ = ray.wait(list(self._calls), num_returns=1, timeout=_LOOK)
+            for call in done:
+                known, streams, lives = self._calls.pop(call)
+                ran = _ran(call, known.number)
+                if ran is not None:
+                    return ran
+                if not lives:
+                    return Ran(known.number, NAN, NAN, f"its machine was lost {_LOST} times", 0.0)
+                self._begin(known, streams, lives - 1)
+        return None
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for call in self._calls:
+            self._give_up(call)
+        self._calls = {}
+
+    def _begin(self, known: Known, streams: Streams, lives: int) -> None:
+        what = (known, streams, self._limits, self._options)
+        if self._dispatcher is None:
+            call = submitted(self._objective, *what)
+        else:
+            call = self._dispatcher.make.remote([self._objective], *what)
+        self._calls[call] = known, streams, lives
+
+    def _give_up(self, call: Any) -> None:
+        ray.cancel(call, force=self._dispatcher is None)  # a dispatcher does it by force
+
+
+def _ran(call: Any, number: int) -> Ran | None:
+    """Give what came of a call; None when the machine is to blame, and it is to be made again."""
+    try:
+        ran: Ran | None = ray.get(call)
+        return ran
+    except ray.exceptions.RayError as error:
+        return _blamed(error, number)
+
+
+def _blamed(error: ray.exceptions.RayError, number: int) -> Ran | None:
+    """Give the failed evaluation that an error tells of; None when its machine is to blame."""
+    if isinstance(error, ray.exceptions.WorkerCrashedError | ray.exceptions.OutOfMemoryError):
+        return Ran(number, NAN, NAN, f"its process died: {str(error).splitlines()[0]}", 0.0)
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return Ran(number, NAN, NAN, str(error), 0.0)
+    return None
+
+
+def _options(wanted: Mapping[str, float]) -> dict[str, Any]:
+    named = {"CPU": "num_cpus", "GPU": "num_gpus"}
+    options: dict[str, Any] = {"num_cpus": 1.0}
+    options |= {named[name]: amount for name, amount in wanted.items() if name in named}
+    if "memory" in wanted:
+        options["memory"] = int(wanted["memory"] * MIB)
+    own = {name: amount for name, amount in wanted.items() if name not in (*named, "memory")}
+    return {**options, "resources": own} if own else options
+
+
+def _check(agent: int, wanted: Mapping[str, float], options: Mapping[str, Any]) -> None:
+    """Refuse what no machine of the cluster has: it would be waited for without end."""
+    needed = {"CPU": options["num_cpus"], "GPU": options.get("num_gpus", 0.0), "memory": options.get("memory", 0.0)}
+    needed |= options.get("resources", {})
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+    if not any(all(node.get(name, 0.0) >= amount for name, amount in needed.items()) for node in nodes):
+        asked = ", ".join(f"{name} = {amount:g}" for name, amount in (dict(wanted) or needed).items())
+        raise ValueError(f"agent {agent}: [evaluation] resources {asked}: no machine of the Ray cluster has as much")

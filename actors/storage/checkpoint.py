@@ -1,0 +1,269 @@
+"""Checkpoints without pickle: what one may hold is numbers, strings, arrays, and the named tuples and dataclasses made of them.
+
+Reading one never runs code. A class is only found by its name, in this package or where it was imported before, must be a
+named tuple class or a dataclass with the fields that were stored, and is made again without a call. What is read is what was
+written, to the type and to the bit; an array comes back in rows, whatever its strides were.
+
+A file is a line with the version of the format, the length of the rest and its sum (CRC-32), and then the lengths of the
+parts, the nodes (see `encoding`; compressed), the rows of big arrays by their length, and the contents of arrays.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.encoding import (
+    ARRAY,
+    FLOAT,
+    INT,
+    LETTERS,
+    SIZE,
+    AnyArray,
+    CheckpointError,
+    Record,
+    Writer,
+    find_class,
+    is_record,
+    record_of,
+    write,
+)
+
+__all__ = ["CheckpointError", "is_cut_off", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
+
+MAGIC = b"fedbo checkpoint 1\n"
+FRAME, LENGTHS = struct.Struct("<QI"), struct.Struct("<QQQ")
+NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error, zlib.error)
+
+
+def pack(value: Any, name: str = "state") -> bytes:
+    """Write a value as bytes, equal ones for equal states; `name` is what errors call it.
+
+    Raises CheckpointError with the path to the first thing that a checkpoint cannot hold.
+    """
+    writer = Writer([name])
+    write(writer, value)
+    nodes = zlib.compress(writer.nodes, 1)
+    parts = [LENGTHS.pack(len(writer.nodes), len(nodes), len(writer.pools)), nodes]
+    parts += [SIZE.pack(width) + SIZE.pack(len(rows)) for width, rows in writer.pools.items()]
+    parts += [row for rows in writer.pools.values() for row in rows]
+    parts += writer.buffers
+    check = 0
+    for part in parts:
+        check = zlib.crc32(part, check)
+    return b"".join([MAGIC, FRAME.pack(sum(map(len, parts)), check), *parts])
+
+
+def unpack(data: bytes) -> Any:
+    """Read what `pack` wrote; CheckpointError when it is damaged or incomplete, or names a class that is not as it was."""
+    head = len(MAGIC) + FRAME.size
+    if not data.startswith(MAGIC):
+        raise CheckpointError(_of_another_format(data))
+    body = memoryview(data)[head:]
+    if len(data) < head or FRAME.unpack_from(data, len(MAGIC)) != (len(body), zlib.crc32(body)):
+        raise CheckpointError("the checkpoint is damaged or incomplete; an earlier one would do, or to run the study again")
+    try:
+        return _value(body)
+    except CheckpointError:
+        raise
+    except NOT_AS_WRITTEN as error:
+        raise CheckpointError(f"the checkpoint is not as a checkpoint is written: {error}") from error
+
+
+def is_cut_off(data: bytes) -> bool:
+    """Say whether bytes are the beginning of what `pack` writes, and not all of it."""
+    head = len(MAGIC) + FRAME.size
+    if len(data) < head:
+        return MAGIC.startswith(data[: len(MAGIC)])
+    return data.startswith(MAGIC) and int(FRAME.unpack_from(data, len(MAGIC))[0]) > len(data) - head
+
+
+def _of_another_format(data: bytes) -> str:
+    """Say what a file is that does not begin as a checkpoint of this format."""
+    found = re.match(rb"fedbo checkpoint (\d{1,9})\n", data)
+    if found is None:
+        return f"it does not begin with {MAGIC.decode().strip()!r}, so it is no checkpoint"
+    ours = MAGIC.split()[-1].decode()
+    return f"it is of format {found[1].decode()}, this is format {ours}: go on with the version of fedbo that wrote it"
+
+
+def write_checkpoint(value: Any, path: Path) -> str:
+    """Write a value to a file, which appears whole or not at all, in the place of the one that was there; give its SHA-256.
+
+    Raises CheckpointError for what a checkpoint cannot hold, and OSError, for instance when the disk is full.
+    """
+    data = pack(value)
+    return atomic.write(path, lambda file: file.write(data))
+
+
+def read_checkpoint(path: Path) -> Any:
+    """Read the value in a file; FileNotFoundError when there is none, CheckpointError as `unpack`."""
+    try:
+        return unpack(path.read_bytes())
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _value(body: memoryview) -> Any:
+    length, packed, widths = LENGTHS.unpack_from(body)
+    place = LENGTHS.size + packed
+    nodes = zlib.decompressobj().decompress(body[LENGTHS.size : place], length)
+    sizes = list(struct.iter_unpack("<QQ", body[place : place + 16 * widths]))
+    place += 16 * widths
+    pools = {}
+    for width, rows in sizes:
+        pools[width] = np.frombuffer(body, f"V{width}", rows, place)
+        place += width * rows
+    reader = Reader(nodes, body[place:], pools)
+    value = read(reader)
+    if (len(nodes), reader.node, reader.buffer) != (length, length, len(reader.buffers)):
+        raise ValueError("something is left over")
+    return value
+
+
+@dataclass(slots=True)
+class Reader:
+    """What is being read, and how far: the nodes, the contents of arrays, and the rows by their length in bytes."""
+
+    nodes: bytes
+    buffers: memoryview
+    pools: dict[int, AnyArray]
+    node: int = 0
+    buffer: int = 0
+    arrays: list[AnyArray] = field(default_factory=list)
+    records: dict[bytes, Record] = field(default_factory=dict)
+
+
+def read(reader: Reader) -> Any:
+    """Read the next value; an exception of whatever kind when the nodes are not as `write` writes them."""
+    tag = reader.nodes[reader.node]
+    reader.node += 1
+    return READERS[tag](reader)
+
+
+def _take(reader: Reader, size: int) -> bytes:
+    piece = reader.nodes[reader.node : reader.node + size]
+    if len(piece) != size:
+        raise ValueError("a node ends too early")
+    reader.node += size
+    return piece
+
+
+def _size(reader: Reader) -> int:
+    reader.node += 8
+    return int.from_bytes(reader.nodes[reader.node - 8 : reader.node], "little")
+
+
+def _piece(reader: Reader) -> bytes:
+    return _take(reader, _size(reader))
+
+
+def _sequence(reader: Reader) -> list[Any]:
+    return [read(reader) for _ in range(_size(reader))]
+
+
+def _read_dict(reader: Reader) -> dict[Any, Any]:
+    size = _size(reader)
+    keys = [read(reader) for _ in range(size)]
+    value = {key: read(reader) for key in keys}
+    if len(value) != size:
+        raise ValueError("a key comes twice")
+    return value
+
+
+def _read_set(reader: Reader) -> set[Any]:
+    members = _sequence(reader)
+    value = set(members)
+    if len(value) != len(members):
+        raise ValueError("a member comes twice")
+    return value
+
+
+def _read_record(reader: Reader) -> Any:
+    head = _piece(reader)
+    record = reader.records.get(head)
+    if record is None:
+        record = reader.records[head] = _find_record(head)
+    return record.make([read(reader) for _ in record.names])
+
+
+def _find_record(head: bytes) -> Record:
+    module, name, *names = head.decode().split("\0")
+    kind = find_class(module, name)
+    try:
+        record = record_of(kind) if kind is not None and is_record(kind) else None
+    except CheckpointError as error:
+        raise CheckpointError(f"the checkpoint holds a {module}.{name}, which {error}; run the study again") from None
+    if record is not None and record.head == head:
+        return record
+    if record is not None:
+        why = f"with the fields {', '.join(names)}, but here it has {', '.join(record.names)}"
+    else:
+        why = "which is not here" if kind is None else "which is neither a named tuple nor a dataclass"
+    raise CheckpointError(f"the checkpoint holds a {module}.{name}, {why}; it is of another version: run the study again")
+
+
+def _dtype(token: bytes) -> np.dtype[Any]:
+    order, letter = map(chr, token)
+    if order not in "<>|" or letter not in LETTERS:
+        raise ValueError(f"there is no dtype {token!r}")
+    return np.dtype(order + letter)
+
+
+def _read_scalar(reader: Reader) -> Any:
+    dtype = _dtype(_take(reader, 2))
+    return np.frombuffer(_take(reader, dtype.itemsize), dtype)[0]
+
+
+def _read_array(reader: Reader) -> AnyArray:
+    token, writeable, pooled, ndim = ARRAY.unpack(b"a" + _take(reader, ARRAY.size - 1))[1:]
+    shape, dtype = tuple(_size(reader) for _ in range(ndim)), _dtype(token)
+    size = shape[0] * 4 if pooled else math.prod(shape) * dtype.itemsize
+    contents = np.frombuffer(reader.buffers, np.uint8, size, reader.buffer) if size else np.empty(0, np.uint8)
+    reader.buffer += size
+    pool = reader.pools[math.prod(shape[1:]) * dtype.itemsize] if pooled else None
+    value: AnyArray = np.empty(shape, dtype)  # its own memory, aligned as any other: sums may round by it
+    if pool is None:
+        value.reshape(-1).view(np.uint8)[:] = contents
+    else:
+        _fill(value, pool, contents.view("<u4"))
+    value.flags.writeable = writeable
+    reader.arrays.append(value)
+    return value
+
+
+def _fill(value: AnyArray, pool: AnyArray, rows: AnyArray) -> None:
+    if rows.max() >= len(pool):
+        raise ValueError("there is no such row")
+    np.take(pool, rows, out=value.view(pool.dtype).ravel(), mode="clip")  # which saves a copy that a check would cost
+
+
+READERS: dict[int, Callable[[Reader], Any]] = {
+    ord("N"): lambda reader: None,
+    ord("T"): lambda reader: True,
+    ord("F"): lambda reader: False,
+    ord("i"): lambda reader: INT.unpack(b"i" + _take(reader, 8))[1],
+    ord("I"): lambda reader: int.from_bytes(_piece(reader), "little", signed=True),
+    ord("f"): lambda reader: FLOAT.unpack(b"f" + _take(reader, 8))[1],
+    ord("u"): lambda reader: _piece(reader).decode("utf-8", "surrogatepass"),
+    ord("b"): _piece,
+    ord("r"): lambda reader: range(read(reader), read(reader), read(reader)),
+    ord("t"): lambda reader: tuple(_sequence(reader)),
+    ord("l"): _sequence,
+    ord("m"): _read_dict,
+    ord("s"): _read_set,
+    ord("z"): lambda reader: frozenset(_read_set(reader)),
+    ord("c"): _read_record,
+    ord("n"): _read_scalar,
+    ord("a"): _read_array,
+    ord("@"): lambda reader: reader.arrays[_size(reader)],
+}

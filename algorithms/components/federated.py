@@ -1,0 +1,186 @@
+"""What the methods share in which agents follow their own Thompson sampling or, by a coin, what others have learned.
+
+A message is the weights of a Bayesian linear model on random features that all agents share, so it is a function on the cube
+(Dai et al. 2020, section 3.1).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
+from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.schedules import Schedule, check, probability
+from fedbo.algorithms.components.surrogate import OwnState, evaluable, scaled
+from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.ts import TS
+from fedbo.surrogates.features import Features, draw_features, phi
+
+
+class FederatedState(NamedTuple):
+    """An agent's state: its own Thompson sampling, what it learned before, and what it holds of others.
+
+    `history_phi (t_n, M)`, `history_y (t_n,)` are the features and values of an earlier task, `phi (n, M)` the features of
+    its own observations; `omega (K, M)` are the vectors that it holds and `weight (K,)` what each counts for, 0 for those it
+    does not hold; `t` counts its decisions.
+    """
+
+    own: OwnState
+    features: Features
+    history_phi: Array
+    history_y: Array
+    phi: Array
+    omega: Array
+    weight: Array
+    t: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Federated(ABC):
+    """The settings and the agent half that such methods share; a method says what is sent, held and followed.
+
+    In iteration t an agent maximises a draw from its own posterior with probability `p` (see `schedules`), as `own` says, and
+    otherwise what it holds of others. All agents share `features` random features with `kernel` and `length_scale`, and
+    `noise` is the noise variance of the linear model on them; with `centre` it is one of the values less their mean and over
+    their standard deviation.
+
+    A federated query that is nearer than `apart` to an evaluated point, in every coordinate, would tell little: the agent
+    follows its own surrogate then.
+
+    `every` k sends a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
+
+    `control` "noise" takes the information out of every message, and "uniform" puts a uniform point in place of every
+    federated query: the same schedule without the information.
+    """
+
+    own: TS = field(default_factory=TS)
+    p: Schedule = "1-1/sqrt(t)"
+    features: int = 100
+    kernel: str = "matern52"
+    length_scale: float = 0.2
+    noise: float = 0.01
+    centre: bool = True
+    apart: float = 0.03
+    every: int = 1
+    control: str = "none"
+
+    def __post_init__(self) -> None:
+        check(self.p, "p")
+        choose(self, {"kernel": ("se", "matern32", "matern52"), "control": ("none", "noise", "uniform")})
+        for name in ("length_scale", "noise"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.features < 1:
+            raise ValueError(f"features must be at least 1, not {self.features}")
+        if not self.apart >= 0:
+            raise ValueError(f"apart must be at least 0, not {self.apart}")
+        if self.every < 0:
+            raise ValueError(f"every must be 0 (once, before the start) or more, not {self.every}")
+
+    @abstractmethod
+    def _places(self, problem: Problem) -> int:
+        """Give K, the number of vectors that an agent can hold."""
+
+    @abstractmethod
+    def _hold(self, state: FederatedState, payload: Payload) -> FederatedState:
+        """Take in an answer of the coordinator."""
+
+    @abstractmethod
+    def _follow(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+        """Choose the federated query, in coordinates `(d,)`."""
+
+    @abstractmethod
+    def _written(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+        """Write the message `(M,)` about values `y (n,)` at points with features `rows (n, M)`, n > 0."""
+
+    @property
+    def queries(self) -> int:
+        """One point for each decision."""
+        return 1
+
+    def sends(self, step: int) -> bool:
+        """Before the start, and after every `every`-th iteration."""
+        return step == 0 if not self.every else step % self.every == 0
+
+    def agent_init(self, problem: Problem, streams: Streams) -> FederatedState:
+        """Draw the shared features and take in what was learned before."""
+        rng = streams.shared("shared features")
+        features = draw_features(rng, problem.dim, self.features, self.length_scale, self.kernel)
+        known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
+        values = problem.history_y if problem.history_y is not None else np.empty(0)
+        rows = phi(features, to_coordinates(known, self.own.coordinates))
+        holds = self._places(problem) if problem.agent in problem.targets else 0
+        omega, weight = np.zeros((holds, self.features)), np.zeros(holds)
+        own = self.own.agent_init(problem, streams)
+        return FederatedState(own, features, rows, values, np.empty((0, self.features)), omega, weight)
+
+    def ask(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FederatedState]:
+        """Follow the own surrogate or what is held of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
+        for message in inbox:
+            state = self._hold(state, message.payload)
+        # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
+        state = state._replace(t=state.t + 1, own=self.own.fit(state.own, streams))
+        holds = bool((state.weight > 0).any())
+        if not holds or streams.rng("coin").random() <= probability(self.p, state.t):
+            return self._alone(state, streams)
+        u, state = self._follow(state, streams)
+        taken = state.own.taken
+        if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < self.apart:
+            return self._alone(state, streams)
+        if self.control == "uniform":
+            return Decision(evaluable(state.own, streams.rng("uniform instead").random((1, len(u)))), "uniform"), state
+        return self.own.fresh(u, state.own, streams, "federated"), state
+
+    def _alone(self, state: FederatedState, streams: Streams) -> tuple[Decision, FederatedState]:
+        decision, own = self.own.ask(state.own, (), streams)
+        return decision, state._replace(own=own)
+
+    def pending(self, state: FederatedState, x: Array) -> FederatedState:
+        """Take note of the points that are being evaluated."""
+        return state._replace(own=self.own.noting(state.own, x))
+
+    def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
+        """Append the observations."""
+        own = self.own.tell(state.own, x, y)
+        if own.phi is not None and self._one_set_of_features:
+            rows = own.phi[len(own.phi) - len(x) :]
+        else:
+            rows = phi(state.features, to_coordinates(x, self.own.coordinates))
+        return state._replace(own=own, phi=np.concatenate([state.phi, rows]))
+
+    @property
+    def _one_set_of_features(self) -> bool:
+        mine, owns = (self.features, self.length_scale), (self.own.features, self.own.length_scale)
+        return self.kernel == "se" and mine == owns
+
+    def outbox(self, state: FederatedState, streams: Streams) -> tuple[Payload | None, FederatedState]:
+        """Write a message about all that is known (Dai et al. 2020, section 3.1).
+
+        Before the first iteration a message is about the earlier task alone, if there was one.
+        """
+        rows, y = state.history_phi, state.history_y
+        if state.t or not len(y):
+            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.own.y])
+        if not len(y):
+            return None, state  # who knows nothing has nothing to say
+        return {"omega": self._written(rows, y, streams.rng("message"))}, state
+
+    def _standard(self, y: Array) -> tuple[Array, float]:
+        """Give the values `(n,)` as the linear model takes them, and their spread where they were divided by it, or 1."""
+        if not self.centre:
+            return y, 1.0
+        centred, spread = scaled(y)
+        return centred / spread, spread
+
+
+def choose(settings: object, choices: dict[str, tuple[str, ...]]) -> None:
+    """Refuse a setting that is none of its choices; ValueError says what there is."""
+    for name, known in choices.items():
+        if getattr(settings, name) not in known:
+            raise ValueError(unknown(name, getattr(settings, name), known))

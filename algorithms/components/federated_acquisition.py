@@ -1,0 +1,139 @@
+"""The federated acquisition function: one of the own surrogate, and a term that couples agents (Krishnamoorthy, (6)).
+
+We maximise, so the term is minus delta(z) = lambda' C z + rho / 2 |C z - c|^2 of the text, up to a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.base import Array
+from fedbo.algorithms.components.native_scaling import Frame
+from fedbo.surrogates.acquisition import (
+    Belief,
+    belief,
+    expected_improvement,
+    probability_of_improvement,
+    upper_confidence_bound,
+)
+from fedbo.surrogates.candidates import product
+from fedbo.surrogates.draws import Draw, pathwise_draw, value_and_gradient
+from fedbo.surrogates.gp import Posterior
+from fedbo.surrogates.maximise import MaximiserSettings, maximise_from
+
+ACQUISITIONS = ("lcb", "ei", "pi", "epsilon_greedy", "ts")
+TERMS = ("inside", "added")
+SEARCH = MaximiserSettings(starts=4, iterations=15)
+CLOUD = 0.05  # standard deviation of the candidates about the places that are known to be good
+NOTHING = 1e-12  # an improvement below this, in standard deviations of the values, is none
+Function = Callable[[Array], tuple[Array, Array]]
+
+
+class Term(NamedTuple):
+    """What couples an agent to the others: C `(m, d)`, lambda `(m,)`, c `(m,)` and rho."""
+
+    matrix: Array
+    multiplier: Array
+    target: Array
+    rho: float
+
+    def at(self, z: Array) -> tuple[Array, Array]:
+        """Give minus delta at native points `z (n, d)`, `(n,)`, and its gradient by z, `(n, d)`."""
+        use = z @ self.matrix.T
+        gap = use - self.target
+        value = use @ self.multiplier + 0.5 * self.rho * np.einsum("nm,nm->n", gap, gap)
+        return -value, -(self.multiplier + self.rho * gap) @ self.matrix
+
+
+class Local(NamedTuple):
+    """What an agent's subproblem is made of: its posterior in units of `scale`, its frame, its term."""
+
+    posterior: Posterior
+    scale: float
+    frame: Frame
+    term: Term
+
+    def belief(self, v: Array, coupled: bool = True) -> Belief:
+        """What the agent believes of its objective, with the term added if `coupled`, at places `v (n, d)` of its box."""
+        u, z, by_u, by_z = self.frame.at(v)
+        at = belief(self.posterior, u)
+        mean, slope = at.mean, at.mean_gradient * by_u
+        if coupled:
+            mean, slope = self._coupled(mean, slope, z, by_z)
+        return Belief(mean, at.variance, slope, at.variance_gradient * by_u)
+
+    def draw(self, draw: Draw) -> Function:
+        """Give a draw from the posterior plus the term as a function of v."""
+
+        def function(v: Array) -> tuple[Array, Array]:
+            u, z, by_u, by_z = self.frame.at(v)
+            value, gradient = value_and_gradient(draw, u)
+            return self._coupled(value, gradient * by_u, z, by_z)
+
+        return function
+
+    def added(self, acquisition: Callable[[Belief], tuple[Array, Array]]) -> Function:
+        """Give an acquisition of the objective alone plus the term as a function of v, both in units of the values."""
+
+        def function(v: Array) -> tuple[Array, Array]:
+            _, z, _, by_z = self.frame.at(v)
+            return self._coupled(*acquisition(self.belief(v, coupled=False)), z, by_z)
+
+        return function
+
+    def _coupled(self, value: Array, gradient: Array, z: Array, by_z: Array) -> tuple[Array, Array]:
+        term, slope = self.term.at(z)
+        return value + term / self.scale, gradient + slope * by_z / self.scale
+
+
+def mean(local: Local) -> Function:
+    """Give the posterior mean plus the term: where it is largest is the agent's best guess at (4) of the text."""
+
+    def function(v: Array) -> tuple[Array, Array]:
+        at = local.belief(v)
+        return at.mean, at.mean_gradient
+
+    return function
+
+
+def bound(local: Local, kappa: float) -> Function:
+    """Give mean plus `kappa` standard deviations plus the term; of what is minimised it is the lower bound."""
+    return lambda v: upper_confidence_bound(local.belief(v), kappa)
+
+
+def improvement(local: Local, kind: str, term: str) -> Function:
+    """Give the expected improvement, or its probability.
+
+    With the term "inside" it is that of the objective plus the term, over the best such sum at an evaluated point; "added" is
+    the text's form, the acquisition of the objective alone plus the term.
+    """
+    acquire = expected_improvement if kind == "ei" else probability_of_improvement
+    known = local.belief(local.frame.v(local.frame.to_native_u(local.posterior.x)), coupled=term == "inside")
+    best = float(known.mean.max())
+    if term == "inside":
+        return lambda v: acquire(local.belief(v), best)
+    return local.added(lambda at: acquire(at, best))
+
+
+def sample(local: Local, kappa: float, rng: np.random.Generator, features: int = 100) -> Function:
+    """Give a draw from the posterior, its standard deviation times `kappa`, plus the term."""
+    return local.draw(pathwise_draw(local.posterior, rng, features, kappa))
+
+
+def locate(function: Function, local: Local, known: Array, rng: np.random.Generator) -> tuple[Array, float]:
+    """Find the place `v (d,)` of the agent's box where a function is largest, and its value.
+
+    Candidates cover the box; others lie about `known (k, d)`, native points, and at evaluated ones.
+    """
+    dim = known.shape[1]
+    sizes = {1: (128,), 2: (20, 20), 3: (7, 7, 7)}.get(dim, (16, 16))
+    grid = product(dim, sizes)
+    centres = local.frame.v(known)
+    cloud = np.repeat(centres, 8, axis=0)
+    cloud = np.clip(cloud + CLOUD * rng.standard_normal(cloud.shape), 0.0, 1.0)
+    seen = local.frame.v(local.frame.to_native_u(local.posterior.x))
+    everywhere = grid.points(np.arange(len(grid.u) * len(grid.v)))
+    return maximise_from(function, np.vstack([centres, cloud, seen, everywhere]), SEARCH)

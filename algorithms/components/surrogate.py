@@ -1,0 +1,166 @@
+"""The Gaussian process with which an agent models its own objective: settings, state, fit, and what is made of its maximum."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.base import Array, Decision, Origin, Problem
+from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.features import Features
+from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, Posterior, condition, fit_gp, predict
+from fedbo.surrogates.projected import Lattice
+
+# For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
+# With a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms.md).
+SMOOTH = replace(
+    ROBUST,
+    kernel="se",
+    variance=Parameter(1.0, (0.05, 1e3), prior=(1.0, 2.0)),
+    noise_variance=Parameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
+)
+FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
+SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
+
+
+class OwnState(NamedTuple):
+    """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
+
+    `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are
+    the features and `phi (n, m)` their values. `lattice` says which points can be evaluated, where that is not all of them, and
+    `waiting (p, d)` are points that are being evaluated, also in coordinates.
+    """
+
+    u: Array
+    y: Array
+    hyper: Hyperparameters | None = None
+    fitted: int = 0
+    shared: Features | None = None
+    phi: Array | None = None
+    lattice: Lattice | None = None
+    waiting: Array | None = None
+
+    @property
+    def taken(self) -> Array:
+        """List the points `(n + p, d)` that need not be chosen again."""
+        return self.u if self.waiting is None else np.concatenate([self.u, self.waiting])
+
+
+@dataclass(frozen=True, slots=True)
+class Surrogate:
+    """An agent's own model.
+
+    `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
+    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), which are fitted
+    anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of `length_scale`
+    with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to mean 0 and
+    variance 1. `coordinates` are those of the surrogate (see the module of this name). Values below the quantile `clip` of
+    those observed are taken as that quantile, so that the surrogate resolves what is good and not how bad the rest is.
+    """
+
+    surrogate: str = "robust"
+    coordinates: str = "arcsine"
+    clip: float = 0.5
+    refit: int = 5
+    length_scale: float = 0.2
+    noise: float = 0.01
+    standardise: bool = True
+
+    known: ClassVar[tuple[str, ...]] = (*FITTED, "fixed")
+
+    def __post_init__(self) -> None:
+        for name, choices in {"surrogate": self.known, "coordinates": COORDINATES}.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(unknown(name, getattr(self, name), choices))
+        if self.refit < 1:
+            raise ValueError(f"refit must be at least 1, not {self.refit}")
+        for name in ("length_scale", "noise"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if not 0 <= self.clip < 1:
+            raise ValueError(f"clip must be at least 0 and below 1, not {self.clip}")
+
+    def begin(self, problem: Problem) -> OwnState:
+        """Begin without observations."""
+        return OwnState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
+
+    def noting(self, state: OwnState, x: Array) -> OwnState:
+        """Take note of the points `(p, d)` of the unit cube that are being evaluated."""
+        return state._replace(waiting=to_coordinates(x, self.coordinates) if len(x) else None)
+
+    def observed(self, state: OwnState, x: Array, y: Array) -> OwnState:
+        """Append the observations `y (q,)` at the points `x (q, d)` of the unit cube."""
+        u = to_coordinates(x, self.coordinates)
+        return state._replace(u=np.concatenate([state.u, u]), y=np.concatenate([state.y, y]))
+
+    def fresh(self, u: Array, state: OwnState, streams: Streams, origin: Origin) -> Decision:
+        """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
+        taken = state.taken
+        if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < SAME_POINT:
+            return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
+        return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
+
+    def fit(self, state: OwnState, streams: Streams) -> OwnState:
+        """Fit the hyperparameters anew when enough observations have come in."""
+        if not len(state.u):
+            return state
+        y = self.clipped(state.y)
+        if self.surrogate == "fixed":
+            offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
+            return state._replace(hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
+        if state.hyper is not None and len(state.u) - state.fitted < self.refit:
+            return state
+        settings = FITTED[self.surrogate]
+        hyper = fit_gp(state.u, y, settings, streams.rng("restarts"), state.hyper)
+        return state._replace(hyper=hyper, fitted=len(state.u))
+
+    def clipped(self, y: Array) -> Array:
+        """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""
+        return np.maximum(y, np.sort(y)[int(self.clip * (len(y) - 1))]) if self.clip else y
+
+    def posterior(self, state: OwnState) -> Posterior:
+        """Condition the process on the clipped values, in units in which it has mean 0 and its scale is 1."""
+        assert state.hyper is not None
+        hyper = state.hyper
+        u, y = self.supposed(state)
+        return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
+
+    def supposed(self, state: OwnState) -> tuple[Array, Array]:
+        """Give the points `(n + p, d)` and clipped values `(n + p,)`, of those still being evaluated what is expected of them.
+
+        So a point that is under way is as certain as if it had been seen, and its surroundings are no news (the hallucinated
+        values of Desautels et al. 2014).
+        """
+        assert state.hyper is not None
+        y = self.clipped(state.y)
+        if state.waiting is None:
+            return state.u, y
+        expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
+        return state.taken, np.concatenate([y, expected])
+
+
+def evaluable(state: OwnState, x: Array) -> Array:
+    """Give the points `(n, d)` of the unit cube that would be evaluated in the place of x."""
+    return x if state.lattice is None else state.lattice.project(x)
+
+
+def standardised(y: Array) -> Array:
+    """Shift and scale values `(n,)` to mean 0 and standard deviation 1; equal values become 0."""
+    centred, spread = scaled(y)
+    return centred / spread
+
+
+def scaled(y: Array) -> tuple[Array, float]:
+    """Give the values `(n,)` less their mean, and their standard deviation, or 1 where that is 0."""
+    if not len(y):
+        return y, 1.0
+    centred = y - np.add.reduce(y) / len(y)
+    return centred, math.sqrt(float(centred @ centred) / len(y)) or 1.0
+
+
+FAITHFUL = {"surrogate": "faithful", "coordinates": "plain", "clip": 0.0, "refit": 5}

@@ -1,0 +1,214 @@
+"""What the methods share in which an agent sees the whole surrogates of others and decides by all of them (RGPE and TAF).
+
+A message is nu_n and Sigma_n^-1 of a Bayesian linear model on random features that all agents share, M + M^2 numbers
+(Dai et al. 2020, section 3.2).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
+from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.federated import choose
+from fedbo.algorithms.components.inner_search import top_of_function
+from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, scaled
+from fedbo.algorithms.gp import SEARCH, incumbent
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.acquisition import belief, expected_improvement
+from fedbo.surrogates.ensemble import Ensemble, ensemble
+from fedbo.surrogates.features import Features, draw_features, phi
+from fedbo.surrogates.gp import Posterior
+from fedbo.surrogates.linear import inverse_precision, linear_model, mean, update
+
+Acquisition = Callable[[Array], tuple[Array, Array]]
+
+
+class TransferState(NamedTuple):
+    """An agent's state: its own surrogate, what it learned before, and the surrogates of others that it holds.
+
+    `history_phi (t_n, M)`, `history_y (t_n,)` are the features and values of an earlier task, `phi (n, M)` the features of its
+    own observations; `nu (N, M)`, `inverse (N, M, M)` and `best (N,)` came from the others, and `weight (N,)` is above 0 where
+    something did. `t` counts its decisions.
+    """
+
+    own: OwnState
+    features: Features
+    history_phi: Array
+    history_y: Array
+    phi: Array
+    nu: Array
+    inverse: Array
+    best: Array
+    weight: Array
+    t: int = 0
+
+
+class TransferServer(NamedTuple):
+    """The coordinator's state: the newest message of every agent, and who has sent one, `held (N,)`."""
+
+    nu: Array
+    inverse: Array
+    best: Array
+    held: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer(ABC):
+    """The settings and both halves that such methods share; a method says how the surrogates of others count.
+
+    `own` is the agent's own Gaussian process. All agents share `features` random features with `kernel` and `length_scale`,
+    and `noise` is the noise variance of the linear model on them; with `centre` it is one of the values clipped as `own`
+    says, less their mean and over their standard deviation. `every` k sends a fresh message before the first and after every
+    k-th iteration; 0 sends one before the first only.
+    """
+
+    own: Surrogate = field(default_factory=Surrogate)
+    features: int = 100
+    kernel: str = "matern52"
+    length_scale: float = 0.2
+    noise: float = 0.01
+    centre: bool = True
+    every: int = 0
+
+    def __post_init__(self) -> None:
+        choose(self, {"kernel": ("se", "matern32", "matern52")})
+        for name in ("length_scale", "noise"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if self.features < 1:
+            raise ValueError(f"features must be at least 1, not {self.features}")
+        if self.every < 0:
+            raise ValueError(f"every must be 0 (once, before the start) or more, not {self.every}")
+
+    @abstractmethod
+    def _acquisition(
+        self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
+    ) -> Acquisition | None:
+        """Give what to maximise, `(n,)` with gradients `(n, d)`; None when no other agent counts.
+
+        The posterior knows the p points under way by their expected values, after the n observed ones, and so keeps the
+        search away from them. Surrogates are ranked by the n observations alone: an expected value is the own surrogate's word.
+        """
+
+    @property
+    def queries(self) -> int:
+        """One point for each decision."""
+        return 1
+
+    @property
+    def _incumbents(self) -> bool:
+        """Say whether a message names the largest value seen."""
+        return False
+
+    def sends(self, step: int) -> bool:
+        """Before the start, and after every `every`-th iteration."""
+        return step == 0 if not self.every else step % self.every == 0
+
+    def upload(self, problem: Problem) -> Declaration:
+        """A surrogate: nu_n `(M,)` and Sigma_n^-1 `(M, M)`, perhaps with the largest value seen."""
+        declared = {"nu": Field((self.features,)), "inverse": Field((self.features, self.features), positive=True)}
+        return {**declared, "best": Field((1,))} if self._incumbents else declared
+
+    def download(self, problem: Problem) -> Declaration:
+        """The newest surrogates of all agents, and what each counts for."""
+        n, m = problem.n_agents, self.features
+        declared = {"nu": Field((n, m)), "inverse": Field((n, m, m)), "weight": Field((n,))}
+        return {**declared, "best": Field((n,))} if self._incumbents else declared
+
+    def agent_init(self, problem: Problem, streams: Streams) -> TransferState:
+        """Draw the shared features and take in what was learned before."""
+        rng, m = streams.shared("shared features"), self.features
+        features = draw_features(rng, problem.dim, m, self.length_scale, self.kernel)
+        known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
+        values = problem.history_y if problem.history_y is not None else np.empty(0)
+        rows = phi(features, to_coordinates(known, self.own.coordinates))
+        own, nobody = self.own.begin(problem), np.empty(0)
+        return TransferState(
+            own, features, rows, values, np.empty((0, m)), np.empty((0, m)), np.empty((0, m, m)), nobody, nobody
+        )
+
+    def ask(self, state: TransferState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, TransferState]:
+        """Maximise an acquisition made of the own surrogate and those of others."""
+        for message in inbox:
+            got = message.payload
+            best = got.get("best", np.zeros(len(got["weight"])))
+            state = state._replace(nu=got["nu"], inverse=got["inverse"], best=best, weight=got["weight"])
+        dim = state.own.u.shape[1]
+        if not len(state.own.u):
+            return Decision(evaluable(state.own, streams.rng("first point").random((1, dim))), "own"), state
+        state = state._replace(t=state.t + 1, own=self.own.fit(state.own, streams))
+        posterior = self.own.posterior(state.own)
+        acquisition = None
+        if (there := state.weight > 0).any():
+            held = state._replace(best=state.best[there], weight=state.weight[there])
+            models = ensemble(state.features, state.nu[there], state.inverse[there], self.noise)
+            acquisition = self._acquisition(posterior, held, models, streams)
+        origin: Origin = "own" if acquisition is None else "federated"
+        function = acquisition or alone(posterior, len(state.own.y))
+        u = top_of_function(function, state.own, self.own.coordinates, streams, SEARCH)
+        return self.own.fresh(u, state.own, streams, origin), state
+
+    def pending(self, state: TransferState, x: Array) -> TransferState:
+        """Take note of the points that are being evaluated."""
+        return state._replace(own=self.own.noting(state.own, x))
+
+    def tell(self, state: TransferState, x: Array, y: Array) -> TransferState:
+        """Append the observations."""
+        rows = phi(state.features, to_coordinates(x, self.own.coordinates))
+        return state._replace(own=self.own.observed(state.own, x, y), phi=np.concatenate([state.phi, rows]))
+
+    def outbox(self, state: TransferState, streams: Streams) -> tuple[Payload | None, TransferState]:
+        """Write a message about all that is known; before the first iteration about an earlier task alone, if there was one."""
+        rows, y = state.history_phi, state.history_y
+        if state.t or not len(y):
+            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.own.y])
+        if not len(y):
+            return None, state
+        if self.centre:
+            centred, spread = scaled(self.own.clipped(y))
+            y = centred / spread
+        model = update(linear_model(self.features, self.noise), rows, y)
+        payload = {"nu": mean(model), "inverse": inverse_precision(model)}
+        return {**payload, "best": np.array([y.max()])} if self._incumbents else payload, state
+
+    def server_init(self, problem: Problem) -> TransferServer:
+        """Begin without messages."""
+        n, m = problem.n_agents, self.features
+        return TransferServer(np.zeros((n, m)), np.zeros((n, m, m)), np.zeros(n), np.zeros(n))
+
+    def receive(self, state: TransferServer, message: Inbound, now: float) -> TransferServer:
+        """Keep an agent's newest message."""
+        state.nu[message.sender] = message.payload["nu"]
+        state.inverse[message.sender] = message.payload["inverse"]
+        state.best[message.sender] = message.payload.get("best", np.zeros(1))[0]
+        state.held[message.sender] = 1.0
+        return state
+
+    def broadcast(
+        self, state: TransferServer, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], TransferServer]:
+        """Pass the surrogates of the others on; a stale one counts for less."""
+        common = {"nu": state.nu.copy(), "inverse": state.inverse.copy()}
+        if self._incumbents:
+            common["best"] = state.best.copy()
+        for array in common.values():  # one copy for all recipients, since none may write to it
+            array.flags.writeable = False
+        payloads: dict[int, Payload] = {}
+        for agent in recipients:
+            weight = state.held * worth
+            weight[agent] = 0.0
+            if weight.any():
+                payloads[agent] = {**common, "weight": weight}
+        return payloads, state
+
+
+def alone(posterior: Posterior, seen: int) -> Acquisition:
+    """Give the expected improvement of a Gaussian process over the largest of its first `seen` values, those observed."""
+    best = incumbent(posterior, "observed", seen)
+    return lambda u: expected_improvement(belief(posterior, u), best)

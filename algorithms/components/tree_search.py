@@ -1,0 +1,137 @@
+"""What HCT and T-HOO share: an agent alone pulls one node of a tree of boxes for each decision, however many are in flight.
+
+Which node a point stands for is written in the state, and found there when its value comes. So values may come in any order,
+late, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Array, Decision, Inbound, Problem
+from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.components.box_tree import Address, Bough, Bounds, add, best_node, box, index, leaf_of, plant, refresh
+from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.streams import Streams
+
+POINTS = ("centre", "uniform")
+IN_FLIGHT = 1024
+
+Flight = tuple[tuple[bytes, Address], ...]
+
+
+class Grown(NamedTuple):
+    """An agent's state: how many values it was told of how many, the tree, and the points in flight.
+
+    Of the points in flight there are the bytes, and the nodes that they stand for.
+    """
+
+    dim: int
+    horizon: int
+    told: int
+    tree: Bough
+    flight: Flight = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TreeSearch(Alone):
+    """The settings of a search in a tree of boxes, each split into `branching` equal parts across the sides in turn.
+
+    A box is evaluated at its `point`: its "centre", or one "uniform" draw from it; both are those of `Partition`. The objective
+    is supposed to be at most `nu` `rho`^h worse than its maximum in the box of depth h round a maximiser.
+
+    A method says with `ancestors` whether a value counts for all nodes on the way, or for the node pulled alone.
+    """
+
+    ancestors: ClassVar[bool] = False
+
+    nu: float = 1.0
+    rho: float = 0.5
+    branching: int = 2
+    point: str = "centre"
+
+    def __post_init__(self) -> None:
+        if not self.nu > 0:
+            raise ValueError(f"nu must be above 0, not {self.nu}")
+        if not 0 < self.rho < 1:
+            raise ValueError(f"rho must lie between 0 and 1, not {self.rho}")
+        if self.branching < 2:
+            raise ValueError(f"branching must be at least 2, not {self.branching}")
+        if self.point not in POINTS:
+            raise ValueError(unknown("point", self.point, POINTS))
+
+    def initial_points(self, problem: Problem, uniform: Array) -> Array:
+        """Take none: the tree says where to begin."""
+        return uniform[:0]
+
+    def agent_init(self, problem: Problem, streams: Streams) -> Grown:
+        """Begin with the root and its children."""
+        return Grown(problem.dim, problem.pulls or problem.iterations, 0, plant(self.branching))
+
+    def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
+        """Say what U consists of after `told` values, and when nodes are left; told + 1 is a power of two when it changes."""
+        raise NotImplementedError
+
+    def ask(self, state: Grown, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Grown]:
+        """Pull the node to which the largest B leads; pulls in flight do not count yet. The point is not to be written to."""
+        dim, horizon, told, tree, flight = state
+        address = best_node(tree, self.branching, self.bounds(told, horizon, dim).tau)
+        if self.point == "centre":
+            x, point = _centre(address, self.branching, dim)
+        else:
+            x, point = _draw(address, self.branching, dim, streams.seed, streams.replicate, streams.scope)
+        if len(flight) == IN_FLIGHT:  # what fails is never told
+            flight = flight[1:]
+        return Decision(x, "tree"), Grown(dim, horizon, told, tree, (*flight, (point, address)))
+
+    def tell(self, state: Grown, x: Array, y: Array) -> Grown:
+        """Count each value for the node that its point stands for; one that was not asked for, for the leaf where it lies."""
+        dim, horizon, told, tree, flight = state
+        bounds = self.bounds(told, horizon, dim)
+        for row, value in enumerate(y.tolist()):
+            point = x[row].tobytes()
+            if flight and flight[-1][0] == point:
+                address, flight = flight[-1][1], flight[:-1]
+            else:
+                found, flight = _landed(flight, point)
+                address = found or leaf_of(tree, self.branching, x[row].tolist())
+            tree = add(tree, self.branching, address, value, bounds, self.ancestors)
+            told += 1
+            if not told & (told + 1):
+                bounds = self.bounds(told, horizon, dim)
+                tree = refresh(tree, self.branching, bounds)
+        return Grown(dim, horizon, told, tree, flight)
+
+
+def _landed(flight: Flight, point: bytes) -> tuple[Address | None, Flight]:
+    """Find the node that a point in flight stands for, the newest of equal points first, and give what is still in flight."""
+    for place in range(len(flight) - 1, -1, -1):
+        if flight[place][0] == point:
+            return flight[place][1], flight[:place] + flight[place + 1 :]
+    return None, flight
+
+
+@lru_cache(maxsize=4096)
+def _centre(address: Address, k: int, dim: int) -> tuple[Array, bytes]:
+    low, width = box(address, k, dim)
+    return _fixed([[start + 0.5 * side for start, side in zip(low, width, strict=True)]])
+
+
+@lru_cache(maxsize=4096)
+def _draw(address: Address, k: int, dim: int, seed: int, replicate: int, scope: str) -> tuple[Array, bytes]:
+    low, width = box(address, k, dim)
+    shared = Streams(seed, replicate, scope=scope).shared(f"point of node {address[0]} {index(address, k)}")
+    return _fixed(np.array([low]) + np.array([width]) * shared.random((1, dim)))
+
+
+def _fixed(point: npt.ArrayLike) -> tuple[Array, bytes]:
+    """Give a point as an array, which nobody can write to since it is remembered, and as bytes."""
+    x = np.array(point, dtype=np.float64)
+    x.flags.writeable = False
+    return x, x.tobytes()

@@ -1,0 +1,238 @@
+"""Whether an agent is there: before each of its iterations, or as time goes by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.timing import Constant, Timing, above_zero, durations
+from fedbo.coordinator.environment.traces import FORMATS, cycling, schedule
+
+Array = npt.NDArray[np.float64]
+
+
+class Availability(Protocol):
+    """A model of absence, either before iterations or in continuous time; it is silent in the other of the two."""
+
+    def absences(self, rng: np.random.Generator, size: int) -> Array:
+        """Give for `size` iterations how long the agent is away first; 0 is: it is there."""
+
+    def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
+        """Give the ascending times at which the agent leaves, returns, leaves, …; the sequence may be endless.
+
+        An agent that is away at 0 leaves at 0.0; one that never leaves has no changes.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Always:
+    """Every agent is always there."""
+
+    model: ClassVar[str] = "always"
+
+    def absences(self, rng: np.random.Generator, size: int) -> Array:
+        """Give no absence."""
+        return np.zeros(size)
+
+    def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
+        """Give no change."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Bernoulli:
+    """Before each iteration, and independently, an agent is away with this `probability`.
+
+    It stays away for `absence` units of time; under a barrier it sits the whole round out instead.
+    """
+
+    model: ClassVar[str] = "bernoulli"
+    probability: float = 0.1
+    absence: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability < 1:
+            raise ValueError(f"probability must be in [0, 1), not {self.probability}")
+        above_zero(absence=self.absence)
+
+    def absences(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw `size` absences, each 0 or `absence`."""
+        return np.where(rng.random(size) < self.probability, self.absence, 0.0)
+
+    def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
+        """Give no change."""
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class Markov:
+    """An agent comes and goes: presences and absences are exponential with means `present` and `absent`, in units of time.
+
+    At time 0 it is there with the probability that holds in the long run, present / (present + absent).
+    """
+
+    model: ClassVar[str] = "markov"
+    present: float = 10.0
+    absent: float = 2.0
+
+    def __post_init__(self) -> None:
+        above_zero(present=self.present, absent=self.absent)
+
+    def absences(self, rng: np.random.Generator, size: int) -> Array:
+        """Give no absence: agents come and go in continuous time."""
+        return np.zeros(size)
+
+    def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
+        """Draw the endless changes; the first length is no special one, because exponential times have no memory."""
+        now = 0.0
+        if rng.random() * (self.present + self.absent) < self.present:
+            now = rng.exponential(self.present)
+        while True:
+            yield now
+            now += rng.exponential(self.absent)
+            yield now
+            now += rng.exponential(self.present)
+
+
+@dataclass(frozen=True, slots=True)
+class Daily:
+    """Every agent is there for `present` units of time a day, from `start` o'clock in its own time zone.
+
+    A day has `day` units of time, and time 0 is midnight in the first of `zones` time zones, which lie evenly over the day;
+    each agent's zone is drawn once, all equally likely. With `zones` = 1 all agents come and go together.
+    """
+
+    model: ClassVar[str] = "daily"
+    day: float = 24.0
+    present: float = 8.0
+    start: float = 22.0
+    zones: int = 24
+
+    def __post_init__(self) -> None:
+        above_zero(day=self.day)
+        if not 0 < self.present <= self.day:
+            raise ValueError(f"present must be above 0 and at most a day of {self.day}, not {self.present}")
+        if not 0 <= self.start < self.day:
+            raise ValueError(f"start must be at least 0 and below a day of {self.day}, not {self.start}")
+        if self.zones < 1:
+            raise ValueError(f"zones must be at least 1, not {self.zones}")
+
+    def absences(self, rng: np.random.Generator, size: int) -> Array:
+        """Give no absence: agents come and go in continuous time."""
+        return np.zeros(size)
+
+    def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
+        """Draw the agent's zone; give the endless changes, or none when the agent is there all day."""
+        start = (self.start - int(rng.integers(self.zones)) * self.day / self.zones) % self.day
+        end = start + self.present
+        if end <= self.day:
+            return cycling(((start, end),), self.day)
+        return cycling(((0.0, end - self.day), (start, self.day)), self.day)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Agents come and go as a `file` tells, whose `format` is `windows` or `fedscale`.
+
+    `windows` is a table, .csv or .parquet, with columns agent, start, end: the agent is there from start to end and away
+    for the rest of the study; one that the table does not name is always there. `fedscale` is FedScale's trace as JSON,
+    which begins again when it is over: agent k follows the client with the k-th smallest id, and when there are fewer
+    clients than agents they are used again in turn. A relative path counts from the working directory.
+    """
+
+    model: ClassVar[str] = "trace"
+    file: str
+    format: str = "windows"
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {self.format}")
+        try:
+            schedule(self.file, self.format)
+        except FileNotFoundError as error:
+            raise ValueError(str(error)) from None  # a wrong setting, like any other
+
+    def absences(self, rng: np.random.Generator, size: int) -> Array:
+        """Give no absence: agents come and go in continuous time."""
+        return np.zeros(size)
+
+    def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
+        """Give the changes that the file tells."""
+        return schedule(self.file, self.format)(agent)
+
+
+_Model = Always | Bernoulli | Markov | Daily | Trace
+_MODELS: tuple[type[_Model], ...] = (Always, Bernoulli, Markov, Daily, Trace)
+AVAILABILITIES: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
+
+
+def absences(availability_of: Callable[[int], Availability], streams: Streams) -> Callable[[int, int], float]:
+    """Give the function (agent, step) -> length of the absence before that iteration; 0 is: the agent is there."""
+    return durations(lambda agent: _lengths(availability_of(agent)), "absence", streams)
+
+
+def _lengths(availability: Availability) -> Timing:
+    """Read an availability as a model of durations, one for each iteration."""
+    if isinstance(availability, Always | Markov | Daily | Trace):
+        return Constant(0.0)  # spares the stream
+    return _Absences(availability)
+
+
+@dataclass(frozen=True, slots=True)
+class _Absences:
+    costs: ClassVar[bool] = False
+    availability: Availability
+
+    def speed(self, rng: np.random.Generator) -> float:
+        return 1.0
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        return self.availability.absences(rng, size)
+
+
+class Ascending:
+    """Times in their order, asked for one after the other: the last is kept, and `again` begins anew for an earlier one.
+
+    So a long run keeps no list of what is over.
+    """
+
+    def __init__(self, again: Callable[[], Iterator[float]]) -> None:
+        self._again, self._further = again, again()
+        self._count, self._last = 0, math.inf
+
+    def at(self, number: int) -> float:
+        """Give the time of this number, or infinity when there are not so many."""
+        if number < self._count - 1:
+            self._further, self._count = self._again(), 0
+        while self._count <= number:
+            self._last = next(self._further, math.inf)
+            self._count += 1
+        return self._last
+
+
+class Changes:
+    """The times at which agents leave and return: number 0 is the first leaving, 1 the return from it, and so on.
+
+    A pure function of agent and number, drawn from the agent's stream "availability"; the last one that was asked for is kept.
+    """
+
+    def __init__(self, availability_of: Callable[[int], Availability], streams: Streams) -> None:
+        self._availability_of, self._streams = availability_of, streams
+        self._known: dict[int, Ascending] = {}
+
+    def __call__(self, agent: int, number: int) -> float:
+        """Give the time of an agent's change of this number, or infinity when there is none."""
+        return (self._known.get(agent) or self._enter(agent)).at(number)
+
+    def _enter(self, agent: int) -> Ascending:
+        def again() -> Iterator[float]:
+            return self._availability_of(agent).changes(agent, self._streams.of(agent).at(0).rng("availability"))
+
+        held = self._known[agent] = Ascending(again)
+        return held

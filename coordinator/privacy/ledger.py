@@ -1,0 +1,260 @@
+"""The privacy ledger: one entry for each release, and what all of them have cost by then, for a study and for each agent."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from fedbo.actors.storage.rows import Key, column
+from fedbo.algorithms.base import Array, Disclosure
+from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, Charge, epsilon, gaussian_epsilon, running
+
+_AGENTS = pa.list_(pa.field("item", pa.int32(), nullable=False))
+_NUMBERS = pa.list_(pa.field("item", pa.float64(), nullable=False))
+_RUN = [column("cell", pa.int32()), column("algorithm", pa.string()), column("replicate", pa.int32())]
+_EPSILONS = ("moments", "rdp", "pld", "weights", "epsilon")
+
+# What the door enters, as a run writes it.
+RELEASES = pa.schema(
+    [
+        *_RUN,
+        column("time", pa.float64()),
+        column("release", pa.int32()),
+        column("eligible", _AGENTS),
+        column("sampled", _AGENTS),
+        column("arrived", _AGENTS),
+        column("clipped", pa.int32()),
+        column("clip", pa.float64()),
+        column("sensitivity", pa.float64()),
+        column("noise_multiplier", pa.float64()),
+        column("noise", _NUMBERS),
+        column("numbers", pa.int32()),
+        column("share", pa.float64()),
+        column("sampling", pa.string()),
+        column("population", pa.int32()),
+        column("charged", _AGENTS),
+        column("norms", _NUMBERS),
+        column("whole", pa.string()),
+        column("secure", pa.bool_()),
+        column("signal", pa.float64()),
+        column("refused", pa.string()),
+    ]
+)
+# The same with the epsilon spent by then, at each of the deltas.
+PRIVACY = pa.schema([*RELEASES, column("deltas", _NUMBERS), *(column(name, _NUMBERS) for name in _EPSILONS)])
+# What each agent has spent in the end.
+SPENT = pa.schema(
+    [
+        *_RUN,
+        column("agent", pa.int32()),
+        *(column(name, pa.int32()) for name in ("eligible", "sampled", "arrived", "charged")),
+        column("deltas", _NUMBERS),
+        column("epsilon", _NUMBERS),
+    ]
+)
+
+
+class Entry(NamedTuple):
+    """One release in the ledger, or one that was `refused`, with the reason.
+
+    `eligible` could have been asked, `sampled` were, and the messages of `arrived` are in it, `clipped` of them shortened.
+    `clip` is S, `sensitivity` S phi_max / q, `noise_multiplier` z, `noise` the standard deviations `(P,)` of the noise in its
+    `numbers` P M. It is charged to the agents `charged`, each at `share` under `sampling` (of a `population`, where their
+    number is fixed), with `norms`: the most that each could add, over the noise. `whole` says why the charge has no gain from
+    sampling; it is empty where it has. `secure` says whether the noise came from a secret key. `signal` is the norm of the
+    sum before noise, which is private: it is for whoever studies the method, and never leaves.
+    """
+
+    time: float
+    release: int
+    eligible: list[int]
+    sampled: list[int]
+    arrived: list[int]
+    clipped: int
+    clip: float
+    sensitivity: float
+    noise_multiplier: float
+    noise: list[float]
+    numbers: int
+    share: float
+    sampling: str
+    population: int
+    charged: list[int]
+    norms: list[float]
+    whole: str
+    secure: bool
+    signal: float
+    refused: str
+
+    @property
+    def charge(self) -> Charge:
+        """Give the charge to the agent to which this release costs most."""
+        return Charge(self.share, inverse(max(self.norms, default=0.0)), self.sampling, self.population)
+
+
+LOCAL = "laplace"  # the sampling of entries whose senders have hidden them
+
+
+def local_entry(agent: int, number: int, disclosure: Disclosure, now: float) -> Entry:
+    """Enter one message of one agent with Laplace noise; it is charged its epsilon, which holds for each evaluation in it.
+
+    `norms` has that epsilon, `noise_multiplier` its inverse, and `noise` the standard deviation.
+    """
+    return Entry(
+        time=now,
+        release=number,
+        eligible=[agent],
+        sampled=[agent],
+        arrived=[agent],
+        clipped=0,
+        clip=1.0,
+        sensitivity=disclosure.sensitivity,
+        noise_multiplier=1.0 / disclosure.epsilon,
+        noise=[math.sqrt(2.0) * disclosure.scale],
+        numbers=disclosure.numbers,
+        share=1.0,
+        sampling=LOCAL,
+        population=0,
+        charged=[agent],
+        norms=[disclosure.epsilon],
+        whole="each agent hides its own messages",
+        secure=False,
+        signal=0.0,
+        refused="",
+    )
+
+
+def inverse(norm: float) -> float:
+    """Give the noise multiplier that a norm of a contribution over its noise stands for."""
+    return math.inf if norm == 0.0 else 1.0 / norm
+
+
+def table_of(entries: Sequence[Entry], key: Key) -> pa.Table:
+    """Write entries as a table with the columns `RELEASES`."""
+    columns = [*([part] * len(entries) for part in key), *map(list, zip(*entries, strict=True))]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, RELEASES, strict=False)]
+    return pa.Table.from_arrays(arrays, schema=RELEASES) if entries else RELEASES.empty_table()
+
+
+def accounted(releases: pa.Table, deltas: Sequence[float], n_agents: int) -> tuple[pa.Table, pa.Table]:
+    """Account for one run: its releases with the epsilon spent by each, columns `PRIVACY`, and each agent's, columns `SPENT`.
+
+    `moments`, `rdp` and `pld` charge every release its declared noise multiplier z, `weights` what the weights really used
+    let an agent add; NaN stands for what an accountant cannot account for. `epsilon` is the smallest of them, since all are
+    upper bounds. It is that of the agent that has spent most.
+    """
+    rows = releases.to_pylist()
+    entries = [Entry(**{name: row[name] for name in Entry._fields}) for row in rows]
+    if entries and entries[0].sampling == LOCAL:
+        return _local(releases, rows, deltas, n_agents)
+    whole = any(entry.whole for entry in entries)
+    found = _whole(entries, tuple(deltas), n_agents) if whole else _sampled(entries, tuple(deltas))
+    found["epsilon"] = np.fmin.reduce(list(found.values()))
+    columns = {"deltas": [list(deltas)] * len(entries), **{name: values.tolist() for name, values in found.items()}}
+    for name in PRIVACY.names[len(RELEASES) :]:
+        releases = releases.append_column(PRIVACY.field(name), pa.array(columns[name], _NUMBERS))
+    own = _own(entries, deltas, n_agents, whole)
+    last = found["epsilon"][-1] if entries else np.zeros(len(deltas))
+    return releases, _spent(rows, np.fmin(own, last), deltas)
+
+
+def _local(
+    releases: pa.Table, rows: Sequence[dict[str, Any]], deltas: Sequence[float], n_agents: int
+) -> tuple[pa.Table, pa.Table]:
+    """Account for messages that agents hid themselves: no evaluation is in two means, so that epsilon is the largest of one.
+
+    It is pure, and so the same at every delta. The accountants of sums with normal noise have nothing to say.
+    """
+    spent, own = 0.0, np.zeros((n_agents, len(deltas)))
+    running = []
+    for row in rows:
+        (agent,), (cost,) = row["charged"], row["norms"]
+        spent = max(spent, cost)
+        own[agent] = np.maximum(own[agent], cost)
+        running.append([spent] * len(deltas))
+    unknown = [[math.nan] * len(deltas)] * len(rows)
+    columns = {"deltas": [list(deltas)] * len(rows), **dict.fromkeys(_EPSILONS, unknown), "epsilon": running}
+    for name in PRIVACY.names[len(RELEASES) :]:
+        releases = releases.append_column(PRIVACY.field(name), pa.array(columns[name], _NUMBERS))
+    return releases, _spent(rows, own, deltas)
+
+
+def _sampled(entries: Sequence[Entry], deltas: tuple[float, ...]) -> dict[str, Array]:
+    """Give epsilon `(releases, deltas)` by accountant where sampling gains."""
+    counted = [entry for entry in entries if entry.norms]
+    place = np.cumsum([bool(entry.norms) for entry in entries], dtype=int)
+    tight = [entry.charge for entry in counted]
+    nominal = [replace(charge, multiplier=entry.noise_multiplier) for charge, entry in zip(tight, counted, strict=True)]
+    able = ("rdp",) if any(entry.sampling == "fixed" for entry in counted) else ACCOUNTANTS
+    nothing, unknown = np.zeros((1, len(deltas))), np.full((len(counted), len(deltas)), np.nan)
+    found = {by: _running(tuple(nominal), deltas, by) if by in able else unknown for by in ACCOUNTANTS}
+    found["weights"] = _running(tuple(tight), deltas, able[-1])
+    return {by: np.vstack([nothing, values])[place] for by, values in found.items()}
+
+
+def _whole(entries: Sequence[Entry], deltas: tuple[float, ...], n_agents: int) -> dict[str, Array]:
+    """Give epsilon `(releases, deltas)` by accountant where each release is charged to those whose messages are in it."""
+    counts, squares = np.zeros(n_agents, dtype=int), np.zeros(n_agents)
+    most, largest = [], []
+    for entry in entries:
+        counts[entry.charged] += 1
+        squares[entry.charged] += np.square(entry.norms)
+        most.append(int(counts.max()))
+        largest.append(float(squares.max()))
+    multiplier = entries[0].noise_multiplier
+    nothing, charges = np.zeros((1, len(deltas))), (Charge(1.0, multiplier),) * most[-1]
+    found = {by: np.vstack([nothing, _running(charges, deltas, by)])[most] for by in ACCOUNTANTS}
+    found["weights"] = np.stack([gaussian_epsilon(np.sqrt(largest), delta) for delta in deltas], axis=1)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _running(charges: tuple[Charge, ...], deltas: tuple[float, ...], by: str) -> Array:
+    """Account for charges in their order, once for all replicates, which are charged alike."""
+    return running(charges, deltas, by)
+
+
+def _own(entries: Sequence[Entry], deltas: Sequence[float], n_agents: int, whole: bool) -> Array:
+    """Give what each agent has spent `(agents, deltas)`, by the weights that were really used."""
+    if whole:
+        squares = np.zeros(n_agents)
+        for entry in entries:
+            squares[entry.charged] += np.square(entry.norms)
+        return np.stack([gaussian_epsilon(np.sqrt(squares), delta) for delta in deltas], axis=1)
+    histories: list[list[tuple[int, float]]] = [[] for _ in range(n_agents)]
+    for place, entry in enumerate(entries):
+        for agent, norm in zip(entry.charged, entry.norms, strict=True):
+            histories[agent].append((place, norm))
+    known: dict[tuple[tuple[int, float], ...], list[float]] = {}
+    for history in {*map(tuple, histories)}:
+        charges = Counter(replace(entries[place].charge, multiplier=inverse(norm)) for place, norm in history)
+        by = "rdp" if any(charge.sampling == "fixed" for charge in charges) else "pld"
+        # In an order of their own, since rounding depends on it, and that of a set on the process.
+        counted = tuple(sorted(charges.items(), key=lambda item: (item[0].multiplier, item[0].share, item[0].population)))
+        known[history] = [_epsilon(counted, delta, by) for delta in deltas]
+    return np.array([known[tuple(history)] for history in histories])
+
+
+@lru_cache(maxsize=256)
+def _epsilon(charges: tuple[tuple[Charge, int], ...], delta: float, by: str) -> float:
+    return epsilon(dict(charges), delta, by)
+
+
+def _spent(rows: Sequence[dict[str, Any]], own: Array, deltas: Sequence[float]) -> pa.Table:
+    counts = {}
+    for name in ("eligible", "sampled", "arrived", "charged"):
+        counts[name] = np.zeros(len(own), dtype=int)
+        for row in rows:
+            counts[name][row[name]] += 1
+    size = len(own) if rows else 0
+    columns = {name: [rows[0][name]] * size if rows else [] for name in ("cell", "algorithm", "replicate")}
+    columns |= {"agent": list(range(size)), **{name: list(values[:size]) for name, values in counts.items()}}
+    columns |= {"deltas": [list(deltas)] * size, "epsilon": own[:size].tolist()}
+    return pa.Table.from_arrays([pa.array(columns[field.name], field.type) for field in SPENT], schema=SPENT)

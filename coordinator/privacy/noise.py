@@ -1,0 +1,77 @@
+"""Where coins and noise of the door come from: the study's seed, or a secret key that no seed gives."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from scipy.special import ndtri
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.algorithms.base import Array
+from fedbo.algorithms.streams import Streams
+
+KEY_BYTES = 32
+
+
+class Source(Protocol):
+    """Draws by purpose and number; asking again gives the same."""
+
+    def uniform(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
+        """Give numbers from U(0, 1)."""
+
+    def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
+        """Give numbers from N(0, 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """Draws that whoever knows the study's seed can repeat: right for simulations, no protection of real data."""
+
+    streams: Streams
+
+    def uniform(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
+        """Give numbers from U(0, 1)."""
+        return self.streams.at(number).rng(purpose).random(shape)
+
+    def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
+        """Give numbers from N(0, 1)."""
+        return self.streams.at(number).rng(purpose).standard_normal(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Secure:
+    """Draws from SHAKE-256, keyed with a secret: without the key they cannot be told from pure chance.
+
+    A resumed run has the same key and so releases the same again. Fresh noise on what was released before would give more
+    away than the ledger says.
+    """
+
+    key: bytes
+
+    def uniform(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
+        """Give numbers from U(0, 1), at 53 bits, without 0 and 1."""
+        count = math.prod(shape)
+        digest = hashlib.shake_256(self.key + f"{number}/{purpose}".encode()).digest(8 * count)
+        words = np.frombuffer(digest, np.uint64) >> np.uint64(11)
+        return np.asarray((words.astype(np.float64) + 0.5) * 2.0**-53).reshape(shape)
+
+    def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
+        """Give numbers from N(0, 1), by inversion of the distribution function."""
+        return np.asarray(ndtri(self.uniform(purpose, number, shape)))
+
+
+def secret_key(path: Path) -> bytes:
+    """Read the key of a run, or make one that only this user can read; a key is on disk before anything depends on it."""
+    if not path.exists():
+        atomic.write(path, lambda file: file.write(os.urandom(KEY_BYTES)), new=True, mode=0o600)
+    key = path.read_bytes()
+    if len(key) != KEY_BYTES:
+        raise Damaged(path, f"it has {len(key)} bytes, not {KEY_BYTES}")
+    return key

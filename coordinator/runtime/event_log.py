@@ -1,0 +1,136 @@
+"""The event log of a run, column by column, written as Parquet parts that appear whole."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fedbo.actors.storage.checkpoint import CheckpointError, is_cut_off, pack, unpack
+from fedbo.actors.storage.rows import column, write_table
+from fedbo.actors.storage.run_folder import Home, append_whole
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.task import Report
+from fedbo.coordinator.events import Line
+from fedbo.coordinator.privacy.ledger import Entry, table_of
+from fedbo.coordinator.runtime.engine import Moment
+
+EVENTS = pa.schema(
+    [
+        column("cell", pa.int32()),
+        column("algorithm", pa.string()),
+        column("replicate", pa.int32()),
+        column("sequence", pa.int64()),
+        column("time", pa.float64()),
+        column("kind", pa.string()),
+        column("agent", pa.int32()),
+        column("step", pa.int32()),
+        column("bytes", pa.int64()),
+        column("detail", pa.string()),
+    ]
+)
+
+MOMENTS = pa.schema(
+    [
+        *list(EVENTS)[:3],
+        column("sequence", pa.int64()),
+        column("time", pa.float64()),
+        column("number", pa.int64()),
+        column("agent", pa.int32()),
+        column("lease", pa.int64()),
+    ]
+)
+
+
+_LENGTH = struct.Struct("<Q")
+
+
+def read_moments(path: Path) -> Iterator[tuple[Moment, Report | None]]:
+    """Read what was written down after a snapshot, up to where its writer was killed; Damaged where it is not as written."""
+    data = path.read_bytes() if path.exists() else b""
+    place = 0
+    while place + _LENGTH.size <= len(data):
+        (length,) = _LENGTH.unpack_from(data, place)
+        entry = data[place + _LENGTH.size : place + _LENGTH.size + length]
+        try:
+            if len(entry) < length and not is_cut_off(entry):
+                raise CheckpointError("it ends too early, or its length is wrong")
+            if len(entry) < length:
+                return
+            moment, report = unpack(entry)
+        except CheckpointError as error:
+            raise Damaged(path, f"at byte {place}: {error}".partition(";")[0]) from None
+        yield moment, report
+        place += _LENGTH.size + length
+
+
+class Journal:
+    """The log of one run, kept in memory as Arrow arrays until it is written; `count` is how many lines there were.
+
+    The log of a run in real time has a record beside it, of the moments at which something happened. It is also written
+    down moment by moment before anything is made of it, so that the run can go on from there when this process dies.
+    """
+
+    _BATCH = 100_000
+
+    def __init__(self, home: Home, count: int = 0) -> None:
+        self.home, self.count = home, count
+        self._records: list[Line] = []
+        self._tables: list[pa.Table] = []
+        self._moments: list[Moment] = []
+        self.moments = 0
+        self._file: int | None = None
+        self._entries: list[Entry] = []
+
+    def enter(self, entries: Iterable[Entry]) -> None:
+        """Append releases to the privacy ledger."""
+        self._entries.extend(entries)
+
+    def record(self, moment: Moment, report: Report | None = None) -> None:
+        """Append a moment, with the report that came then; OSError when the disk is full."""
+        if self._file is not None:
+            data = pack((moment, report))
+            append_whole(self._file, _LENGTH.pack(len(data)) + data)
+        self._moments.append(moment)
+
+    def note_from(self, number: int) -> None:
+        """Write what happens after this snapshot down as it happens."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = os.open(self.home.moments(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def extend(self, records: Iterable[Line]) -> None:
+        """Append records in their order."""
+        self._records.extend(records)
+        if len(self._records) >= self._BATCH:
+            self._pack()
+
+    def write(self, number: int) -> dict[str, str]:
+        """Write what came since the last time as one part of each kind; give names and SHA-256 of those that have anything."""
+        self._pack()
+        table, self._tables = pa.concat_tables(self._tables), []
+        moments, self._moments = self._table(self._moments, self.moments, MOMENTS), []
+        self.moments += len(moments)
+        releases, self._entries = table_of(self._entries, self.home.key), []
+        names = dict[str, str]()
+        for kind, found in (("events", table), ("record", moments), ("releases", releases)):
+            if len(found):
+                path = self.home.table(kind, number)
+                names[path.name] = write_table(found, path)
+        return names
+
+    def _pack(self) -> None:
+        self._tables.append(self._table(self._records, self.count, EVENTS))
+        self._records, self.count = [], self.count + len(self._records)
+
+    def _table(self, lines: Sequence[tuple[Any, ...]], first: int, schema: pa.Schema) -> pa.Table:
+        """Make a table of lines, numbered on from `first`."""
+        size, key = len(lines), self.home.key
+        columns = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(len(schema) - 4)]
+        head = [[key.cell] * size, [key.algorithm] * size, [key.replicate] * size, list(range(first, first + size))]
+        arrays = [pa.array(c, f.type) for c, f in zip([*head, *columns], schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)

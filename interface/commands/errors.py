@@ -1,0 +1,28 @@
+"""Which errors a user can do something about: those of the input, and those of a run that went wrong."""
+
+from __future__ import annotations
+
+from fedbo.actors.storage.checkpoint import CheckpointError
+from fedbo.actors.storage.sealed import Damaged, OtherFormat
+from fedbo.coordinator.core import ProtocolError
+from fedbo.coordinator.runtime.engine import ReplayError
+from fedbo.execution.cluster import ClusterError
+from fedbo.execution.directory import DirectoryError
+from fedbo.execution.runner import RunError
+from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+from fedbo.objectives.tables.table import TableError
+from fedbo.plots.plot import PlotError
+from fedbo.results.result import ResultError
+
+
+def is_wrong_input(error: Exception) -> bool:
+    """Say whether an argument or a directory was wrong, before anything ran."""
+    ours = ResultError | PlotError | DirectoryError | TableError | Damaged | OtherFormat
+    return isinstance(error, ours | FileExistsError | PermissionError)
+
+
+def is_failure(error: Exception) -> bool:
+    """Say whether a run went wrong for a reason that its message explains."""
+    ours = RunError | ReplayError | CheckpointError | ClusterError | ProtocolError
+    return isinstance(error, ours | DataMissing | DataDamaged | LibraryMissing)

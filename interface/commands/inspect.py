@@ -1,0 +1,86 @@
+"""The commands that look at a run: its summary, its figures, its replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedbo.commands.arguments import FAILED, Baseline, Chosen, Format, Level, Printed, RunFolder, Stop, Trust, print_json
+
+
+def show(
+    folder: RunFolder,
+    baseline: Baseline = None,
+    trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
+    privacy: Annotated[bool, typer.Option("--privacy", help="What was spent in privacy instead.")] = False,
+    regret: Annotated[bool, typer.Option("--regret", help="Regret on the mean of all agents' functions instead.")] = False,
+    algorithm: Chosen = None,
+    level: Level = None,
+    trust: Trust = False,
+    printed: Printed = Format.text,
+) -> None:
+    """Print the summary of a run; for a sweep, also what its cells differ by."""
+    from fedbo.reports.disruptions import facts_of, tables_of
+    from fedbo.reports.privacy import privacy_facts, privacy_table
+    from fedbo.reports.regret import regret_facts, regret_table
+    from fedbo.reports.tables import console
+    from fedbo.results.compare import goal_of
+    from fedbo.results.result import Result
+
+    result, terminal = Result.open(folder, trust), console()
+    goal = goal_of(result, algorithm, level)
+    if trouble + privacy + regret > 1:
+        raise typer.BadParameter("--trouble, --privacy and --regret exclude each other; give one of them")
+    if printed is Format.json:
+        spent = {"privacy": privacy_facts(result)} if privacy else {}
+        lost = {"regret": regret_facts(result)} if regret else {}
+        print_json({**facts_of(result, baseline, goal, trouble), **spent, **lost, "figures": []})
+        return
+    if privacy:
+        terminal.print(privacy_table(result))
+    elif regret:
+        terminal.print(regret_table(result))
+    else:
+        terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
+    print(f"results: {result.directory}")
+
+
+def plot(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
+    kind: Annotated[
+        str, typer.Option(help="overview, curves, regret, timeline, trouble, privacy, optima or sweep.")
+    ] = "overview",
+    cell: Annotated[int, typer.Option(help="Which cell of the sweep.")] = 0,
+    regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
+    algorithm: Chosen = None,
+    level: Level = None,
+    trust: Trust = False,
+) -> None:
+    """Draw a figure of a run, and print where it is."""
+    from fedbo.results.result import Result
+
+    print(Result.open(folder, trust).plot(out, kind, cell, regret=regret, algorithm=algorithm, level=level))
+
+
+def replay(
+    folder: RunFolder,
+    out: Annotated[Path | None, typer.Option(help="Keep what the replay gives, in a new or empty directory.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare with the run, and say where they differ first.")] = False,
+    trust: Trust = False,
+    printed: Printed = Format.text,
+) -> None:
+    """Carry a run out again in virtual time: by its study, or by its record if it was made in real time."""
+    from dataclasses import asdict
+
+    from fedbo.execution.replay import replay as replay_run
+
+    found = replay_run(folder, out, verify, trust)
+    if printed is Format.json:
+        print_json(asdict(found))
+    else:
+        print(found.words)
+    if verify and not found.same:
+        raise Stop(FAILED)

@@ -1,0 +1,125 @@
+"""The command that says how much noise a privacy needs, or how much privacy a noise gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedbo.commands.arguments import Format, Printed, print_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_SMALL = 1e-5
+_MOST = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What one accountant says: the noise multiplier, and epsilon at each delta; None for a noise that it cannot find."""
+
+    accountant: str
+    noise: float | None
+    epsilons: tuple[float | None, ...]
+
+
+def privacy(
+    epsilon: Annotated[float | None, typer.Option(help="How much may be lost; the noise for it is sought.")] = None,
+    noise: Annotated[float | None, typer.Option(help="The noise multiplier z; the epsilon of it is sought.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The delta; default: 1 / agents^1.1.", show_default=False)] = None,
+    rounds: Annotated[int, typer.Option(min=1, max=_MOST, help="How many releases there will be.")] = 60,
+    agents: Annotated[int | None, typer.Option(min=2, help="How many agents there are; only for the default delta.")] = None,
+    q: Annotated[float, typer.Option("--q", help="With which probability an agent is in a release.")] = 1.0,
+    printed: Printed = Format.text,
+) -> None:
+    """Say how much noise an epsilon needs, or which epsilon a noise gives, by three accountants.
+
+    One agent's contribution is weighed against its absence, with all weights alike. "moments" is the accountant of the
+    paper (Dai et al. 2021), and "pld" the tightest. Each is an upper bound.
+    """
+    _check(epsilon, noise, q)
+    deltas = _deltas(delta, agents)
+    rows = [_ask(name, epsilon, noise, deltas, rounds, q) for name in _accountants()]
+    if printed is Format.json:
+        print_json(_facts(rows, deltas, rounds, q))
+        return
+    from fedbo.reports.tables import console
+
+    console().print(_table(rows, deltas, rounds, q, epsilon))
+
+
+def _check(epsilon: float | None, noise: float | None, q: float) -> None:
+    if (epsilon is None) == (noise is None):
+        given = "neither" if epsilon is None else f"--epsilon {epsilon:g} and --noise {noise:g}"
+        raise typer.BadParameter(f"give --epsilon or --noise, one of them, not {given}")
+    if epsilon is not None and not 0 < epsilon < math.inf:
+        raise typer.BadParameter(f"--epsilon must be greater than 0 and finite, not {epsilon:g}; try 2")
+    if noise is not None and not 0 < noise < math.inf:
+        raise typer.BadParameter(f"--noise must be greater than 0 and finite, not {noise:g}; try 1")
+    if not 0 < q <= 1:
+        raise typer.BadParameter(f"--q must be in (0, 1], not {q:g}; 1 is without sampling")
+
+
+def _deltas(delta: float | None, agents: int | None) -> tuple[float, ...]:
+    """Give the delta asked for, and beside a weak one a strong one."""
+    if delta is None and agents is None:
+        raise typer.BadParameter("give --delta, or --agents for the default of 1 / agents^1.1")
+    chosen = float(agents or 0) ** -1.1 if delta is None else delta
+    if not 1e-9 <= chosen <= 0.5:
+        raise typer.BadParameter(f"--delta must be between 1e-09 and 0.5, not {chosen:g}; try 1e-5")
+    return (chosen, _SMALL) if chosen > _SMALL else (chosen,)
+
+
+def _accountants() -> tuple[str, ...]:
+    from fedbo.coordinator.privacy.accounting import ACCOUNTANTS
+
+    return ACCOUNTANTS
+
+
+def _ask(name: str, epsilon: float | None, noise: float | None, deltas: tuple[float, ...], rounds: int, q: float) -> Needed:
+    from fedbo.coordinator.privacy.accounting import Charge, multiplier_for
+    from fedbo.coordinator.privacy.accounting import epsilon as epsilon_of
+
+    if epsilon is not None:
+        try:
+            noise = multiplier_for(epsilon, deltas[0], rounds, q, name)
+        except ValueError:  # all else that it refuses was checked before
+            return Needed(name, None, (None,) * len(deltas))
+    assert noise is not None
+    return Needed(name, noise, tuple(epsilon_of({Charge(q, noise): rounds}, delta, name) for delta in deltas))
+
+
+def _facts(rows: list[Needed], deltas: tuple[float, ...], rounds: int, q: float) -> dict[str, Any]:
+    from fedbo.reports.tables import plain
+
+    said = [
+        {
+            "accountant": row.accountant,
+            "noise": row.noise,
+            "epsilons": [{"delta": delta, "epsilon": found} for delta, found in zip(deltas, row.epsilons, strict=True)],
+        }
+        for row in rows
+    ]
+    facts: dict[str, Any] = plain({"rounds": rounds, "q": q, "accountants": said})
+    return facts
+
+
+def _table(rows: list[Needed], deltas: tuple[float, ...], rounds: int, q: float, wanted: float | None) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from fedbo.reports.tables import table_of
+
+    headings = ("accountant", "noise multiplier", *(f"epsilon at delta {delta:.3g}" for delta in deltas))
+    lines = [(row.accountant, _number(row.noise), *(_number(found) for found in row.epsilons)) for row in rows]
+    said = f"{rounds} releases, each with an agent in it with probability {q:g}"
+    if any(row.noise is None for row in rows):
+        said += f"; –: no noise makes this accountant show epsilon {wanted:g} at delta {deltas[0]:.3g}"
+    return Group(table_of("", headings, lines), Text(said, style="dim"))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

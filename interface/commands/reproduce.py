@@ -1,0 +1,91 @@
+"""The command `fedbo reproduce`: the figures of a paper, its statements, and one page with both."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fedbo.papers.reproduction import Reproduction
+
+PAPERS = Path("examples/papers")
+
+
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="Name of a manifest in the folder of papers, such as fts.", show_default=False)],
+    quick: Annotated[bool, typer.Option("--quick", help="Small studies that end within minutes.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the page and its studies; default: runs/reproduce-PAPER[-quick].")
+    ] = None,
+    only: Annotated[str | None, typer.Option(metavar="ID,ID", help="These figures alone.")] = None,
+    papers: Annotated[Path, typer.Option(help="Folder of the manifests.")] = PAPERS,
+    workers: Annotated[int | None, typer.Option(min=0, help="As --set hosting.workers=N for every study.")] = None,
+    printed: Printed = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+) -> None:
+    """Reproduce a paper: run its studies, draw its figures, test its statements, and write one page about them.
+
+    What has been run before into the same directory is not run again; after Ctrl-C, the same command goes on.
+    """
+    from fedbo.execution.progress import progress_for
+    from fedbo.papers.manifest import find_paper
+    from fedbo.papers.page import PAGE, facts, write_page
+    from fedbo.papers.reproduction import Wish
+    from fedbo.papers.reproduction import reproduce as figures_of
+    from fedbo.reports.tables import console
+
+    folder = out or Path("runs") / f"reproduce-{paper}{'-quick' * quick}"
+    chosen = [one.strip() for one in only.split(",") if one.strip()] if only else []
+    wish = Wish(find_paper(paper, papers), folder, quick, chosen, workers)
+    told = _silent if quiet else _say
+    made = None
+    try:
+        for made in figures_of(wish, told, lambda: None if quiet else progress_for(console(stderr=True))):  # noqa: B007
+            write_page(made)
+    except KeyboardInterrupt:
+        print(f"interrupted; what was done is in {folder}; go on with the same command", file=sys.stderr)
+        raise Stop(INTERRUPTED) from None
+    assert made is not None
+    if printed is Format.json:
+        print_json({**facts(made), "page": str(folder / PAGE)})
+    else:
+        console().print(_summary(made))
+        print(f"page: {folder / PAGE}")
+    if any(outcome.failed for outcome in made.outcomes):
+        raise Stop(FAILED)
+
+
+def _summary(made: Reproduction) -> RenderableType:
+    """Write all statements with their verdicts; what was left out has its reason."""
+    from rich.text import Text
+
+    from fedbo.reports.tables import table_of
+
+    style = {"holds": "green", "does not hold": "red", "cannot be said": "yellow"}
+    lines = list[tuple[str | Text, ...]]()
+    for outcome in made.outcomes:
+        if made.wish.only and outcome.figure.id not in made.wish.only:
+            continue
+        if outcome.missing:
+            lines.append((outcome.figure.id, Text(outcome.missing), Text("left out", style="yellow"), ""))
+        for one in outcome.findings:
+            lines.append((outcome.figure.id, Text(one.says), Text(one.verdict, style=style[one.verdict]), Text(one.measured)))
+    table = table_of(made.manifest.paper.title, ("figure", "statement", "verdict", "measured [95 %]"), lines)
+    for column in table.columns:
+        column.justify = "left"
+    return table
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _silent(line: str) -> None:
+    """Say nothing."""

@@ -1,0 +1,98 @@
+"""The command that evaluates a federation at a design, once, so that studies can be made on its tabulated twin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json
+
+if TYPE_CHECKING:
+    from fedbo.execution.progress import Progress
+
+_WHAT = "A federation's name, or a study file for its [objective]."
+_SETTING = "A setting of the federation, such as agents=6; of a study file a key, such as objective.agents=6."
+Source = Annotated[str, typer.Argument(metavar="OBJECTIVE", help=_WHAT, show_default=False)]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SETTING)]
+
+
+def tabulate(
+    objective: Source,
+    sets: Sets = None,
+    points: Annotated[int, typer.Option(min=1, help="Points of the Sobol design, the same for all agents.")] = 4096,
+    refine: Annotated[int, typer.Option(min=0, help="Evaluations of every agent about the best points found.")] = 0,
+    agents: Annotated[str | None, typer.Option(metavar="0,1,5", help="Only these agents; default: all.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="Of all draws; default: the study's, else 0.")] = None,
+    replicate: Annotated[int, typer.Option(min=0, help="Whose objectives, where every replicate has others.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="The table's folder, new or of the same table; default: NAME.table.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Ray actors; 0: this process. Default: the study's, else 0.")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="A Ray cluster, such as auto; default: the study's, else none.")] = None,
+    printed: Printed = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+) -> None:
+    """Evaluate every agent's objective at many points, for the objective "tabulated"; given again, it goes on or extends.
+
+    Ctrl-C and kills keep what was evaluated. More --points and more --refine keep what there is.
+    """
+    from dataclasses import replace
+
+    from fedbo.tabulation.sources import source
+    from fedbo.tabulation.tabulation import Wanted, tabulate
+
+    origin, hands = source(objective, sets or (), seed, replicate)
+    if workers is not None:
+        hands = replace(hands, workers=workers)
+    if address is not None:
+        hands = replace(hands, address=address)
+    folder = out or Path(f"{origin.name}.table")
+    try:
+        facts = tabulate(origin, folder, Wanted(points, refine, _listed(agents)), hands, None if quiet else _progress())
+    except KeyboardInterrupt as stop:
+        _say_interrupted(stop, folder, printed)
+        raise Stop(INTERRUPTED) from None
+    if printed is Format.json:
+        print_json({**facts, "directory": str(folder.resolve())})
+    else:
+        from fedbo.reports.tables import console
+        from fedbo.reports.tabulated import table_table
+
+        console().print(table_table(facts))
+        print(f"table: {folder}")
+    _say_failures(facts)
+
+
+def _listed(agents: str | None) -> tuple[int, ...] | None:
+    if agents is None:
+        return None
+    try:
+        return tuple(int(word) for word in agents.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"--agents {agents}: is no list of agents; write, for example, --agents 0,1,5") from None
+
+
+def _progress() -> Progress:
+    from fedbo.execution.progress import progress_for
+    from fedbo.reports.tables import console
+
+    return progress_for(console(stderr=True))
+
+
+def _say_interrupted(stop: KeyboardInterrupt, folder: Path, printed: Format) -> None:
+    kept = f"; what was done is in {folder}; go on with the same command" if stop.args else ""
+    print(f"interrupted{kept}", file=sys.stderr)
+    if printed is Format.json:
+        print_json({"status": "interrupted", "directory": str(folder.resolve()) if stop.args else None})
+
+
+def _say_failures(facts: dict[str, Any]) -> None:
+    failed = sum(entry["failed"] for entry in facts["agents"].values())
+    total = sum(entry["evaluated"] for entry in facts["agents"].values())
+    if failed:
+        print(f"{failed} of {total} evaluations failed; the first one: {facts['first_failure']}", file=sys.stderr)
+        if failed == total:
+            raise Stop(FAILED)

@@ -1,0 +1,116 @@
+"""What a study will cost, reckoned from its file before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedbo.algorithms.base import Algorithm, Phased, Private, Problem
+from fedbo.coordinator.messages import weight
+from fedbo.objectives.base import described
+from fedbo.study.limits import ROW, STEPS
+from fedbo.study.study import Study
+from fedbo.study.tables import AlgorithmTable
+
+MIB = 2**20
+PROCESS = 250 * MIB  # this process or one worker, with NumPy, SciPy, scikit-learn and Ray imported
+ACTOR = 40 * MIB  # what one more Ray actor shares least of, measured on Linux
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The cost of a study: evaluations, Ray actors at a time, bytes of memory, messages and bytes each way.
+
+    `twins` describes objectives that stand in for others.
+    """
+
+    runs: int
+    evaluations: int
+    actors: int
+    memory: int
+    messages_up: int
+    bytes_up: int
+    bytes_down: int
+    twins: tuple[str, ...] = ()
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Say what the numbers rest on."""
+        return (
+            "decisions of varying length count as one point, and so does what varies in length in a message",
+            "an algorithm with phases makes as many as it can at most",
+            "every message is as large as declared, and every one is answered",
+            "nothing fails, is late or is lost, and an agent that is not asked sends nothing",
+            f"a process takes {PROCESS // MIB} MiB and an actor {ACTOR // MIB} MiB, data and surrogates not counted",
+            *(f"{twin} may stand in for the objective itself" for twin in self.twins),
+        )
+
+
+def estimate(study: Study) -> Estimate:
+    """Add up all cells, algorithms and replicates of a study."""
+    parts = [_run(cell.study, table) for cell in study.cells() for table in cell.study.algorithm]
+    repeats = study.study.replicates
+    evaluations, messages, up, down, points = (repeats * sum(part[place] for part in parts) for place in range(5))
+    before = sum(_history(cell.study) for cell in study.cells())
+    evaluations, points = evaluations + before, points + before
+    actors = _actors(study)
+    processes = 1 if study.hosting.kind == "inline" and not actors else 2 + actors
+    return Estimate(
+        twins=tuple(dict.fromkeys(filter(None, (described(cell.study.federation()) for cell in study.cells())))),
+        runs=repeats * len(parts),
+        evaluations=evaluations,
+        actors=actors,
+        memory=PROCESS * min(processes, 3) + ACTOR * actors + ROW * points,
+        messages_up=messages,
+        bytes_up=up,
+        bytes_down=down,
+    )
+
+
+def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
+    """Count evaluations, messages up, bytes up, bytes down, and points of one replicate."""
+    algorithm, problem = table.make(), study.problem_of(table)
+    targets, decisions = len(problem.targets), problem.iterations
+    if isinstance(algorithm, Phased):
+        decisions = min(decisions, algorithm.phases(problem))
+    points = targets * (problem.initial + decisions * (algorithm.queries or 1))
+    evaluations = targets * problem.pulls or points
+    declared = algorithm.upload(problem)
+    if declared is None:
+        return evaluations, 0, 0, 0, min(points, evaluations)
+    steps = _sends(algorithm, decisions)
+    others = (problem.n_agents - targets) * algorithm.sends(0)
+    messages = targets * steps + others
+    sent = round(messages * _asked(study, algorithm, problem))
+    answered = messages if isinstance(algorithm, Private) else sent
+    sizes = sent * weight(declared), answered * weight(algorithm.download(problem))
+    return evaluations, sent, *sizes, min(points, evaluations)
+
+
+def _sends(algorithm: Algorithm, decisions: int) -> int:
+    """Count the steps that send; of a very long run the first ones stand for all."""
+    looked = min(decisions, STEPS)
+    count = sum(algorithm.sends(step) for step in range(looked + 1))
+    return count if looked == decisions else round(count * (decisions + 1) / (looked + 1))
+
+
+def _asked(study: Study, algorithm: Algorithm, problem: Problem) -> float:
+    """Say which share of the messages is asked for, on average."""
+    selection = study.exchange.make().selection
+    if isinstance(algorithm, Private):
+        return algorithm.mechanism(problem).share
+    return 1.0 if selection.who == "all" else selection.share
+
+
+def _history(study: Study) -> int:
+    table = study.agents.history
+    if table is None:
+        return 0
+    return table.observations * study.federation().n_agents * (study.study.replicates if table.fresh else 1)
+
+
+def _actors(study: Study) -> int:
+    """Count the Ray actors at a time: coordinators for inline hosting, else one coordinator and the hosts of agents."""
+    hosting = study.hosting
+    if hosting.kind == "inline":
+        return hosting.workers or 0
+    return 1 + (study.federation().n_agents if hosting.kind == "dedicated" else hosting.workers or 1)

@@ -1,0 +1,55 @@
+"""What a private study will have spent in the end, reckoned before it runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from fedbo.algorithms.base import Algorithm, Private
+from fedbo.coordinator.privacy.accounting import Charge, epsilon
+from fedbo.coordinator.privacy.aggregator import charged_whole, contributions
+from fedbo.coordinator.privacy.ledger import inverse
+from fedbo.study.environment_settings import world_of
+from fedbo.study.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The epsilon that one algorithm will spend at each of the deltas, if every agent is in on every release that it can be in.
+
+    `whole` says why there will be no gain from sampling; it is empty where there will be.
+    """
+
+    cell: str
+    algorithm: str
+    deltas: tuple[float, ...]
+    epsilon: tuple[float, ...]
+    whole: str
+
+
+def forecasts(study: Study) -> list[Forecast]:
+    """Reckon every private algorithm in every cell."""
+    return [
+        _forecast(cell.study, cell.title, table.title, made)
+        for cell in study.cells()
+        for table in cell.study.algorithm
+        if isinstance(made := table.make(), Private) and isinstance(made, Algorithm)
+    ]
+
+
+def _forecast(study: Study, cell: str, label: str, algorithm: Private) -> Forecast:
+    federation, iterations = study.federation(), study.budget.decisions
+    problem = study.problem()
+    mechanism, terms = algorithm.mechanism(problem), study.privacy
+    whole = charged_whole(mechanism, study.exchange.make(), world_of(study))
+    assert isinstance(algorithm, Algorithm)
+    releases = sum(algorithm.sends(step) for step in range(iterations))
+    norms = [float(contributions(mechanism, algorithm.weights(problem, number)).max()) for number in range(releases)]
+    fixed = mechanism.sampling == "fixed" and not whole
+    share, population = (1.0, 0) if whole else (mechanism.share, federation.n_agents if fixed else 0)
+    charges = Counter(Charge(share, inverse(norm), "fixed" if fixed else "poisson", population) for norm in norms)
+    deltas = terms.deltas or ()
+    found = tuple(epsilon(charges, delta, "rdp" if fixed else "pld") for delta in deltas)
+    if terms.epsilon_max is not None and found and found[0] > terms.epsilon_max and mechanism.noise:
+        found = (terms.epsilon_max, *(float("nan") for _ in found[1:]))
+    return Forecast(cell, label, deltas, found, whole)

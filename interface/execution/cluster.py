@@ -1,0 +1,220 @@
+"""A Ray cluster: how a process reaches it, shows its token, brings fedbo along, and looks at the hosts before it begins."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from fedbo.execution.wheel import build_wheel, fingerprint
+
+_REACH = 10.0  # seconds until a host that does not answer counts as absent
+_PATIENCE = 180.0  # seconds that hosts have to install the wheel and start a process
+_SETTLE = 5.0  # seconds until a new file shows on every host's view of a shared folder
+_TOKEN = (
+    "give it the cluster's token, which `ray get-auth-token` prints on a host of it, in ~/.ray/auth_token or a file named "
+    "by RAY_AUTH_TOKEN_PATH"
+)
+
+Package = Literal["wheel", "image"]
+
+
+class ClusterError(RuntimeError):
+    """The Ray cluster cannot carry the study out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Which Ray: that of an address, or one of this machine where there is none; and how the package gets to its hosts.
+
+    `wheel`: as a wheel that Ray installs for the job; `image`: the hosts have it.
+    """
+
+    address: str | None = None
+    package: Package = "wheel"
+
+
+@contextmanager
+def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
+    """Connect this process to a cluster, unless it is, and leave it in the end; `folder` is where its hosts are to write.
+
+    ClusterError when it cannot be reached, refuses the token, has fewer CPUs than `cpus`, or when a host of it has other
+    versions or does not see the folder.
+    """
+    started = not ray.is_initialized()
+    if started:
+        _connect(to, cpus)
+    try:
+        have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
+        if have < cpus:  # an actor that is never scheduled would be waited for without end
+            raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; ask for at most {have}")
+        if to.address is not None:
+            survey(folder)
+        yield
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _connect(to: Cluster, cpus: int) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    place = "this machine" if to.address is None else f"'{to.address}'"
+    with tempfile.TemporaryDirectory() as workshop:
+        try:
+            if to.address is None:
+                ray.init("local", **quiet, **_here(cpus))
+                return
+            _reach(to.address)
+            _show_token()
+            modules = [str(build_wheel(Path(workshop)))] if to.package == "wheel" else []
+            ray.init(to.address, **quiet, runtime_env={"py_modules": modules} if modules else None)
+        except (ConnectionError, ImportError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
+            ray.shutdown()
+            raise ClusterError(complaint(place, error)) from error
+
+
+def _here(cpus: int) -> dict[str, Any]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    # The workers import what this process can import: an objective may stand beside the user's own script.
+    paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path if not path.startswith(sys.base_prefix))
+    environment = {"env_vars": {"PYTHONPATH": paths}}
+    return {"num_cpus": max(cores, cpus), "include_dashboard": False, "runtime_env": environment}
+
+
+def _reach(address: str) -> None:
+    """Find out whether anybody listens, for Ray itself would try for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError("write auto, HOST:PORT or ray://HOST:PORT, such as 10.0.0.1:6379 or ray://10.0.0.1:10001")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH).close()
+    except OSError as error:
+        remedy = "is the head running, is this its port (6379, for ray:// 10001), and does a firewall let it through?"
+        raise ConnectionError(f"nobody answers ({error}); {remedy}") from None
+
+
+def _show_token() -> None:
+    """Let this process show its token unless the environment says otherwise; Ray 2.60 does so by itself only for "auto"."""
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # it was read when Ray was imported
+
+
+def complaint(place: str, error: BaseException) -> str:
+    """Say why a cluster cannot be reached, and what would do."""
+    causes = [error]
+    while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(inner)
+    said = " ".join(str(error).split())
+    refused = [str(cause) for cause in causes if "AuthenticationError" in type(cause).__name__ or "AuthToken" in str(cause)]
+    if any("no authentication token was found" in words or "couldn't find" in words for words in refused):
+        return (
+            f"the Ray cluster at {place}: this process has no token; {_TOKEN}; or set RAY_AUTH_MODE=disabled if it takes none"
+        )
+    if refused:
+        return f"the Ray cluster at {place} refuses this process's token; {_TOKEN}"
+    if "Version mismatch" in said:
+        return f"the Ray cluster at {place} has other versions: {said}"
+    if "Could not find any running Ray instance" in said:
+        remedy = "start Ray, go to a host of the cluster, or from outside give ray://HOST:10001"
+        return f"no Ray cluster at {place}: no Ray runs on this host; {remedy}"
+    if "ray client connection timeout" in said:
+        remedy = "is this the port of Ray's client server (10001), and the token that of the cluster?"
+        return f"no Ray cluster at {place}: somebody listens there, and Ray's client gets no answer; {remedy}"
+    if "ray[client]" in said or isinstance(error, ImportError):
+        return f'the Ray cluster at {place}: ray:// needs more than Ray itself: pip install "ray[client]" ({said})'
+    return f"no Ray cluster at {place}: {said}"
+
+
+def survey(folder: Path) -> None:
+    """Look whether every host has the versions of this process and sees the folder; ClusterError names those that do not."""
+    from fedbo.execution.directory import versions
+
+    mark = folder / f".seen-{os.urandom(4).hex()}"
+    mark.touch()
+    try:
+        ours, wrong = {**versions(), "package": fingerprint()}, []
+        for host, found in _asked(str(mark)):
+            wrong += [f"host {host}: {fault}" for fault in faults(found, ours, folder)]
+        if wrong:
+            raise ClusterError("; ".join(wrong))
+    finally:
+        mark.unlink(missing_ok=True)
+
+
+def _asked(mark: str) -> Iterator[tuple[str, Any]]:
+    """Give every living host with what it says of itself, or with why it cannot."""
+    nodes = _living()
+    ask = ray.remote(num_cpus=0, max_retries=0)(_look)
+    calls = {
+        node: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(mark) for node in nodes
+    }
+    ray.wait(list(calls.values()), num_returns=len(calls), timeout=_PATIENCE)
+    living = _living()
+    for node, call in calls.items():
+        try:
+            yield nodes[node], ray.get(call, timeout=0)
+        except Exception as error:
+            if node in living:  # else it has left the cluster meanwhile
+                yield nodes[node], error
+
+
+def _living() -> dict[str, str]:
+    """Give the addresses of the hosts that the cluster has now, by Ray's numbers for them."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
+
+
+def _look(mark: str) -> dict[str, str | bool]:
+    """Say what this host has, and whether it sees a file."""
+    from fedbo.execution.directory import versions
+
+    until = time.monotonic() + _SETTLE
+    while not (seen := os.path.exists(mark)) and time.monotonic() < until:
+        time.sleep(0.1)
+    writes = seen and os.access(os.path.dirname(mark), os.W_OK)
+    return {**versions(), "package": fingerprint(), "seen": seen, "writes": writes}
+
+
+def faults(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
+    """Say what is amiss with a host, by what it says of itself or by why it cannot, beside what this process has."""
+    if isinstance(found, Exception):
+        yield _why(found)
+        return
+    other = [f"{name} {found.get(name)}" for name, value in ours.items() if found.get(name) != value and name != "package"]
+    if other:
+        here = ", ".join(f"{name.split()[0]} {ours[name.split()[0]]}" for name in other)
+        yield f"has {', '.join(other)}, and this process {here}; install the same versions on all hosts"
+    elif found["package"] != ours["package"]:
+        yield 'has another fedbo than this process; install the same one there, or set [hosting] package = "wheel"'
+    if not found["seen"]:
+        yield f"does not see '{folder}'; let --out be in a folder that all hosts share"
+    elif not found["writes"]:
+        yield f"may not write to '{folder}'; let Ray run there under a user who may"
+
+
+def _why(error: Exception) -> str:
+    cause: BaseException = error
+    while isinstance(cause, ray.exceptions.RayTaskError):
+        cause = cause.cause
+    words = " ".join(str(cause).split())[:400]
+    if isinstance(cause, ray.exceptions.GetTimeoutError):
+        return f"has not answered within {_PATIENCE:.0f} s; see whether it is overloaded, or take it out of the cluster"
+    if "No module named 'fedbo" in words:
+        return 'does not have fedbo; install it there, or set [hosting] package = "wheel"'
+    if "No module named" in words:
+        return f"lacks a package that fedbo needs ({words}); install it there"
+    return f"cannot start a process: {words}"

@@ -1,0 +1,59 @@
+"""Looking at a run before it goes on: which of its files are damaged, and from where it can go on all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedbo.actors.evaluation.evaluator import read_log
+from fedbo.actors.memory import check_history
+from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint
+from fedbo.actors.storage.run_folder import Home, Latest
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.coordinator.runtime.snapshots import agents_heard
+from fedbo.execution.jobs import runs
+from fedbo.study.study import Study
+
+
+def fall_back(study: Study, directory: Path) -> list[str]:
+    """Let every run of a study go on from its last snapshot that is whole; say in a line where that is not the last one.
+
+    What is damaged is moved to `damaged/`. In virtual time no result depends on the snapshot from which a run goes on; in real
+    time what has happened since is written down. Damaged, with what would do and before anything is changed, where a file
+    is damaged that has no substitute.
+    """
+    parts = directory / "parts"
+    for path in sorted((parts / "histories").glob("*/*.parquet")):
+        if path.with_suffix(".sha256").exists():  # else it is learned again
+            check_history(path)
+    found = [(home, *home.whole()) for home in (Home.of(parts, run.key) for run in runs(study, parts))]
+    for home, latest, _ in found:
+        if study.timing.clock == "wall" and not latest.ended:
+            _check_agents(home, latest)
+    notes = []
+    for home, latest, damage in found:
+        if damage is not None:
+            aside = directory / "damaged" / home.folder.name
+            home.fall_back(latest, damage, aside)
+            where = f"snapshot {latest.number}, the one before" if latest.number else "its beginning"
+            kept = f"; what is damaged is kept in '{aside}'" if (aside / damage.path.name).exists() else ""
+            notes.append(f"'{damage.path}': is damaged ({damage.why}); its run goes on from {where}{kept}")
+    return notes
+
+
+def _check_agents(home: Home, latest: Latest) -> None:
+    """Let a run in real time pass whose agents' own checkpoints and logs are whole; Damaged else."""
+    place = home.folder
+    try:
+        for place in sorted(home.folder.glob("log-*.jsonl")):
+            read_log(place, 0, real=True)
+        heard = agents_heard(home, latest)
+        for agent in sorted(heard):
+            kept = home.checkpoints(agent)
+            place = kept[-1] if kept else home.checkpoint(agent, 0)
+            if not kept:
+                raise Damaged(place, f"agent {agent} has reported, and has no checkpoint")
+            read_checkpoint(place)
+    except CheckpointError as error:
+        raise Damaged(place, str(error).removeprefix(f"{place}: ").partition(";")[0], home.remedy) from None
+    except Damaged as error:
+        raise Damaged(error.path, error.why, home.remedy) from None

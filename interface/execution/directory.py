@@ -1,0 +1,201 @@
+"""The directory of a run: who may write to it, its manifest, and its tables put together from the parts."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from fedbo.actors.evaluation.evaluator import EVALUATIONS
+from fedbo.actors.memory import read_history_table
+from fedbo.actors.storage.rows import OBSERVATIONS, Key, read_table, write_table
+from fedbo.actors.storage.run_folder import Home
+from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
+from fedbo.coordinator.privacy.ledger import RELEASES, accounted
+from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
+from fedbo.objectives.base import described
+from fedbo.results.manifest import STUDY, read_manifest
+from fedbo.results.schemas import canonical
+from fedbo.study.paths import DirectoryError as DirectoryError
+from fedbo.study.paths import make_folder, usable
+from fedbo.study.paths import out_of_space as out_of_space
+from fedbo.study.study import Study
+
+if TYPE_CHECKING:
+    from fedbo.coordinator.runtime.actor import Ended
+
+_NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
+
+
+def new_directory(study: Study, out: Path | None) -> Path:
+    """Make the directory of a new run; DirectoryError when it is in use, with what would do."""
+    if out is None:
+        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
+        out = Path("runs") / f"{study.study.name}-{stamp}"
+    with usable(out, "no folder can be made there"):
+        if unfinished(out):
+            raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {out}")
+        taken = out.exists() and (not out.is_dir() or not _untouched(out, study))
+    if taken:
+        raise FileExistsError(f"'{out}' exists and is not an empty directory; name a new one")
+    make_folder(out)
+    return out.resolve()
+
+
+def unfinished(directory: Path) -> bool:
+    """Say whether a directory holds a run that has not ended."""
+    try:
+        return bool(read_manifest(directory)["status"] != "complete")
+    except (DirectoryError, Damaged, OtherFormat):
+        return False
+
+
+def _untouched(directory: Path, study: Study) -> bool:
+    """Say whether a directory is empty, but for what a process leaves that is killed before it has begun this study."""
+    for path in directory.iterdir():
+        ours = path.name == "study.toml" and path.is_file() and path.read_bytes() == study.to_toml().encode()
+        if not ours and path.name != ".lock" and not _is_draft(path):
+            return False
+    return True
+
+
+def _is_draft(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(".part")
+
+
+def discard_drafts(directory: Path) -> None:
+    """Remove files that processes were writing when they were killed."""
+    for path in filter(_is_draft, directory.iterdir()):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Keep everybody else from writing to a directory; DirectoryError when somebody does so already."""
+    path = directory / ".lock"
+    with ExitStack() as stack:
+        while True:
+            file = stack.enter_context(path.open("a+"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                words = f"'{directory}': is being run by process {file.read().strip() or 'unknown'}; wait for it, or end it"
+                raise DirectoryError(words) from None
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                break  # else its last owner has just removed it
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def new_manifest(study: Study) -> dict[str, Any]:
+    """Describe a run that begins."""
+    cells = [(cell, cell.study.federation()) for cell in study.cells()]
+    return {
+        "name": study.study.name,
+        "status": "running",
+        "study_sha256": study.digest(),
+        "seed": study.study.seed,
+        "labels": list(study.labels),
+        "cells": [dict(cell.values) for cell, _ in cells],
+        "objective": [described(federation) or cell.study.objective.name for cell, federation in cells],
+        "metric": [asdict(federation.metric) for _, federation in cells],
+        "parameters": [[asdict(parameter) for parameter in federation.parameters] for _, federation in cells],
+        "versions": versions(),
+        "platform": platform.platform(),
+        "started": now(),
+        "resumed": 0,
+        "seconds": 0.0,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Give the versions on which the bits of a result may depend."""
+    packages = ("fedbo", "numpy", "scipy", "scikit-learn", "ray", "pyarrow")
+    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
+
+
+def now() -> str:
+    """Give the time as the manifest has it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def best_values(ended: Sequence[Ended]) -> dict[str, Any]:
+    """Give the known optima by cell, replicate and agent."""
+    values: dict[str, Any] = {}
+    for end in ended:
+        known = values.setdefault(str(end.key.cell), {}).setdefault(str(end.key.replicate), {})
+        # The single agent of a centralised run has no known one, and does not hide that of the agent with its number.
+        known |= {str(agent): value for agent, value in end.best_values.items() if value is not None or str(agent) not in known}
+    return values
+
+
+def gather(study: Study, directory: Path, keys: Sequence[Key]) -> dict[str, str]:
+    """Put the parts together into one table of each kind, in canonical order, as far as the runs have come.
+
+    Gives the SHA-256 of every table that was written, and of the study, by name. Damaged when a part is.
+    """
+    homes = [Home.of(directory / "parts", key) for key in keys]
+    whole = {}
+    for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
+        whole[kind] = canonical(pa.concat_tables(_parts(homes, kind, schema) or [schema.empty_table()]), study.labels)
+    moments = _parts(homes, "record", MOMENTS)
+    if moments:
+        whole["record"] = canonical(pa.concat_tables(moments), study.labels)
+        made = pa.concat_tables(_parts(homes, "evaluations", EVALUATIONS) or [EVALUATIONS.empty_table()])
+        whole["evaluations"] = made.sort_by([(name, "ascending") for name in _NUMBERED])
+    whole |= _ledger(study, homes)
+    learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
+    if learned:
+        whole["histories"] = pa.concat_tables([read_history_table(path).select(OBSERVATIONS.names) for path in learned])
+    written = {f"{name}.parquet": write_table(table, directory / f"{name}.parquet") for name, table in whole.items()}
+    return {**written, STUDY: sha256_of(directory / STUDY)}
+
+
+def _parts(homes: Sequence[Home], kind: str, schema: pa.Schema) -> list[pa.Table]:
+    """Read the parts of a table, each as it was written; Damaged when one is not."""
+    found = []
+    for home in homes:
+        noted = home.latest().tables
+        for path in home.tables(kind):
+            try:
+                check_file(path, noted.get(path.name, ""))
+                found.append(read_table(path, schema))
+            except Damaged as error:
+                raise Damaged(path, error.why, home.remedy) from None
+    return found
+
+
+def _ledger(study: Study, homes: Sequence[Home]) -> dict[str, pa.Table]:
+    """Put the privacy ledger together, run by run, if anything was private."""
+    cells = {cell.number: cell.study for cell in study.cells()}
+    releases, spent = [], []
+    for home in homes:
+        parts = _parts([home], "releases", RELEASES)
+        if parts:
+            of_cell = cells[home.key.cell]
+            ledger, own = accounted(pa.concat_tables(parts), of_cell.privacy.deltas or (), of_cell.federation().n_agents)
+            releases.append(ledger)
+            spent.append(own)
+    found = {"privacy": releases, "privacy_agents": spent} if releases else {}
+    return {name: canonical(pa.concat_tables(tables), study.labels) for name, tables in found.items()}
+
+
+def discard_parts(directory: Path) -> None:
+    """Remove the parts of a run that is complete."""
+    shutil.rmtree(directory / "parts", ignore_errors=True)

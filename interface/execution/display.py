@@ -1,0 +1,80 @@
+"""How a study's runs stand, put into the words of the progress display."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedbo.actors.storage.rows import Key
+from fedbo.coordinator.runtime.actor import Ended, Learning, Run, Standing
+from fedbo.execution.progress import Progress, RowInfo
+from fedbo.objectives.base import Metric
+from fedbo.study.study import Study
+
+_HISTORY = "history"
+
+
+class Display:
+    """Feeds a progress display from what the workforce tells; without a display it shows nothing.
+
+    `follow` is called besides, and says whether the run shall end.
+    """
+
+    def __init__(
+        self,
+        progress: Progress | None,
+        study: Study,
+        learning: Sequence[Learning],
+        work: Sequence[Run],
+        follow: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._progress, self._follow = progress, follow
+        self._learning = len(learning)
+        self._budget = {run.key: len(run.task.problem.targets) * run.task.problem.iterations for run in work}
+        cells = study.cells()
+        self._metric: dict[int, Metric] = {cell.number: cell.study.federation().metric for cell in cells}
+        self._best: dict[Key, float] = {}
+        self._complete: set[Key] = set()
+        if progress is None:
+            return
+        rows = [RowInfo(0, _HISTORY, 1, "earlier tasks")] if learning else []
+        repeats = study.study.replicates
+        rows += [
+            RowInfo(cell.number, label, repeats, self._metric[cell.number].name, cell.title)
+            for cell in cells
+            for label in study.labels
+        ]
+        progress.start(rows)
+
+    def learned(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> bool:
+        """Show how many of the earlier tasks are done."""
+        if self._progress is not None and self._learning:
+            self._progress.update(0, _HISTORY, 0, jobs_done, self._learning, None)
+        return False
+
+    def look(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> bool:
+        """Show how far each run is, and the best native value so far, as the mean over the targets; say if that is enough."""
+        if self._progress is None:
+            return self._follow()
+        for standing in standings:
+            if standing.key is not None and standing.key in self._budget and standing.key not in self._complete:
+                self._show(standing.key, standing.share, standing.best)
+        for end in ended:
+            if end.key not in self._complete:
+                self._complete.add(end.key)
+                self._show(end.key, 1.0, end.best)
+        return self._follow()
+
+    def finish(self) -> None:
+        """Take the display down."""
+        if self._progress is not None:
+            self._progress.finish()
+
+    def _show(self, key: Key, share: float, scores: Sequence[float]) -> None:
+        assert self._progress is not None
+        total = self._budget[key]
+        if scores:
+            self._best[key] = float(self._metric[key.cell].native(float(np.mean(scores))))
+        done = round(share * total)
+        self._progress.update(key.cell, key.algorithm, key.replicate, done, total, self._best.get(key))

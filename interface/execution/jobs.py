@@ -1,0 +1,105 @@
+"""A study as a list of jobs: first what agents learn before it, then its runs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from fedbo.actors.history import history_task
+from fedbo.actors.storage.rows import Key
+from fedbo.actors.task import Task
+from fedbo.algorithms.base import Problem
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Terms
+from fedbo.coordinator.runtime.actor import Learning, Run
+from fedbo.objectives.derived.centralised import Centralised
+from fedbo.study.environment_settings import lone, world_of
+from fedbo.study.study import Study
+from fedbo.study.tables import AlgorithmTable
+
+_CHUNK = 4  # agents to one job of learning: enough jobs to keep all workers busy
+
+
+def runs(study: Study, parts: Path) -> list[Run]:
+    """List the runs: cell by cell, replicate by replicate, and all algorithms of a replicate side by side."""
+    return [
+        Run(
+            key=Key(cell.number, table.title, replicate),
+            task=_task(cell.study, table, replicate, parts),
+            exchange=cell.study.exchange.make(),
+            world=lone(world_of(cell.study)) if table.centralised else world_of(cell.study),
+            folder=parts,
+            hosting=study.hosting.kind,
+            workers=study.hosting.workers or 1,
+            until=math.inf if cell.study.budget.time is None else cell.study.budget.time,
+            seconds=study.recovery.seconds,
+            events=study.recovery.events,
+            terms=_terms(cell.study),
+        )
+        for cell in study.cells()
+        for replicate in range(cell.study.study.replicates)
+        for table in cell.study.algorithm
+    ]
+
+
+def learnings(study: Study, parts: Path) -> list[Learning]:
+    """List the earlier tasks; cells that ask for the same history share it, and so do all algorithms."""
+    jobs: dict[Path, list[Learning]] = {}
+    for cell in study.cells():
+        table = cell.study.agents.history
+        for replicate in range(cell.study.study.replicates) if table else ():
+            assert table is not None
+            folder = _history_folder(cell.study, replicate, parts)
+            if folder is None or folder in jobs:
+                continue
+            task = history_task(_task(cell.study, table.algorithm, replicate if table.fresh else 0, parts))
+            initial = min(table.initial, table.observations)
+            problem = Problem(
+                task.problem.dim, task.problem.n_agents, task.problem.targets, initial, table.observations - initial
+            )
+            problem = replace(problem, lattice=task.problem.lattice)
+            task = replace(task, problem=problem, initial={})
+            key = Key(cell.number, table.algorithm.title, replicate if table.fresh else 0)
+            agents = range(problem.n_agents)
+            chunks = [tuple(agents[place : place + _CHUNK]) for place in range(0, len(agents), _CHUNK)]
+            jobs[folder] = [Learning(key, task, chunk, folder) for chunk in chunks]
+    return [job for chunked in jobs.values() for job in chunked]
+
+
+def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> Task:
+    problem, federation = study.problem_of(table), study.federation()
+    given = study.initial_points() if problem.initial else None
+    task = Task(
+        federation=federation,
+        algorithm=table.make(),
+        problem=problem,
+        streams=Streams(study.study.seed, replicate),
+        noise=study.objective.noise,
+        initial={agent: points for (agent, number), points in (given or {}).items() if number == replicate},
+        histories=_history_folder(study, replicate, parts),
+        policy=study.evaluation.make(),
+        checkpoint=study.agents.checkpoint,
+    )
+    if not table.centralised:
+        return task
+    # The one agent begins where the first target does.
+    initial = {0: task.initial[study.targets[0]]} if task.initial else {}
+    return replace(task, federation=Centralised(federation), initial=initial, histories=None)
+
+
+def _terms(study: Study) -> Terms:
+    asked = study.privacy
+    return Terms(asked.deltas or DEFAULT_TERMS.deltas, asked.epsilon_max, asked.secure_noise)
+
+
+def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
+    table = study.agents.history
+    if table is None:
+        return None
+    tables = (study.objective, table, study.evaluation)
+    made_of = [*(each.model_dump(mode="json") for each in tables), study.study.seed]
+    name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+    return parts / "histories" / f"{name}-{replicate if table.fresh else 0:04d}"

@@ -1,0 +1,105 @@
+"""Looking on while a study runs in real time: callbacks for every evaluation, and an early end when that is enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from fedbo.actors.evaluation.evaluator import EVALUATIONS, Line, read_log
+from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.run_folder import Home
+from fedbo.coordinator.runtime.actor import Run
+from fedbo.objectives.base import Federation
+from fedbo.objectives.typed_spaces.typed import lattice_of
+from fedbo.study.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One evaluation: whose, its number, the configuration, the native value or the error, and other metrics.
+
+    `started` and `finished` are seconds since the study began; `reports` are pairs of a step and the value reported for it.
+    """
+
+    agent: int
+    number: int
+    configuration: dict[str, Any]
+    value: float | None
+    error: str | None
+    started: float
+    finished: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    reports: tuple[tuple[float, float], ...] = ()
+
+
+Callback = Callable[[Evaluation], object]
+
+
+class Follower:
+    """Reads the logs of the agents as they grow. Where they are on another machine, its folder must be seen from here."""
+
+    def __init__(self, study: Study, work: Sequence[Run], callbacks: Sequence[Callback]) -> None:
+        self._callbacks, self._budget = tuple(callbacks), study.budget
+        wanted = self._callbacks or self._budget.target is not None or self._budget.evaluations is not None
+        real = study.timing.clock == "wall"
+        self._homes = [(Home.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
+        self._places: dict[Path, int] = {}
+        self._seen: set[tuple[Path, int, int, bool]] = set()
+        self._counts: dict[Path, int] = {}
+        self._enough = False
+
+    def finish(self) -> None:
+        """Tell the callbacks of what came last, which stands in tables where a run has ended."""
+        self.look()
+        for home, federation in self._homes:
+            for path in home.tables("evaluations"):
+                columns = read_table(path).select(EVALUATIONS.names[3:]).to_pydict()
+                for line in zip(*columns.values(), strict=True):
+                    self._take(home.folder, federation, cast(Line, line))
+
+    def look(self) -> bool:
+        """Tell the callbacks what is new, and say whether that is enough; one that gives True says so as well."""
+        for home, federation in self._homes:
+            for path in sorted(home.folder.glob("log-*.jsonl")):
+                try:
+                    lines, self._places[path] = read_log(path, self._places.get(path, 0))
+                except FileNotFoundError:  # the run has ended meanwhile
+                    continue
+                for line in lines:
+                    self._take(home.folder, federation, line)
+        return self._enough
+
+    def _take(self, folder: Path, federation: Federation, line: Line) -> None:
+        key = (folder, line[0], line[1], line[7] is None)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        found = _evaluation(federation, line)
+        if found.value is not None:
+            self._counts[folder] = self._counts.get(folder, 0) + 1
+            self._enough |= self._budget.evaluations is not None and self._counts[folder] >= self._budget.evaluations
+            sign, target = federation.metric.sign, self._budget.target
+            self._enough |= target is not None and sign * found.value >= sign * target
+        for callback in self._callbacks:
+            self._enough |= callback(found) is True
+
+
+def _evaluation(federation: Federation, line: Line) -> Evaluation:
+    agent, number, x, value, _, started, finished, error, _, metrics = line
+    space = lattice_of(federation)
+    if space is None:
+        configuration = {parameter.name: each for parameter, each in zip(federation.parameters, x, strict=True)}
+    else:
+        configuration = space.configuration(np.array(x))
+    native = None if error is not None else float(federation.metric.native(value))
+    others = json.loads(metrics) if metrics else {}
+    said = others.pop("reports", ())
+    reports = tuple((step, each) for step, each in said) if isinstance(said, list) else ()
+    if said and not reports:
+        others["reports"] = said
+    return Evaluation(agent, number, configuration, native, error, started, finished, others, reports)

@@ -1,0 +1,172 @@
+"""Carrying a run out again, and finding the first event at which it went another way."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedbo.actors.evaluation.evaluator import EVALUATIONS, Line
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.coordinator.runtime.actor import Coordinator, Run
+from fedbo.coordinator.runtime.engine import Moment, ReplayError
+from fedbo.execution.directory import DirectoryError, alone, discard_parts, gather, new_directory, new_manifest
+from fedbo.execution.jobs import learnings, runs
+from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
+from fedbo.study.study import Study, load_study, recall_study
+from fedbo.study.trust import distrust
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a replay gave: the hashes of both event logs, and the first place where the runs differ, if there is any.
+
+    `directory` holds the replay, where it was kept.
+    """
+
+    events: int
+    recorded: str
+    replayed: str
+    difference: str | None
+    directory: str | None
+
+    @property
+    def same(self) -> bool:
+        """Say whether nothing differs."""
+        return self.difference is None
+
+    @property
+    def words(self) -> str:
+        """Say in words what came of it."""
+        kept = f"\nreplay:  {self.directory}" if self.directory else ""
+        if self.difference is not None:
+            return f"{self.difference}{kept}"
+        return f"the same: {self.events} events, sha256 {self.recorded[:16]}…, and the same observations{kept}"
+
+
+def replay(directory: Path, out: Path | None = None, verify: bool = False, trust: bool = False) -> Replay:
+    """Carry a run out again and compare it; DirectoryError when it has not ended, or names functions that are not trusted.
+
+    In virtual time the study is run again. A run made in real time is replayed by its record: the same events at the same
+    times and the same outcomes of evaluations, without waiting. The replay is kept in `out`, or without it and without
+    `verify` beside the other runs.
+    """
+    manifest = read_manifest(directory)
+    if manifest["status"] != "complete":
+        raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
+    check_tables(directory, manifest, (STUDY, "record.parquet", "evaluations.parquet"))  # the others are compared row by row
+    if not trust and (why := distrust(recall_study(directory / "study.toml"), "its replay")):
+        raise DirectoryError(f"'{directory}': {why}")
+    study = load_study(directory / "study.toml")
+    if study.privacy.secure_noise:
+        raise DirectoryError(f"'{directory}': the key of its secure noise is gone, so it cannot be carried out again")
+    with _place(study, out, verify) as place:
+        _carry_out(study, directory, place)
+        kept = None if verify and out is None else str(place)
+        return compare(directory, place, kept)
+
+
+@contextmanager
+def _place(study: Study, out: Path | None, verify: bool) -> Iterator[Path]:
+    if verify and out is None:
+        with tempfile.TemporaryDirectory(prefix="fedbo-replay-") as folder:
+            yield Path(folder)
+        return
+    directory = new_directory(study, out)
+    with alone(directory):
+        yield directory
+
+
+def _carry_out(study: Study, directory: Path, place: Path) -> None:
+    """Run everything in this process."""
+    parts = place / "parts"
+    parts.mkdir(parents=True)
+    atomic.write_text(place / STUDY, study.to_toml())
+    manifest = new_manifest(study)
+    coordinator, work = Coordinator(), runs(study, parts)
+    for job in learnings(study, parts):
+        coordinator.learn(job)
+    for run in work:
+        alone_run = replace(run, hosting="inline")
+        if study.timing.clock == "wall":
+            moments, evaluations = _recorded(directory, "record", run), _recorded(directory, "evaluations", run)
+            coordinator.replay(alone_run, [Moment(*row) for row in moments], [cast(Line, row) for row in evaluations])
+        else:
+            coordinator.run(alone_run)
+    files = gather(study, place, [run.key for run in work])
+    discard_parts(place)
+    recorded = read_manifest(directory)
+    copied = {key: recorded[key] for key in ("best_values", "complete_runs", "seconds")}
+    write_manifest(place, {**manifest, **copied, "status": "complete", "error": None, "files": files})
+
+
+_COLUMNS = {"record": list(Moment._fields), "evaluations": EVALUATIONS.names[3:]}
+
+
+def _recorded(directory: Path, kind: str, run: Run) -> Iterator[tuple[Any, ...]]:
+    """Read what was recorded of one run in real time."""
+    path = directory / f"{kind}.parquet"
+    if not path.is_file():
+        raise ReplayError(f"'{directory}': was run in real time and has no {path.name}, so it cannot be replayed")
+    table = read_table(path)
+    for column, value in zip(run.key._fields, run.key, strict=True):
+        table = table.filter(pc.equal(table[column], value))
+    return zip(*(table[name].to_pylist() for name in _COLUMNS[kind]), strict=True)
+
+
+def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
+    """Compare the tables of two runs, events first, to the bit."""
+    tables = {}
+    for name in ("events", "observations", "privacy"):
+        if name != "privacy" or (recorded / f"{name}.parquet").exists():  # nothing need be private
+            tables[name] = [_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
+    hashes = [_hash(table) for table in tables["events"]]
+    difference = None
+    for name, (first, second) in tables.items():
+        if difference is None and not _equal(first, second):
+            difference = _first_difference(name, first, second)
+    return Replay(len(tables["events"][0]), hashes[0], hashes[1], difference, kept)
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        return read_table(path)
+    except FileNotFoundError:
+        raise Damaged(path, "it is missing", back(path)) from None
+    except Damaged as error:
+        raise Damaged(path, error.why, back(path)) from None
+
+
+def _hash(table: pa.Table) -> str:
+    found = hashlib.sha256()
+    for batch in table.combine_chunks().to_batches():
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            found.update(repr(row).encode())
+    return found.hexdigest()
+
+
+def _equal(first: pa.Table, second: pa.Table) -> bool:
+    return len(first) == len(second) and _hash(first) == _hash(second)
+
+
+def _first_difference(name: str, first: pa.Table, second: pa.Table) -> str:
+    """Name the first row that differs, with both versions of it."""
+    rows: Sequence[list[dict[str, Any]]] = [table.to_pylist() for table in (first, second)]
+    for number in range(max(map(len, rows))):
+        one, other = (found[number] if number < len(found) else None for found in rows)
+        if repr(one) != repr(other):
+            return f"{name} differ first in row {number}:\n  recorded: {_shown(one)}\n  replayed: {_shown(other)}"
+    raise AssertionError("the tables do not differ")
+
+
+def _shown(row: dict[str, Any] | None) -> str:
+    return "nothing: the log ends before" if row is None else ", ".join(f"{key} {value!r}" for key, value in row.items())

@@ -1,0 +1,72 @@
+"""The package as it is installed here, written as a wheel for the hosts of a cluster."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import tomllib
+import zipfile
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+
+_MOMENT = (2020, 1, 1, 0, 0, 0)  # equal packages give equal wheels
+
+
+@cache
+def sources() -> dict[str, bytes]:
+    """Give all files of the package by their names in a wheel, wherever they are installed.
+
+    They are read once: somebody may be working on them while a study starts.
+    """
+    found: dict[str, bytes] = {}
+    for package, folder in _rooms().items():
+        for path in sorted(folder.rglob("*")):
+            if path.suffix == ".py" or path.name == "py.typed":
+                found[f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
+    return found
+
+
+def _rooms() -> dict[str, Path]:
+    """Give the folders that hold the package: one where it was installed, those that pyproject.toml names in a checkout."""
+    top = Path(str(import_module("fedbo").__file__)).parent
+    if top.name == "fedbo":
+        return {"fedbo": top}
+    setup = tomllib.loads((top.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    return {package: top.parent / folder for package, folder in setup["package-dir"].items()}
+
+
+def fingerprint() -> str:
+    """Give a short sum over all files of the package: two processes with the same one run the same code."""
+    total = hashlib.sha256()
+    for name, content in sources().items():
+        total.update(f"{name}\0{len(content)}\0".encode() + content)
+    return total.hexdigest()[:16]
+
+
+def build_wheel(folder: Path) -> Path:
+    """Write the wheel into a folder and give its path.
+
+    Its build number holds the package's fingerprint, because Ray keeps wheels by their names. It asks for no other packages:
+    Ray would have them installed anew beside it, and it is the hosts' own ones that are compared with those here.
+    """
+    release = version("fedbo")
+    info = f"fedbo-{release}.dist-info"
+    build = f"0{fingerprint()}"
+    files = dict(sources())
+    files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: fedbo\nVersion: {release}\n".encode()
+    files[f"{info}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: fedbo\nRoot-Is-Purelib: true\nBuild: {build}\nTag: py3-none-any\n".encode()
+    )
+    record = "".join(f"{name},sha256={_sum(content)},{len(content)}\n" for name, content in files.items())
+    files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    path = folder / f"fedbo-{release}-{build}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for name, content in files.items():
+            wheel.writestr(zipfile.ZipInfo(name, _MOMENT), content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def _sum(content: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -1,0 +1,1 @@
+"""Reproducing published figures: manifests, studies, statements, and the page that shows them."""

@@ -1,0 +1,116 @@
+"""How long decisions take: an algorithm's target is driven by hand, beside agents that have told it what they know."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from fedbo.actors.storage import atomic
+from fedbo.algorithms.base import Algorithm, Array, Inbound, Private, Problem
+from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.study.document import StudyError
+from fedbo.study.study import Study
+
+MOST = 5  # repetitions; more would not tell more
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Processor seconds of each decision, `seconds[cell][label] (r, T)`, and each cell's number of other agents."""
+
+    others: tuple[int, ...]
+    seconds: Mapping[int, Mapping[str, Array]]
+
+
+def measure(study: Study, path: Path, told: Callable[[int, int], None] | None = None) -> Times:
+    """Time the decisions of every algorithm in every cell of a study; what stands in the file is not measured again.
+
+    The file is written after each of them. There are as many repetitions as the study has replicates, but at most `MOST`.
+    `told` hears how many of how many are done.
+    """
+    found, cells = _stored(path), study.cells()
+    total = len(cells) * len(study.labels)
+    for place, cell in enumerate(cells):
+        for number, table in enumerate(cell.study.algorithm):
+            key = f"{cell.number} {table.title}"
+            if key not in found:
+                repeats = range(min(MOST, study.study.replicates))
+                found[key] = [decisions(cell.study, table.make(), repeat).tolist() for repeat in repeats]
+                atomic.write_text(path, json.dumps(found))
+            if told is not None:
+                told(place * len(study.labels) + number + 1, total)
+    seconds = {cell.number: {label: np.array(found[f"{cell.number} {label}"]) for label in study.labels} for cell in cells}
+    return Times(tuple(cell.study.federation().n_agents - 1 for cell in cells), seconds)
+
+
+def is_measured(study: Study, path: Path) -> bool:
+    """Say whether a file has the times of every algorithm in every cell."""
+    return {f"{cell.number} {label}" for cell in study.cells() for label in study.labels} <= {*_stored(path)}
+
+
+def _stored(path: Path) -> dict[str, list[list[float]]]:
+    found: dict[str, list[list[float]]] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
+
+
+def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
+    """Give the processor seconds of each decision `(T,)` of the first target, on one thread.
+
+    Inputs, agents, targets, the length of histories and the budget are those of the study. Instead of its objective each agent
+    has a bowl with a centre of its own, and histories are of uniform points: evaluations are not timed, and need no data. All
+    agents send one message before the first decision. StudyError for algorithms whose messages nobody may read.
+    """
+    if isinstance(algorithm, Private):
+        raise StudyError("decision times of private algorithms cannot be measured: their messages are not handed on one by one")
+    federation, target = study.federation(), study.targets[0]
+    dim, agents, streams = len(federation.parameters), federation.n_agents, Streams(study.study.seed, repeat)
+    problem = Problem(dim, agents, study.targets, study.agents.initial, study.budget.decisions)
+    observations = study.agents.history.observations if study.agents.history else 0
+    with threadpool_limits(1):
+        inbox, state = _first_round(problem, algorithm, observations, streams)
+        mine, spent = streams.of(target), np.empty(problem.iterations)
+        for step in range(1, problem.iterations + 1):
+            begun = time.thread_time()
+            decision, state = algorithm.ask(state, inbox, mine.at(step))
+            spent[step - 1] = time.thread_time() - begun
+            inbox = ()
+            state = algorithm.tell(state, decision.x, _bowl(decision.x, mine))
+    return spent
+
+
+def _first_round(
+    problem: Problem, algorithm: Algorithm, observations: int, streams: Streams
+) -> tuple[tuple[Inbound, ...], object]:
+    """Let every agent learn and send, and the coordinator answer; give the first target's inbox and its state."""
+    target, state, server = problem.targets[0], None, algorithm.server_init(problem)
+    for agent in range(problem.n_agents):
+        mine, own = streams.of(agent), replace(problem, agent=agent)
+        if observations:
+            x = mine.rng("history points").random((observations, problem.dim))
+            own = replace(own, history_x=x, history_y=_bowl(x, mine))
+        knows = algorithm.agent_init(own, mine.at(0))
+        if agent in problem.targets and problem.initial:
+            x = mine.rng("initial points").random((problem.initial, problem.dim))
+            knows = algorithm.tell(knows, x, _bowl(x, mine))
+        if algorithm.sends(0):
+            payload, knows = algorithm.outbox(knows, mine.at(0))
+            if payload is not None:
+                server = algorithm.receive(server, Inbound(agent, 0, 0.0, payload), 0.0)
+        state = knows if agent == target else state
+    worth, answering = np.ones(problem.n_agents), streams.of(COORDINATOR).at(0)
+    answers, _ = algorithm.broadcast(server, problem.targets, worth, answering)
+    inbox = (Inbound(COORDINATOR, 0, 0.0, answers[target]),) if target in answers else ()
+    return inbox, state
+
+
+def _bowl(x: Array, streams: Streams) -> Array:
+    """Give values `(n,)` at `x (n, d)`, about as large as those of a classifier."""
+    centre = 0.2 + 0.3 * streams.at(0).rng("centre of a bowl").random(x.shape[1])
+    values: Array = 0.9 - 0.5 * ((x - centre) ** 2).mean(axis=1)
+    return values

@@ -1,0 +1,247 @@
+"""Reproducing a paper: its studies are run one after another, and what is there already is not run again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from fedbo.algorithms.streams import Streams
+from fedbo.execution.directory import unfinished
+from fedbo.execution.progress import Progress
+from fedbo.execution.runner import RunError, resume_study, run_study
+from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+from fedbo.papers.decision_time import Times, is_measured, measure
+from fedbo.papers.manifest import FigureTable, Manifest, chosen, load_manifest, suits
+from fedbo.papers.plot import draw_paper
+from fedbo.papers.statements import Against, Finding, Number, Shown, against_published, judge, numbers
+from fedbo.results.manifest import read_manifest
+from fedbo.results.result import Result
+from fedbo.study.document import StudyError
+from fedbo.study.paths import make_folder, usable
+from fedbo.study.study import Study, load_study
+
+_ABSENT = (DataMissing, DataDamaged, LibraryMissing)
+_PATH = re.compile(r"(?<![\w.])/(?:[^\s/'\"]+/)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be reproduced: a manifest, which of its figures, in which size, into which directory, by how many workers."""
+
+    paper: Path
+    out: Path
+    quick: bool = False
+    only: Sequence[str] = ()
+    workers: int | None = None
+
+    @property
+    def hosting(self) -> list[str]:
+        """Give the overrides of a study's hosting."""
+        return [] if self.workers is None else [f"hosting.workers={self.workers}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a figure: `image` is its file, `folder` where its results are; `missing` says why it was left out."""
+
+    figure: FigureTable
+    missing: str = ""
+    shown: Shown | None = None
+    image: Path | None = None
+    folder: str = ""
+    failed: bool = False
+    numbers: Sequence[Number] = ()
+    against: Sequence[Against] = ()
+    findings: Sequence[Finding] = ()
+
+
+@dataclass(slots=True)
+class Reproduction:
+    """A paper's figures, as far as they have come; `pending` are those that have not been looked at yet."""
+
+    wish: Wish
+    manifest: Manifest
+    outcomes: list[Outcome] = field(default_factory=list)
+    pending: list[FigureTable] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A figure with its study in the wished size and in full, or why there is none."""
+
+    figure: FigureTable
+    study: Study | None = None
+    full: Study | None = None
+    missing: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name its study's directory: two sizes of one study, or two versions of it, have two."""
+        assert self.study is not None
+        return f"{Path(self.figure.study).stem}-{self.study.digest()[:8]}"
+
+
+def reproduce(wish: Wish, told: Callable[[str], None], progress: Callable[[], Progress | None]) -> Iterator[Reproduction]:
+    """Run what is missing, draw every figure, and say what holds; gives what there is so far after each figure.
+
+    A study that has ended is not run again, one that was cut off is gone on with. Figures that are not asked for are shown too
+    if their runs are there. StudyError, before anything runs, where the manifest or a study is wrong. A figure whose data are
+    missing, or whose study fails, is left out, with the reason.
+    """
+    manifest = load_manifest(wish.paper)
+    with usable(wish.out, "no folder can be made there"):
+        wish.out.exists()
+    asked = chosen(manifest, wish.only, wish.paper)
+    plans = _plans(wish, asked)
+    others = [one for figure in manifest.figure if figure not in asked if (one := _there(wish, figure)) is not None]
+    done = [one.figure for one in others]
+    made = Reproduction(wish, manifest, others, [figure for figure in manifest.figure if figure not in done])
+    for folder in ("studies", "figures", "times"):
+        make_folder(wish.out / folder)
+    for number, plan in enumerate(plans, 1):
+        told(f"{plan.figure.id} ({number} of {len(plans)}): {plan.figure.title}")
+        made.outcomes.append(_outcome(wish, plan, told, progress))
+        made.outcomes.sort(key=lambda one: manifest.figure.index(one.figure))
+        made.pending.remove(plan.figure)
+        _judge(made)
+        yield made
+
+
+def _there(wish: Wish, figure: FigureTable) -> Outcome | None:
+    """Give the outcome of a figure for which nothing need be run or measured; None where something would have to be."""
+    try:
+        (plan,) = _plans(wish, [figure])
+    except StudyError:
+        return None
+    return _outcome(wish, plan, lambda line: None, lambda: None) if _complete(wish, plan) else None
+
+
+def _plans(wish: Wish, figures: Sequence[FigureTable]) -> list[_Plan]:
+    """Load every study; StudyError with all that is wrong in any of them."""
+    plans, faults, known = list[_Plan](), list[str](), dict[str, str]()
+    for figure in figures:
+        path = wish.paper.parent / figure.study
+        try:
+            full = load_study(path, wish.hosting)
+            study = load_study(path, [*figure.quick, *wish.hosting]) if wish.quick else full
+        except _ABSENT as error:
+            plans.append(_Plan(figure, missing=_lacking(error)))
+            continue
+        except StudyError as error:
+            place = f"{wish.paper}: figure {figure.id}, quick"
+            faults += [re.sub("^--set", place, line) for line in str(error).splitlines()]
+            continue
+        faults += suits(figure, study, wish.paper)
+        plan = _Plan(figure, study, full)
+        about = str(study.objective.model_dump(mode="json"))
+        if about not in known and not _complete(wish, plan):
+            known[about] = _no_data(study)
+        plans.append(replace(plan, missing="" if _complete(wish, plan) else known[about]))
+    if faults:
+        raise StudyError("\n".join(dict.fromkeys(faults)))
+    return plans
+
+
+def _complete(wish: Wish, plan: _Plan) -> bool:
+    """Say whether all runs and decision times of a figure are there."""
+    if plan.study is None:
+        return False
+    runs = plan.figure.kind == "decision_time" or _has_ended(wish.out / "studies" / plan.name, plan.study)
+    timed = plan.figure.timed or plan.figure.kind == "decision_time"
+    return runs and (not timed or is_measured(plan.study, wish.out / "times" / f"{plan.name}.json"))
+
+
+def _has_ended(directory: Path, study: Study) -> bool:
+    if not (directory / "manifest.json").is_file():
+        return False
+    manifest = read_manifest(directory)
+    return bool(manifest["status"] == "complete" and manifest["study_sha256"] == study.digest())
+
+
+def _no_data(study: Study) -> str:
+    """Build one objective of each cell, and say what data set it lacks; empty when nothing is missing."""
+    try:
+        for cell in study.cells():
+            streams = Streams(study.study.seed)
+            cell.study.federation().objective(study.targets[0], streams.shared("objective"), streams.rng("objective"))
+    except _ABSENT as error:
+        return _lacking(error)
+    return ""
+
+
+def _lacking(error: Exception) -> str:
+    """Say in short what is not there; where it would be looked for is this machine's affair."""
+    if isinstance(error, DataMissing):
+        return f"{str(error).split('. ')[0]}; fedbo data list says what is looked for, and where"
+    return machineless(str(error))
+
+
+def machineless(text: str) -> str:
+    """Take the folders of this machine out of a text, and leave the names of the files."""
+    return _PATH.sub("…/", text)
+
+
+def _outcome(wish: Wish, plan: _Plan, told: Callable[[str], None], progress: Callable[[], Progress | None]) -> Outcome:
+    if plan.study is None or plan.full is None or plan.missing:
+        told(f"  left out: {plan.missing}")
+        return Outcome(plan.figure, plan.missing)
+    name, shown = plan.name, Shown(plan.figure, plan.study, plan.full)
+    try:
+        if plan.figure.kind != "decision_time":
+            shown = replace(shown, result=_result(plan.study, wish, wish.out / "studies" / name, progress))
+    except RunError as error:
+        reason = f"its study failed: {machineless(str(error))}"
+        told(f"  left out: {reason}; what was done is in {error.directory}")
+        return Outcome(plan.figure, reason, folder=f"studies/{name}", failed=True)
+    if plan.figure.kind == "decision_time" or plan.figure.timed:
+        file = wish.out / "times" / f"{name}.json"
+        shown = replace(shown, times=_measured(plan.study, file, told))
+    image = draw_paper(shown, wish.out / "figures" / f"{plan.figure.id}.png")
+    where = "times" if shown.result is None else f"studies/{name}"
+    return Outcome(plan.figure, "", shown, image, where, False, numbers(shown), against_published(shown))
+
+
+def _result(study: Study, wish: Wish, directory: Path, progress: Callable[[], Progress | None]) -> Result:
+    """Give the results of a study: those that are there, or what is left of it is run, or all of it."""
+    if _has_ended(directory, study):
+        return Result.open(directory)
+    if unfinished(directory):
+        return resume_study(directory, wish.hosting, progress())
+    return run_study(study, directory, progress())
+
+
+def _measured(study: Study, file: Path, told: Callable[[str], None]) -> Times:
+    steps: set[int] = set()
+
+    def tell(done: int, total: int) -> None:
+        tenth = 10 * done // total
+        if tenth not in steps and tenth:
+            steps.add(tenth)
+            told(f"  decision times: {done} of {total}")
+
+    return measure(study, file, tell)
+
+
+def _judge(made: Reproduction) -> None:
+    """Judge all statements anew: some are about figures that come later in the manifest."""
+    there: Mapping[str, Shown] = {one.figure.id: one.shown for one in made.outcomes if one.shown is not None}
+    made.outcomes = [
+        one if one.shown is None else replace(one, findings=[judge(test, one.shown, there) for test in one.figure.test])
+        for one in made.outcomes
+    ]
+
+
+def seconds_of(outcome: Outcome) -> float:
+    """Give how long the runs of a figure took, in real seconds, or the decisions that were timed."""
+    shown = outcome.shown
+    if shown is None:
+        return 0.0
+    if shown.result is not None:
+        return float(shown.result.manifest.get("seconds", 0.0))
+    assert shown.times is not None
+    return float(sum(np.sum(array) for of_cell in shown.times.seconds.values() for array in of_cell.values()))

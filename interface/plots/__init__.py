@@ -1,0 +1,1 @@
+"""Results as figures, drawn with matplotlib."""

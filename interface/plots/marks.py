@@ -1,0 +1,94 @@
+"""The marks of trouble on a timeline: absences, crashes, hangs, partitions, and the hours when the coordinator was down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from fedbo.results.agent_states import Episode, episodes
+from fedbo.results.grouping import of_kinds
+
+Bars = list[tuple[int, float, float]]
+
+AWAY, CRASH, HANG, CUT, SLOW, OUTAGE = "#3D434D", "#C1121F", "#7B4FA3", "#111418", "#D9A400", "#2A9D8F"
+
+
+def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> list[Artist]:
+    """Draw the trouble of one run over its bars; give what belongs into the legend.
+
+    `place` gives the row of each agent and `ends` where its bars end: what befalls it later concerns nobody.
+    """
+
+    def during(begins: str, ends_: str) -> list[Episode]:
+        found = [one for one in episodes(events, begins, ends_) if one.agent in place and one.begin <= ends[one.agent]]
+        return [one._replace(end=min(one.end, ends[one.agent])) for one in found]
+
+    marks = [
+        *_outages(axes, episodes(events, "down", "up")),
+        *_stripes(axes, _rows(during("slowed", "recovered"), place), SLOW, "slowed", top=True),
+        *_boxes(axes, _rows(during("absent", "returned"), place), "away", AWAY, "//////"),
+        *_boxes(axes, _rows(during("crashed", "restarted"), place), "down after a crash", CRASH, "//////"),
+        *_crashes(axes, events, place, ends),
+        *_boxes(axes, _rows(during("hung", "woke"), place), "hanging", HANG, "......"),
+        *_stripes(axes, _rows(during("cut", "joined"), place), CUT, "cut off", top=False),
+    ]
+    return marks
+
+
+def _rows(found: list[Episode], place: Mapping[int, int]) -> Bars:
+    return [(place[one.agent], one.begin, one.end) for one in found if one.agent in place and one.end > one.begin]
+
+
+def _boxes(axes: Axes, bars: Bars, word: str, colour: str, hatch: str) -> list[Artist]:
+    if not bars:
+        return []
+    half: float = 0.36
+    look: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": hatch, "linewidth": 0.6}
+    corners = [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in bars]
+    axes.add_collection(PolyCollection(corners, zorder=2, **look), autolim=True)
+    return [Patch(label=word, **look)]
+
+
+def _stripes(axes: Axes, bars: Bars, colour: str, word: str, top: bool) -> list[Artist]:
+    """Draw thin lines along the upper or lower edge of the rows: the agent works on."""
+    if not bars:
+        return []
+    edge, half = (-0.405 if top else 0.405), 0.045
+    corners = [
+        [(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in ((y + edge, a, b) for y, a, b in bars)
+    ]
+    axes.add_collection(PolyCollection(corners, facecolor=colour, edgecolor="none", zorder=3), autolim=False)
+    return [Line2D([], [], color=colour, linewidth=2.2, label=word)]
+
+
+def _crashes(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> list[Artist]:
+    rows = of_kinds(events, "crashed").select(["agent", "time", "detail"]).to_pylist()
+    rows = [row for row in rows if row["agent"] in place and row["time"] <= ends[row["agent"]]]
+    instants = [(row["time"], place[row["agent"]] - 0.36) for row in rows if row["detail"] != "for good"]
+    gone = [(row["time"], place[row["agent"]]) for row in rows if row["detail"] == "for good"]
+    marks = list[Artist]()
+    kinds: list[tuple[list[tuple[Any, Any]], dict[str, Any]]] = [
+        (instants, {"marker": "v", "markersize": 6.5, "markeredgewidth": 0.6, "label": "crash"}),
+        (gone, {"marker": "X", "markersize": 8.5, "markeredgewidth": 0.8, "label": "lost for good"}),
+    ]
+    for these, look in kinds:
+        if these:
+            look |= {"linestyle": "none", "color": CRASH, "markeredgecolor": "white"}
+            axes.plot(*zip(*these, strict=True), zorder=6, **look)
+            marks.append(Line2D([], [], **look))
+    return marks
+
+
+def _outages(axes: Axes, found: list[Episode]) -> list[Artist]:
+    if not found:
+        return []
+    look: dict[str, Any] = {"facecolor": OUTAGE, "alpha": 0.2, "linewidth": 0}
+    for one in found:
+        axes.axvspan(one.begin, one.end, zorder=0.9, **look)
+    return [Patch(label="coordinator down", **look)]

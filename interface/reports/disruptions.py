@@ -1,0 +1,113 @@
+"""What went wrong in a run, and what the cells of a sweep differ by, in tables for the terminal and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedbo.reports.tables import gap_in_words, plain, results_table, run_facts, table_of
+from fedbo.results.compare import Comparison, Goal, against_first, metric_of
+from fedbo.results.disruptions import Trouble
+from fedbo.results.result import Result
+
+_COLUMNS: dict[str, Callable[[Trouble], str]] = {
+    "rounds": lambda row: _count(row.rounds),
+    "length": lambda row: _number(row.round_length),
+    "sent": lambda row: _count(row.sent),
+    "lost": lambda row: _count(row.lost + row.answers_lost),
+    "late": lambda row: _count(row.late),
+    "rejected": lambda row: _count(row.rejected),
+    "copies": lambda row: _count(row.duplicates + row.answer_copies),
+    "given up": lambda row: _count(row.given_up),
+    "staleness": lambda row: "–" if row.staleness is None else f"{row.staleness:.2g} (max {row.max_staleness:g})",
+    "busy": lambda row: f"{row.utilisation:.0%}",
+    "waiting": lambda row: _number(row.waiting or None),
+    "away": lambda row: _number(row.away or None),
+    "down": lambda row: _number(row.down or None),
+    "crashes": lambda row: _count(row.crashes),
+    "failed": lambda row: _count(row.failed),
+    "forgotten": lambda row: _count(row.forgotten),
+}
+
+
+def tables_of(result: Result, baseline: str | None, goal: Goal, trouble: bool, width: int) -> RenderableType:
+    """Write the summary of a run and, for a sweep, what its cells differ by; or its trouble alone."""
+    if trouble:
+        return trouble_table(result)
+    summary = results_table(result, baseline, width)
+    return Group(summary, Text(), cells_table(result, goal)) if result.study.sweep else summary
+
+
+def facts_of(result: Result, baseline: str | None, goal: Goal, trouble: bool) -> dict[str, Any]:
+    """Give a run as plain data: `cells` where there is a sweep, and `trouble` where that is asked for."""
+    cells = {"cells": cells_facts(result, goal)} if result.study.sweep else {}
+    return {**run_facts(result, baseline), **cells, **({"trouble": trouble_facts(result)} if trouble else {})}
+
+
+def trouble_table(result: Result) -> RenderableType:
+    """Write what went wrong, a table for each cell of a sweep."""
+    rows, tables = result.trouble(), list[RenderableType]()
+    for cell, title in enumerate(result.study.titles()):
+        lines = [(row.algorithm, *(column(row) for column in _COLUMNS.values())) for row in rows if row.cell == cell]
+        tables.append(table_of(title, ("algorithm", *_COLUMNS), lines))
+    unit = "seconds" if result.study.timing.clock == "wall" else "virtual time"
+    said = f"means over replicates; waiting, away and down: {unit} of each agent that optimises. "
+    barren = [f"{row.algorithm} {row.barren:.3g}" for row in rows if row.barren]
+    lacking = f"Agents without any good observation: {', '.join(barren)}. " if barren else ""
+    return Group(*tables, Text(said + lacking, style="dim"))
+
+
+def trouble_facts(result: Result) -> list[dict[str, Any]]:
+    """Give the same as plain data."""
+    return [plain(asdict(row)) for row in result.trouble()]
+
+
+def cells_table(result: Result, goal: Goal) -> RenderableType:
+    """Write for each cell of a sweep an algorithm's final value, its time to the level, and how both compare."""
+    finals = {row.cell: row for row in result.summary() if row.algorithm == goal.algorithm}
+    titles, lines = result.study.titles(), list[tuple[str | Text, ...]]()
+    for one, gap in against_first(result, goal):
+        mean, count = one.mean, f"{len(one.reached)} of {len(one.times)}"
+        sign = metric_of(result, one.cell, goal.regret).sign
+        reached = "not reached" if mean is None else str(mean)
+        gaps = (gap_in_words(gap.final if gap else None, sign), _ratio_in_words(gap))
+        lines.append((titles[one.cell], str(finals[one.cell].final), gaps[0], f"{one.level:.4g}", reached, count, gaps[1]))
+    headings = ("cell", "final ± se", "minus first [95 %]", "level", "time to level [95 %]", "reached", "ratio to first [95 %]")
+    baseline = result.study.labels[0]
+    level = "given" if goal.level is not None else f"what {baseline} had in the end of the same cell and replicate"
+    said = (
+        f"level: {level}. Differences are paired by replicate, and so are the ratios of times, over replicates that "
+        "reached it in both. Times are geometric means over those that reached it."
+    )
+    return Group(table_of(f"{goal.algorithm}, cell by cell", headings, lines), Text(said, style="dim"))
+
+
+def _ratio_in_words(gap: Comparison | None) -> Text:
+    """Write a ratio of times, green for sooner and red for later where its interval leaves one out."""
+    if gap is None or gap.ratio is None:
+        return Text("–")
+    clear = not gap.ratio.low <= 1 <= gap.ratio.high
+    return Text(f"× {gap.ratio}", style=("green" if gap.ratio.mean < 1 else "red") if clear else "")
+
+
+def cells_facts(result: Result, goal: Goal) -> list[dict[str, Any]]:
+    """Give the same as plain data."""
+    facts = []
+    for one, gap in against_first(result, goal):
+        times = [one.reached.get(number) for number in one.times]
+        mean = None if one.mean is None else asdict(one.mean)
+        fact = {"cell": one.cell, "algorithm": one.algorithm, "level": one.level, "times": times, "time": mean}
+        facts.append(plain({**fact, "against_first": None if gap is None else asdict(gap)}))
+    return facts
+
+
+def _count(mean: float) -> str:
+    return f"{mean:.0f}" if mean == round(mean) else f"{mean:.1f}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"

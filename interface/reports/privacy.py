@@ -1,0 +1,69 @@
+"""What a run has cost in privacy, in a table for the terminal and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedbo.reports.tables import plain, table_of
+from fedbo.results.privacy_summary import Spending
+from fedbo.results.result import Result
+
+_COLUMNS: dict[str, Callable[[Spending, int], str]] = {
+    "delta": lambda row, place: f"{row.deltas[place]:.3g}",
+    "epsilon": lambda row, place: _number(row.epsilon[place]),
+    "weights": lambda row, place: _number(row.accounts["weights"][place]),
+    "PLD": lambda row, place: _number(row.accounts["pld"][place]),
+    "RDP": lambda row, place: _number(row.accounts["rdp"][place]),
+    "moments": lambda row, place: _number(row.accounts["moments"][place]),
+    "least": lambda row, place: _number(row.least[place]),
+}
+_FACTS: dict[str, Callable[[Spending], str]] = {
+    "releases": lambda row: f"{row.releases:g}" + (f" ({row.refused:g} refused)" if row.refused else ""),
+    "sampled": lambda row: f"{row.sampled:.3g}",
+    "arrived": lambda row: f"{row.arrived:.3g}",
+    "clipped": lambda row: f"{row.clipped:.1%}",
+    "signal / noise": lambda row: _number(row.signal),
+}
+
+
+def privacy_table(result: Result) -> RenderableType:
+    """Write what was spent, a table for each cell of a sweep."""
+    rows, parts = result.spending(), list[RenderableType]()
+    if not rows:
+        return Text("no algorithm of this study is private")
+    for cell, title in enumerate(result.study.titles()):
+        lines: list[tuple[str | Text, ...]] = []
+        for row in rows:
+            for place in range(len(row.deltas)) if row.cell == cell else ():
+                facts = [say(row) if not place else "" for say in _FACTS.values()]
+                lines.append((row.algorithm if not place else "", *(say(row, place) for say in _COLUMNS.values()), *facts))
+        parts.append(table_of(title, ("algorithm", *_COLUMNS, *_FACTS), lines))
+    parts += [Text(line, style="dim") for line in _remarks(rows)]
+    return Group(*parts)
+
+
+def privacy_facts(result: Result) -> list[dict[str, Any]]:
+    """Give the same as plain data."""
+    return [plain(asdict(row)) for row in result.spending()]
+
+
+def _remarks(rows: list[Spending]) -> list[str]:
+    said = [
+        "epsilon: of the agent that has spent most, by the tightest of the accounts; least: of the one that has spent least. "
+        "weights: with the weights really used; the others take the declared noise multiplier."
+    ]
+    reasons = {row.whole: [other.algorithm for other in rows if other.whole == row.whole] for row in rows if row.whole}
+    for reason, names in reasons.items():
+        said.append(f"No gain from sampling, {reason.replace('it adds', 'there is')}: {', '.join(dict.fromkeys(names))}.")
+    seeded = any(not row.secure for row in rows if row.noise)
+    said.append("Noise: from the study's seed; whoever knows that can take it off." if seeded else "Noise: from a secret key.")
+    return said
+
+
+def _number(value: float) -> str:
+    return "–" if value != value else "∞" if value == float("inf") else f"{value:.3g}" if value < 100 else f"{value:.0f}"

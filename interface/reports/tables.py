@@ -1,0 +1,180 @@
+"""A run and a study in words for the terminal: tables by rich, and the same facts as plain data for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fedbo.estimates.cost import Estimate
+from fedbo.estimates.privacy import Forecast
+from fedbo.results.result import Result
+from fedbo.results.summary import Difference, Row
+from fedbo.study.listing import Item
+
+_WIDE, _WIDE_ONLY = 112, ("at half", "time", "evaluations")
+
+
+def results_table(result: Result, baseline: str | None = None, width: int = 160) -> RenderableType:
+    """Write the summary of a run, a table for each cell of a sweep; a narrow terminal gets the chief columns."""
+    columns = _columns(result, baseline or result.study.labels[0])
+    if width < _WIDE:
+        columns = {heading: column for heading, column in columns.items() if heading not in _WIDE_ONLY}
+    rows, tables = result.summary(baseline), list[RenderableType]()
+    for cell, title in enumerate(result.study.titles()):
+        lines = [(row.algorithm, *(column(row) for column in columns.values())) for row in rows if row.cell == cell]
+        tables.append(table_of(title, ("algorithm", *columns), lines))
+    return Group(*tables, Text(_legend(result), style="dim"))
+
+
+def table_of(title: str, headings: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
+    """Lay a table out: a title, which may be empty, headings, and lines of words; the first column goes to the left."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left")
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _columns(result: Result, reference: str) -> dict[str, Callable[[Row], str | Text]]:
+    return {
+        f"best {_name(result)} ± se": lambda row: str(row.final),
+        "at half": lambda row: str(row.half),
+        f"minus {reference} [95 %]": lambda row: gap_in_words(row.difference, result.metric(row.cell).sign),
+        "federated": _federated,
+        "sent/agent": lambda row: amount(row.bytes_up) if row.bytes_up else "–",
+        "time": lambda row: f"{row.duration:.4g}",
+        "evaluations": lambda row: f"{row.evaluations:.0f}",
+    }
+
+
+def _federated(row: Row) -> str:
+    """Write the share of federated queries, or of what a control puts in their place."""
+    instead = row.origins.get("uniform", 0.0)
+    return f"{row.federated:.0%}" if row.federated else f"({instead:.0%})" if instead else "–"
+
+
+def gap_in_words(gap: Difference | None, sign: int) -> Text:
+    """Write a difference, green for better and red for worse where its interval leaves zero out."""
+    if gap is None or math.isnan(gap.mean):
+        return Text("–")
+    clear = not gap.low <= 0 <= gap.high
+    return Text(str(gap), style=("green" if sign * gap.mean > 0 else "red") if clear else "")
+
+
+def _legend(result: Result) -> str:
+    replicates = result.study.study.replicates
+    unit = "seconds" if result.study.timing.clock == "wall" else "virtual"
+    spread = (
+        f"se and intervals over {replicates} replicates, agents averaged within each; differences are paired"
+        if replicates > 1
+        else "one replicate: no standard errors"
+    )
+    twins = [words for words in dict.fromkeys(result.manifest.get("objective", ())) if words.startswith("tabulated ")]
+    on = f" On {' and '.join(twins)}, a twin." if twins else ""
+    return f"{_cut_short(result)}{spread}. time: {unit}; {_name(result)} is to {result.metric().direction}.{on}"
+
+
+def _cut_short(result: Result) -> str:
+    status = result.manifest["status"]
+    if status == "complete":
+        return ""
+    ended = len(result.manifest.get("complete_runs", ()))
+    total = len(result.study.titles()) * len(result.study.labels) * result.study.study.replicates
+    shown = "they alone are shown" if ended else "all that was observed is shown"
+    return f"THIS STUDY IS NOT COMPLETE ({status}): {ended} of {total} runs ended, {shown}. "
+
+
+def _name(result: Result) -> str:
+    names = {result.metric(cell).name for cell in range(len(result.study.titles()))}
+    return names.pop() if len(names) == 1 else "value"
+
+
+def study_facts(cost: Estimate, private: Sequence[Forecast] = ()) -> RenderableType:
+    """Write what a study will cost, also in privacy."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in (
+        ("runs", f"{cost.runs:,}"),
+        ("evaluations", f"{cost.evaluations:,}"),
+        ("Ray actors at a time", f"{cost.actors:,}"),
+        ("memory", f"about {amount(cost.memory)}"),
+        ("messages sent", f"{cost.messages_up:,}, {amount(cost.bytes_up)}"),
+        ("answers", amount(cost.bytes_down)),
+    ):
+        table.add_row(Text(name, style="bold"), value)
+    for each in private:
+        spent = ", ".join(f"{e:.3g} at delta {d:.3g}" for e, d in zip(each.epsilon, each.deltas, strict=True) if e == e)
+        where = f" ({each.cell})" if each.cell else ""
+        if each.epsilon and each.epsilon[0] == math.inf:
+            spent = "no privacy"
+        remark = f"; no gain from sampling, {each.whole}" if each.whole else ""
+        table.add_row(Text("epsilon", style="bold"), f"{each.algorithm}{where}: {spent}{remark}")
+    return Group(table, Text(f"assuming: {'; '.join(cost.assumptions)}", style="dim"))
+
+
+def items_table(title: str, items: Sequence[Item]) -> RenderableType:
+    """Write one group of things that a study can name."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    table.add_column("name", style="cyan", no_wrap=True)
+    table.add_column("what it is", ratio=3)
+    table.add_column("settings", ratio=2)
+    for item in items:
+        settings = ", ".join(f"{name} = {value}" if value else name for name, value in item.settings.items())
+        presets = f" (presets: {', '.join(item.presets)})" if item.presets else ""
+        table.add_row(item.name, Text(item.summary + presets), Text(settings))
+    return table
+
+
+def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
+    """Write which data sets there are, and where each was found."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("data set", "state", "size", "where", "from"):
+        table.add_column(heading)
+    for row in rows:
+        style = {"found": "green", "damaged": "red"}.get(row["state"], "yellow")
+        state = Text(row["state"], style=style)
+        table.add_row(row["name"], state, amount(row["size"]), row["where"] or "–", Text(row["citation"]))
+    return table
+
+
+def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
+    """Give a run as plain data: where it is, how it ended, and its summary."""
+    return {
+        "directory": str(result.directory),
+        "status": result.manifest["status"],
+        "seconds": result.manifest.get("seconds"),
+        "metric": result.manifest["metric"],
+        "summary": [plain(asdict(row)) for row in result.summary(baseline)],
+        "best": plain(result.best()),
+    }
+
+
+def amount(size: float) -> str:
+    """Write a number of bytes in a unit that suits it."""
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.4g} {unit}" if size < 1000 else f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.3g} GiB"
+
+
+def console(stderr: bool = False) -> Console:
+    """Make a console that, without a terminal, is as wide as its tables need."""
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=max(160, made.width))
+
+
+def plain(value: Any) -> Any:
+    """Replace numbers that JSON does not have, and tuples."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,175 @@
+"""Cells of a sweep against each other: when an algorithm reaches a level, and what paired replicates say of two cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbo.objectives.base import Metric
+from fedbo.results.curves import REGRET, Array, Trace, by_cell_and_algorithm, replicate_means
+from fedbo.results.result import Result, ResultError, judged, known
+from fedbo.results.summary import Difference, chief, difference, paired
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricMean:
+    """A geometric mean of times, or of ratios of times, with the ends of the 95 % Student interval of their logarithms."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{short(self.mean)} [{short(self.low)}, {short(self.high)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """When one algorithm's mean over targets first was as good as a level in one cell, for each replicate.
+
+    `levels` are native values, or regrets; `times` are in the study's unit, infinite where the level was not reached.
+    """
+
+    cell: int
+    algorithm: str
+    levels: Mapping[int, float]
+    times: Mapping[int, float]
+
+    @property
+    def level(self) -> float:
+        """Give the mean level over replicates; NaN where there is none."""
+        return float(np.mean(list(self.levels.values()))) if self.levels else math.nan
+
+    @property
+    def reached(self) -> dict[int, float]:
+        """Give the times of the replicates that reached the level."""
+        return {replicate: time for replicate, time in self.times.items() if math.isfinite(time)}
+
+    @property
+    def mean(self) -> GeometricMean | None:
+        """Give the geometric mean time with its 95 % interval, of the replicates that reached the level; None where none did.
+
+        With one such replicate the interval is empty, its ends are the mean; and so it is at 0 where a time is 0.
+        """
+        times = np.array(list(self.reached.values()))
+        if not len(times):
+            return None
+        if len(times) == 1 or not times.all():
+            return GeometricMean(*[float(times.min())] * 3)
+        return geometric(times)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Cell `cells[0]` against cell `cells[1]`, paired by replicate, for one algorithm.
+
+    `final` is the first minus the second, of the mean best native value in the end (or of the regret). `ratio` is the first
+    divided by the second, of the time to the level: exp of the mean difference of the logarithms, and of its interval, for
+    times are positive and may have no variance. Each is None with fewer than two pairs, `ratio` also where a time is 0.
+    `pairs` counts the replicates that reached the level in both cells: `ratio` is over them alone.
+    """
+
+    cells: tuple[int, int]
+    algorithm: str
+    final: Difference | None
+    ratio: GeometricMean | None
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Who is to reach what: a native value, or with `regret` a regret; without a level, what the baseline had in the end.
+
+    The baseline is the first algorithm of the study. Its mean over targets is taken in the same cell and replicate.
+    """
+
+    algorithm: str
+    level: float | None = None
+    regret: bool = False
+
+
+def goal_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> Goal:
+    """Give the goal of an algorithm, by default of the chief one; ResultError when there is no such algorithm."""
+    return Goal(known(result, algorithm or chief(result.summary(), result.study.labels)), level, regret)
+
+
+def reaches(result: Result, goal: Goal) -> list[Reach]:
+    """Say for each cell when an algorithm reached the level."""
+    groups = by_cell_and_algorithm(judged(result, goal.regret))
+    first = result.study.labels[0]
+    return [
+        reach(mine, groups.get((cell, first), []), metric_of(result, cell, goal.regret), goal.level)
+        for (cell, label), mine in groups.items()
+        if label == goal.algorithm
+    ]
+
+
+def comparison(result: Result, cells: tuple[int, int], goal: Goal) -> Comparison:
+    """Compare an algorithm in two cells, the first against the second; ResultError where they cannot be."""
+    times = {one.cell: one for one in reaches(result, goal)}
+    if gone := [cell for cell in cells if cell not in times]:
+        there = ", ".join(map(str, times)) or "none"
+        raise ResultError(f"no runs of '{goal.algorithm}' in cell {gone[0]}; there are some in: {there}")
+    one, other = (metric_of(result, cell, goal.regret) for cell in cells)
+    if one != other:
+        raise ResultError(f"cells {cells[0]} and {cells[1]} optimise different things: {one.name} and {other.name}")
+    groups = by_cell_and_algorithm(judged(result, goal.regret))
+    found, against = (groups[cell, goal.algorithm] for cell in cells)
+    mine, theirs = (times[cell].reached for cell in cells)
+    shared = sorted(set(mine) & set(theirs))
+    pairs = np.array([(mine[number], theirs[number]) for number in shared]).reshape(-1, 2)
+    ratio = geometric(pairs[:, 0] / pairs[:, 1]) if pairs.all() else None
+    return Comparison(cells, goal.algorithm, difference(found, against, one), ratio, len(shared))
+
+
+def geometric(ratios: Array) -> GeometricMean | None:
+    """Give the geometric mean of positive `ratios (r,)` with its 95 % interval; None with fewer than two of them."""
+    logs = paired(np.log(ratios))
+    return None if logs is None else GeometricMean(*(float(np.exp(end)) for end in (logs.mean, logs.low, logs.high)))
+
+
+def short(value: float) -> str:
+    """Write a positive number with two figures, or three beyond 1, and without a power of ten up to a million."""
+    digits = next((digits for digits, limit in ((2, 9.995), (1, 99.95), (0, 1e6)) if value < limit), None)
+    return f"{value:.2g}" if digits is None or value < 0.0995 else f"{value:.{digits}f}"
+
+
+def against_first(result: Result, goal: Goal) -> list[tuple[Reach, Comparison | None]]:
+    """Give each cell's times to the level, and how it compares with the first cell where it can."""
+    found, rows = reaches(result, goal), list[tuple[Reach, Comparison | None]]()
+    for one in found:
+        same = metric_of(result, one.cell, goal.regret) == metric_of(result, found[0].cell, goal.regret)
+        comparable = same and one is not found[0]
+        rows.append((one, comparison(result, (one.cell, found[0].cell), goal) if comparable else None))
+    return rows
+
+
+def metric_of(result: Result, cell: int, regret: bool) -> Metric:
+    """Give what is judged in a cell: the native quantity, or regret."""
+    return REGRET if regret else result.metric(cell)
+
+
+def reach(found: Sequence[Trace], baseline: Sequence[Trace], metric: Metric, level: float | None = None) -> Reach:
+    """Find when an algorithm reaches a level in a cell: by default what the baseline had in the end of each replicate."""
+    if level is None:
+        ends = replicate_means(baseline, "time", np.array([math.inf]))
+        mine = {trace.replicate for trace in found}
+        goals = {number: float(mean[0]) for number, mean in ends.items() if number in mine}
+    else:
+        goals = {trace.replicate: metric.sign * (level - metric.offset) for trace in found}
+    times = {number: _first(found, number, goal) for number, goal in sorted(goals.items())}
+    levels = {number: metric.offset + metric.sign * goals[number] for number in times}
+    return Reach(found[0].cell, found[0].algorithm, levels, times)
+
+
+def _first(found: Sequence[Trace], replicate: int, goal: float) -> float:
+    """Give the first time at which one replicate's mean over targets is at least the goal; infinite if it never is."""
+    mine = [trace for trace in found if trace.replicate == replicate]
+    times = np.unique(np.concatenate([trace.finished for trace in mine]))
+    # The mean of the same numbers may differ in its last bits from a level that is their mean.
+    slack = 1e-12 * max(1.0, abs(goal))
+    good = replicate_means(mine, "time", times)[replicate] >= goal - slack
+    return float(times[np.argmax(good)]) if good.any() else math.inf

@@ -1,0 +1,237 @@
+"""Best-so-far curves: how good the point is that each agent would name, as the study goes on.
+
+An agent's incumbent is the point with the largest value that it has *seen*; it is judged by its noise-free *score*, so
+that lucky noise flatters nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.actors.storage.rows import Key
+from fedbo.objectives.base import Metric
+from fedbo.results.grouping import by_run, column_of, of_kinds
+
+Array = npt.NDArray[np.float64]
+Axis = Literal["iteration", "evaluations", "time", "bytes"]
+
+REGRET = Metric("regret", -1)
+_MOST = 2000  # places of a curve against evaluations
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One target's way through one run: after each of its `e` points, in time, the iteration and the incumbent's score.
+
+    `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
+    `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
+    incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
+    have `best` NaN and `row` -1. `moved (e,)` are the bytes that had been sent and delivered before it ended, by and to anybody
+    in the run, for each target of the cell.
+    """
+
+    cell: int
+    algorithm: str
+    replicate: int
+    agent: int
+    step: npt.NDArray[np.int64]
+    finished: Array
+    score: Array
+    best: Array
+    row: npt.NDArray[np.int64]
+    moved: Array
+    evaluated: npt.NDArray[np.int64]
+
+    @property
+    def begun(self) -> bool:
+        """Say whether the target ever had an incumbent."""
+        return bool(self.row[-1] >= 0)
+
+    @property
+    def first(self) -> float:
+        """Give the score of the target's first incumbent; NaN where it never had one."""
+        return float(self.best[np.argmax(self.row >= 0)])
+
+    def at(self, axis: Axis, x: Array) -> Array:
+        """Give the incumbent's score at the places `x (p,)` of an axis; NaN before there is one."""
+        places = {
+            "iteration": np.maximum.accumulate(np.where(np.isnan(self.score), 0, self.step)),
+            "evaluations": self.evaluated,
+            "time": self.finished,
+            "bytes": self.moved,
+        }[axis]
+        index = np.searchsorted(places, x, side="right") - 1
+        return np.where(index >= 0, self.best[np.maximum(index, 0)], np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The mean best-so-far of one algorithm in one cell, over targets and replicates, in native units or as regret.
+
+    `x (p,)`, `mean (p,)` and `error (p,)`, its standard error over replicates: agents of one replicate share their
+    world, so their mean counts as one draw. With a single replicate `error` is NaN.
+    """
+
+    cell: int
+    algorithm: str
+    axis: Axis
+    x: Array
+    mean: Array
+    error: Array
+    regret: bool = False
+
+
+def traces(observations: Any, events: Any = None) -> list[Trace]:
+    """Follow every agent that evaluated anything in the study itself; both tables are in canonical order.
+
+    Without `events`, nothing is known to have been sent.
+    """
+    columns = {name: column_of(observations, name) for name in ("cell", "algorithm", "replicate", "agent", "step", "finished")}
+    rows = np.flatnonzero(column_of(observations, "phase") != "history")
+    many = "pulls" in observations.column_names  # runs of earlier versions have none
+    columns["pulls"] = column_of(observations, "pulls") if many else np.ones(len(observations), dtype=np.int64)
+    value, score = (column_of(observations, name).astype(np.float64) for name in ("value", "score"))
+    # An evaluation that failed, or was forgotten, cost time but gave nothing that could be an incumbent.
+    failed = ~np.asarray(observations["error"].is_null()) | ~np.isfinite(value)
+    seen = np.where(failed, -np.inf, value)
+    traffic = {} if events is None else _traffic(events, targets_of(observations))
+    # What a crash made an agent forget is evaluated again: then steps go back, but time does not.
+    return [
+        _trace(columns, seen, score, group[np.argsort(columns["finished"][group], kind="stable")], traffic)
+        for group in _groups(columns, rows)
+    ]
+
+
+def targets_of(observations: Any) -> dict[int, npt.NDArray[np.int64]]:
+    """Give the targets of each cell: the agents that evaluated anything in any of its runs, in ascending order."""
+    cell, agent = (column_of(observations, name).astype(np.int64) for name in ("cell", "agent"))
+    return {int(number): np.unique(agent[cell == number]) for number in np.unique(cell)}
+
+
+def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[Key, tuple[Array, Array]]:
+    """Give the times of each run's transmissions, and the bytes for each target up to and with each of them."""
+    found = {}
+    for key, moved in by_run(of_kinds(events, "sent", "delivered")):
+        time, size = column_of(moved, "time").astype(np.float64), column_of(moved, "bytes").astype(np.float64)
+        order = np.argsort(time, kind="stable")
+        found[key] = time[order], np.cumsum(size[order]) / max(1, len(targets.get(key.cell, ())))
+    return found
+
+
+def curve(found: Sequence[Trace], axis: Axis, x: Array, metric: Metric, early: bool = False) -> Curve:
+    """Average one algorithm's traces in one cell over targets, then over replicates, at the places `x (p,)`.
+
+    With `early`, a target that has no incumbent yet counts with its first one.
+    """
+    means = replicate_means(found, axis, x, early)
+    mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
+    return Curve(found[0].cell, found[0].algorithm, axis, x, mean, error, metric == REGRET)
+
+
+def by_cell_and_algorithm(found: Sequence[Trace]) -> dict[tuple[int, str], list[Trace]]:
+    """Group traces by cell and algorithm, in their order."""
+    groups: dict[tuple[int, str], list[Trace]] = {}
+    for trace in found:
+        groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
+    return groups
+
+
+def replicate_means(found: Sequence[Trace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
+    """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
+
+    A target that never had an incumbent in a replicate is left out of it; one with nobody else is NaN throughout. With
+    `early`, a target that has none yet counts with its first one.
+    """
+    by_replicate: dict[int, list[Array]] = {}
+    begun = {trace.replicate for trace in found if trace.begun}
+    for trace in found:
+        if trace.begun or trace.replicate not in begun:
+            scores = trace.at(axis, grid)
+            scores = np.where(np.isnan(scores), trace.first, scores) if early else scores
+            by_replicate.setdefault(trace.replicate, []).append(scores)
+    return {replicate: np.mean(rows, axis=0) for replicate, rows in sorted(by_replicate.items())}
+
+
+def mean_and_error(values: Array) -> tuple[Array, Array]:
+    """Give the mean of `values (r, p)` over replicates and its standard error; the error of a single one is NaN."""
+    count = len(values)
+    mean = values.mean(axis=0)
+    error = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.full_like(mean, np.nan)
+    return mean, error
+
+
+def grid(found: Sequence[Trace], axis: Axis, points: int) -> Array:
+    """Choose the places of one curve, from where every trace has an incumbent to where the last one ends."""
+    if axis == "iteration":
+        return np.arange(max(int(trace.step.max()) for trace in found) + 1, dtype=np.float64)
+    begun = [trace for trace in found if trace.begun] or found
+    first = [int(np.argmax(trace.row >= 0)) for trace in begun]
+    if axis == "evaluations":
+        least = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
+        most = max(int(trace.evaluated[-1]) for trace in found)
+        return np.unique(np.linspace(least, most, min(_MOST, most - least + 1)).round())
+    places = [trace.finished if axis == "time" else trace.moved for trace in begun]
+    begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
+    end = max(float(place[-1]) for place in places)
+    return np.linspace(begin, end, points) if end > begin else np.array([begin])
+
+
+def early_span(found: Sequence[Trace], axis: Axis) -> tuple[float, float]:
+    """Say where half of the traces have an incumbent, in time or bytes, and where the last one ends."""
+    begun = [trace for trace in found if trace.begun] or found
+    places = [trace.finished if axis == "time" else trace.moved for trace in begun]
+    firsts = sorted(float(place[np.argmax(trace.row >= 0)]) for place, trace in zip(places, begun, strict=True))
+    return firsts[(len(firsts) - 1) // 2], max(float(place[-1]) for place in places)
+
+
+def _groups(columns: Mapping[str, Any], rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    if not len(rows):
+        return
+    changed = np.zeros(len(rows), dtype=bool)
+    for name in ("cell", "algorithm", "replicate", "agent"):
+        mine = columns[name][rows]
+        changed[1:] |= mine[1:] != mine[:-1]
+    yield from np.split(rows, np.flatnonzero(changed))
+
+
+def _trace(
+    columns: Mapping[str, Any],
+    seen: Array,
+    score: Array,
+    rows: npt.NDArray[np.int64],
+    traffic: Mapping[Key, tuple[Array, Array]],
+) -> Trace:
+    mine = seen[rows]
+    record = np.maximum.accumulate(mine)
+    new = mine > np.concatenate(([-np.inf], record[:-1]))
+    place = np.maximum.accumulate(np.where(new, np.arange(len(rows)), -1))
+    row = np.where(place >= 0, rows[np.maximum(place, 0)], -1)
+    first = int(rows[0])
+    key = Key(int(columns["cell"][first]), str(columns["algorithm"][first]), int(columns["replicate"][first]))
+    finished = columns["finished"][rows].astype(np.float64)
+    return Trace(
+        cell=key.cell,
+        algorithm=key.algorithm,
+        replicate=key.replicate,
+        agent=int(columns["agent"][first]),
+        step=columns["step"][rows].astype(np.int64),
+        finished=finished,
+        score=np.where(np.isfinite(mine), score[rows], np.nan),
+        best=np.where(row >= 0, score[row], np.nan),
+        row=row,
+        moved=_before(traffic.get(key), finished),
+        evaluated=np.cumsum(columns["pulls"][rows], dtype=np.int64),
+    )
+
+
+def _before(traffic: tuple[Array, Array] | None, finished: Array) -> Array:
+    """Give the bytes that had moved before each of these times; what an evaluation led to comes after it."""
+    if traffic is None:
+        return np.zeros(len(finished))
+    time, total = traffic
+    return np.append(0.0, total)[np.searchsorted(time, finished, side="left")]

@@ -1,0 +1,142 @@
+"""What the trouble of a run amounted to: rounds, messages by their fate, staleness, how agents spent their time, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from fedbo.results.agent_states import STATES, spells
+from fedbo.results.curves import targets_of
+from fedbo.results.grouping import by_run, column_of, of_kinds
+
+Array = npt.NDArray[np.float64]
+
+# What is logged as rejected, but is a second copy of a message or of an answer, or no arrival at all.
+_NO_REFUSALS = ("duplicate: this message", "duplicate: the agent", "given up")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What one algorithm went through in one cell: means over replicates of counts and times in a whole run.
+
+    `round_length` is the mean time from the close of a round to that of the next, None with fewer than two rounds. Of the
+    transmissions `sent`, `arrived` took effect, `late` came after their round and were dropped, `lost` never came,
+    `rejected` were refused, and `duplicates` are copies that arrived besides and were refused; `given_up` messages were
+    never heard of after all their transmissions. `answers` reached an agent, `answers_lost` transmissions of them did not,
+    `answer_copies` were refused as copies.
+
+    `staleness` is the mean over all messages that took effect, in rounds, and `max_staleness` the largest in any
+    replicate; both are None where nothing is known of it.
+
+    `evaluating` (deciding included), `waiting`, `away` and `down` are the mean times of a target from 0 to the end of its
+    life (see `fedbo.results.agent_states`), and `utilisation` is the share of the first in all four. `failed` evaluations gave
+    no value; `forgotten` ones were lost by a crash or came too late to count. `barren` targets never had a good observation.
+    """
+
+    cell: int
+    algorithm: str
+    replicates: int
+    rounds: float
+    round_length: float | None
+    sent: float
+    arrived: float
+    late: float
+    lost: float
+    rejected: float
+    duplicates: float
+    given_up: float
+    answers: float
+    answers_lost: float
+    answer_copies: float
+    staleness: float | None
+    max_staleness: float | None
+    utilisation: float
+    evaluating: float
+    waiting: float
+    away: float
+    down: float
+    crashes: float
+    failed: float
+    forgotten: float
+    barren: float
+
+
+def trouble(observations: Any, events: Any) -> list[Trouble]:
+    """Measure every algorithm in every cell; both tables are in canonical order."""
+    targets = targets_of(observations)
+    evaluated = dict(by_run(observations))
+    nothing = observations.slice(0, 0)
+    groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for key, happened in by_run(events):
+        mine = targets.get(key.cell, np.zeros(0, dtype=np.int64))
+        facts = {**_messages(happened), **_times(happened, mine), **_failures(evaluated.get(key, nothing), happened, mine)}
+        groups.setdefault((key.cell, key.algorithm), []).append({**facts, "gaps": _gaps(happened)})
+    return [_averaged(cell, label, found) for (cell, label), found in groups.items()]
+
+
+def staleness_of(events: Any) -> Array:
+    """List how many rounds old each message was that took effect, `(s,)`, where that is known."""
+    details = [detail for detail in of_kinds(events, "arrived")["detail"].to_pylist() if detail]
+    return np.array(details, dtype=np.float64)
+
+
+def _averaged(cell: int, label: str, found: Sequence[Mapping[str, Any]]) -> Trouble:
+    gaps, stale = (np.concatenate([facts[name] for facts in found]) for name in ("gaps", "staleness"))
+    mean = {name: float(np.mean([facts[name] for facts in found])) for name in found[0] if name not in ("gaps", "staleness")}
+    life = sum(mean[state] for state in STATES)
+    return Trouble(
+        cell=cell,
+        algorithm=label,
+        replicates=len(found),
+        round_length=float(gaps.mean()) if len(gaps) else None,
+        staleness=float(stale.mean()) if len(stale) else None,
+        max_staleness=float(stale.max()) if len(stale) else None,
+        utilisation=mean["evaluating"] / life if life else 0.0,
+        **mean,
+    )
+
+
+def _messages(events: Any) -> dict[str, Any]:
+    counts = {item["values"]: item["counts"] for item in pc.value_counts(events["kind"]).to_pylist()}
+    refused = of_kinds(events, "rejected")["detail"].to_pylist()
+    copies, answered, given_up = (sum(detail.startswith(words) for detail in refused) for words in _NO_REFUSALS)
+    astray = of_kinds(events, "lost")["detail"].to_pylist()
+    return {
+        "rounds": counts.get("round", 0),
+        "sent": counts.get("sent", 0),
+        "arrived": counts.get("arrived", 0),
+        "late": counts.get("late", 0),
+        "lost": len(astray) - astray.count("down"),
+        "rejected": len(refused) - copies - answered - given_up,
+        "duplicates": copies,
+        "given_up": given_up,
+        "answers": counts.get("delivered", 0),
+        "answers_lost": astray.count("down"),
+        "answer_copies": answered,
+        "staleness": staleness_of(events),
+        "crashes": counts.get("crashed", 0),
+    }
+
+
+def _times(events: Any, targets: npt.NDArray[np.int64]) -> dict[str, float]:
+    lived = spells(events)
+    return {state: lived.total(state, targets) / max(1, len(targets)) for state in STATES}
+
+
+def _failures(observations: Any, events: Any, targets: npt.NDArray[np.int64]) -> dict[str, float]:
+    good = observations.filter(pc.is_null(observations["error"]))
+    forgotten = sum((error or "").startswith("forgotten") for error in observations["error"].to_pylist())
+    return {
+        "failed": len(of_kinds(events, "failed")),
+        "forgotten": forgotten + len(of_kinds(events, "discarded")),
+        "barren": len(targets) - len(np.unique(column_of(good, "agent"))),
+    }
+
+
+def _gaps(events: Any) -> Array:
+    return np.diff(column_of(of_kinds(events, "round"), "time").astype(np.float64))

@@ -1,0 +1,79 @@
+"""The manifest of a run: what it says of the run and its tables, written, read and checked."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
+from fedbo.study.paths import DirectoryError as DirectoryError
+
+MANIFEST, STUDY = "manifest.json", "study.toml"
+
+
+_ALWAYS = {"status"}  # what a manifest of the first format, which has no sum, must have at least
+
+
+def read_manifest(directory: Path) -> dict[str, Any]:
+    """Read the manifest of a run; DirectoryError when there is none, Damaged when it is not as it was written."""
+    path = directory / MANIFEST
+    copy = directory / "parts" / MANIFEST
+    try:
+        found = unseal(path)
+        if missing := sorted(_ALWAYS - found.keys()):
+            raise Damaged(path, f"it has no '{missing[0]}'")
+    except FileNotFoundError:
+        if copy.is_file():
+            raise Damaged(path, "it is missing", back(path)) from None
+        raise DirectoryError(f"'{directory}': holds no run, it has no manifest.json; give the directory of one") from None
+    except NotADirectoryError:
+        raise DirectoryError(f"'{directory}': is a file; give the directory of a run") from None
+    except Damaged as error:
+        raise Damaged(path, error.why, back(path)) from None
+    except OSError as error:
+        raise DirectoryError(f"'{path}': cannot be read ({error.strerror}); give the directory of a run") from None
+    return found
+
+
+def back(path: Path) -> str:
+    """Say how a file of a run comes back: from its copy among the parts, or else by the study, run anew."""
+    copy, directory = path.parent / "parts" / path.name, path.parent
+    if copy.is_file():
+        return f"put its copy back: cp {shlex.quote(str(copy))} {shlex.quote(str(path))}"
+    study, anew = (shlex.quote(str(each)) for each in (directory / STUDY, f"{directory}-anew"))
+    if path.name == STUDY:
+        return f"put the study back that it was run from: fedbo validate STUDY > {study}"
+    return f"run the study again: fedbo run {study} --out {anew}"
+
+
+def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest with its format and its sum, whole or not at all."""
+    atomic.write_text(directory / MANIFEST, seal(manifest, indent=2))
+
+
+def copy_among_parts(directory: Path) -> None:
+    """Keep copies of the study and of the manifest until the run has ended, for the case that one is damaged."""
+    for name in (STUDY, MANIFEST):
+        data = (directory / name).read_bytes()
+        atomic.write(directory / "parts" / name, partial(_put, data))
+
+
+def _put(data: bytes, file: IO[bytes]) -> None:
+    file.write(data)
+
+
+def check_tables(directory: Path, manifest: Mapping[str, Any], names: Iterable[str] | None = None) -> None:
+    """Let the tables and the study of a run pass, or those of these names, that are as its manifest says; Damaged else.
+
+    A run of format 1 does not say.
+    """
+    noted = manifest.get("files", {})
+    for name in noted if names is None else (name for name in names if name in noted):
+        try:
+            check_file(directory / name, noted[name])
+        except Damaged as error:
+            raise Damaged(error.path, error.why, back(error.path)) from None

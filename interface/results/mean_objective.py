@@ -1,0 +1,138 @@
+"""The mean of all agents' functions in each cell and replicate of a run: its values where agents were, and its largest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import warnings
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.sealed import Damaged, seal, unseal
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.derived.mean import MeanFunction, Optimum, optimum
+from fedbo.results.grouping import column_of
+
+if TYPE_CHECKING:
+    from fedbo.results.result import Result
+    from fedbo.study.study import Study
+
+Array = npt.NDArray[np.float64]
+FILE = "optima.json"
+
+
+@dataclass(frozen=True)
+class Mean:
+    """One replicate's mean function: its largest value, and what it is at the points that were evaluated."""
+
+    function: MeanFunction
+    best: Optimum
+    seen: dict[bytes, float]
+
+    def at(self, x: Array) -> Array:
+        """Give the values `(n,)` at points `(n, d)`: those that all agents gave in the run, and others by asking them."""
+        distinct, place = np.unique(x, axis=0, return_inverse=True)
+        known = [self.seen.get(one.tobytes(), np.nan) for one in distinct]
+        values = np.array(known, dtype=np.float64)
+        if (unknown := np.isnan(values)).any():
+            values[unknown] = self.function(distinct[unknown])
+        return np.asarray(values[place.reshape(-1)])
+
+
+class _Optima:
+    """The largest values that were found, kept with the run."""
+
+    def __init__(self, result: Result) -> None:
+        self._path, self._found = result.directory / FILE, dict[str, Any]()
+        if self._path.is_file():
+            try:
+                self._found = unseal(self._path)
+            except Damaged as error:
+                remedy = f"remove it, and it is found again: rm {shlex.quote(str(self._path))}"
+                raise Damaged(self._path, error.why, remedy) from None
+
+    def of(self, study: Study, replicate: int, function: MeanFunction) -> Optimum:
+        """Look the optimum up, or find and keep it."""
+        federation = study.federation()
+        about = {**study.objective.model_dump(mode="json"), "seed": study.study.seed, "replicate": replicate}
+        name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+        if name not in self._found:
+            self._found[name] = {**asdict(optimum(function, federation)), "of": about}
+            try:
+                atomic.write_text(self._path, seal(self._found, indent=2))
+            except OSError as failure:
+                told = f"the largest value of the mean could not be kept at {self._path} ({failure}): it is sought every time"
+                warnings.warn(told, RuntimeWarning, stacklevel=2)
+        entry = self._found[name]
+        return Optimum(entry["value"], tuple(entry["x"]), entry["tolerance"])
+
+
+def means(result: Result, observations: Any) -> dict[tuple[int, int], Mean]:
+    """Give the mean function of each cell and replicate; ResultError where agents cannot say what it is."""
+    from fedbo.results.result import ResultError
+
+    optima, found = _Optima(result), dict[tuple[int, int], Mean]()
+    for cell in result.trusted_cells():
+        own = observations.filter(pc.equal(observations["cell"], cell.number))
+        fixed = not cell.study.federation().drawn
+        for replicate in sorted(set(own["replicate"].to_pylist())):
+            if fixed and (cell.number, 0) in found and replicate:
+                found[cell.number, replicate] = found[cell.number, 0]
+                continue
+            rows = own if fixed else own.filter(pc.equal(own["replicate"], replicate))
+            try:
+                function = _function(cell.study, replicate)
+            except TypeError as error:
+                raise ResultError(f"regret on the mean of all agents: {error}") from None
+            best = optima.of(cell.study, 0 if fixed else replicate, function)
+            found[cell.number, replicate] = Mean(function, best, _seen(cell.study, rows))
+    return found
+
+
+def points_of(rows: Any) -> Array:
+    """Give the points `(n, d)` of a table in native units."""
+    flat = np.asarray(pc.list_flatten(rows["x"]), dtype=np.float64)
+    return flat.reshape(len(rows), -1)
+
+
+def best_of_mean(result: Result, cell: int) -> Optimum | None:
+    """Give the largest value of the mean in the first replicate of a cell; None where agents cannot say what the mean is."""
+    study = result.trusted_cells()[cell].study
+    try:
+        return _Optima(result).of(study, 0, _function(study, 0))
+    except TypeError:
+        return None
+
+
+def _function(study: Study, replicate: int) -> MeanFunction:
+    """Build the objectives of all agents, as the agents themselves did."""
+    federation, streams = study.federation(), Streams(study.study.seed, replicate)
+    agents = [
+        federation.objective(agent, streams.shared("objective"), streams.of(agent).rng("objective"))
+        for agent in range(federation.n_agents)
+    ]
+    return MeanFunction(agents, federation.parameters)
+
+
+def _seen(study: Study, rows: Any) -> dict[bytes, float]:
+    """Give the mean at the points that one who has all agents' data, or every single agent, has evaluated."""
+    if not len(rows):
+        return {}
+    central = [table.title for table in study.algorithm if table.centralised]
+    x, score = points_of(rows), column_of(rows, "score").astype(np.float64)
+    good = np.isfinite(score)
+    whole = np.isin(column_of(rows, "algorithm").astype(str), central) & good
+    seen = {point.tobytes(): float(value) for point, value in zip(x[whole], score[whole], strict=True)}
+    parts: dict[bytes, dict[int, float]] = {}
+    local = ~whole & good
+    for point, agent, value in zip(x[local], column_of(rows, "agent")[local], score[local], strict=True):
+        parts.setdefault(point.tobytes(), {})[int(agent)] = float(value)
+    count = study.federation().n_agents
+    complete = {point: float(np.mean(list(one.values()))) for point, one in parts.items() if len(one) == count}
+    return {**complete, **seen}

@@ -1,0 +1,286 @@
+"""The results of a run: its directory as tables, curves, a summary and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.objectives.base import Metric
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.results.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
+from fedbo.results.disruptions import Trouble, trouble
+from fedbo.results.grouping import by_run
+from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest
+from fedbo.results.privacy_summary import Spending, spending
+from fedbo.results.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
+from fedbo.results.regret_summary import RegretRow, regret_row
+from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
+from fedbo.results.summary import Row, difference, regrets, summary_row
+from fedbo.study.paths import usable
+from fedbo.study.study import Cell, Study, recall_study
+from fedbo.study.trust import distrust
+
+if TYPE_CHECKING:
+    import pandas
+
+    from fedbo.plots.plot import Choices
+    from fedbo.results.compare import Comparison
+
+_FILES = ("manifest.json", "study.toml", "observations.parquet", "events.parquet")
+
+
+class ResultError(ValueError):
+    """A directory that holds no results, or results that cannot give what was asked of them."""
+
+
+class Result:
+    """A run that has ended, completely or not. `Result.open` reads one."""
+
+    def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any], trust: bool = False) -> None:
+        self.directory, self.study, self.manifest, self._trust = directory, study, manifest, trust
+
+    @classmethod
+    def open(cls, directory: str | Path, trust: bool = False) -> Result:
+        """Read a run directory; ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
+
+        Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
+        """
+        folder = Path(directory)
+        with usable(folder, "cannot be looked at"):
+            manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else {}
+            gone = [name for name in manifest.get("files", {}) if not (folder / name).is_file()]
+            check_tables(folder, manifest, [STUDY, *gone])
+            missing = [name for name in _FILES if not (folder / name).is_file()]
+        if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
+            remedy = f"wait for it, or if it was killed go on with: fedbo resume {directory}"
+            raise ResultError(f"'{directory}': has not ended, it has no {missing[0]} yet; {remedy}")
+        if missing:
+            remedy = "give the directory that fedbo run printed"
+            raise ResultError(f"'{directory}': is no finished run, it has no {missing[0]}; {remedy}")
+        return cls(folder, recall_study(folder / "study.toml"), manifest, trust)
+
+    @cached_property
+    def observations(self) -> Any:
+        """Give every evaluation as an Arrow table, in the columns of `fedbo.results.schemas.OBSERVATIONS`."""
+        return self._table("observations")
+
+    @cached_property
+    def histories(self) -> Any:
+        """Give what agents evaluated in an earlier task, in the columns of `observations`; empty if there was none."""
+        return self._table("histories", OBSERVATIONS)
+
+    def trusted_cells(self) -> list[Cell]:
+        """Give the cells of the study, fit to be carried out; ResultError where that runs functions nobody has trusted."""
+        if not self._trust and (why := distrust(self.study, "to build its objectives again")):
+            raise ResultError(f"'{self.directory}': {why}")
+        return self.study.cells()
+
+    def failures(self) -> tuple[int, str]:
+        """Count the evaluations that failed, and give the first one's error in one line; empty when there is none."""
+        errors = [e for e in self.observations["error"].to_pylist() if e is not None and not e.startswith("forgotten")]
+        return len(errors), errors[0].splitlines()[0] if errors else ""
+
+    @cached_property
+    def events(self) -> Any:
+        """Give everything that happened as an Arrow table, in the columns of `fedbo.results.schemas.EVENTS`."""
+        return self._table("events")
+
+    @cached_property
+    def privacy(self) -> Any:
+        """Give the privacy ledger as an Arrow table, in the columns of `schemas.PRIVACY`; empty if nothing is private."""
+        return self._table("privacy", PRIVACY)
+
+    @cached_property
+    def spent(self) -> Any:
+        """Give what each agent has spent, in the columns of `fedbo.results.schemas.SPENT`; empty if nothing is private."""
+        return self._table("privacy_agents", SPENT)
+
+    def _table(self, name: str, schema: Any = None) -> Any:
+        """Read a table, or give an empty one where there is none but a schema; Damaged when it is not as it was written."""
+        path = self.directory / f"{name}.parquet"
+        check_tables(self.directory, self.manifest, [path.name])
+        if schema is not None and not path.is_file():
+            return schema.empty_table()
+        try:
+            return read_table(path)
+        except Damaged as error:
+            raise Damaged(path, error.why, back(path)) from None
+
+    @cached_property
+    def traces(self) -> list[Trace]:
+        """Give the incumbents of every target, in the order of the observations.
+
+        When the study was cut short, those of the runs that had ended; all of them, where none had.
+        """
+        found = traces(self.observations, self.events)
+        complete = _complete(self.manifest)
+        return [t for t in found if complete is None or (t.cell, t.algorithm, t.replicate) in complete]
+
+    @cached_property
+    def shown(self) -> tuple[Any, Any]:
+        """Give the observations and the events of the runs that `traces` follows."""
+        complete = _complete(self.manifest)
+        if complete is None:
+            return self.observations, self.events
+        kept = [[part for key, part in by_run(table) if key in complete] for table in (self.observations, self.events)]
+        observations, events = (pa.concat_tables(parts) for parts in kept)
+        return observations, events
+
+    def metric(self, cell: int = 0) -> Metric:
+        """Give the native quantity that was optimised in a cell."""
+        return Metric(**_of_cell(self.manifest["metric"], cell, dict))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Give the observations as a pandas data frame; ImportError when pandas is not installed."""
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            raise ImportError("to_pandas needs pandas; install it with: pip install 'fedbo[pandas]'") from None
+        return self.observations.to_pandas()
+
+    def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
+        """Give the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
+
+        `value` is its noise-free value in native units, `point` its parameters by name, in a typed space the
+        configuration.
+        """
+        if each not in ("algorithm", "agent"):
+            raise ResultError(f"each = '{each}': must be 'algorithm' or 'agent'")
+        chosen: dict[tuple[Any, ...], Trace] = {}
+        for trace in self.traces:
+            key: tuple[Any, ...] = (trace.cell, trace.algorithm)
+            key += (trace.replicate, trace.agent) if each == "agent" else ()
+            if trace.row[-1] >= 0 and (key not in chosen or trace.best[-1] > chosen[key].best[-1]):
+                chosen[key] = trace
+        return [self.incumbent(trace) for trace in chosen.values()]
+
+    def incumbent(self, trace: Trace) -> dict[str, Any]:
+        """Give the point that an agent would name in the end, as `best` does."""
+        row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
+        names = [parameter["name"] for parameter in _of_cell(self.manifest["parameters"], trace.cell, list)]
+        written = self.study.objective.settings.get("space")
+        space = None if written is None else read_space(written)
+        return {
+            **{key: row[key] for key in ("cell", "algorithm", "replicate", "agent", "step")},
+            "value": float(self.metric(trace.cell).native(row["score"])),
+            "point": dict(zip(names, row["x"], strict=True)) if space is None else space.configuration(row["x"]),
+        }
+
+    def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> list[Curve]:
+        """Average best-so-far over targets and replicates, against iterations, evaluations, time or bytes.
+
+        Evaluations count the initial points too, and those that failed; time and bytes take `points` places. Bytes are
+        those sent and delivered so far in the whole run, for each target. With `regret`, the distance to each agent's own
+        best value instead of the native quantity; ResultError where that is not known.
+        """
+        return [
+            curve(mine, by, grid(mine, by, points), REGRET if regret else self.metric(cell))
+            for (cell, _), mine in by_cell_and_algorithm(judged(self, regret)).items()
+        ]
+
+    @cached_property
+    def regret(self) -> list[RegretTrace]:
+        """Give every agent's regret on the mean of all agents' functions, of every evaluation; ResultError if it is not known.
+
+        The largest value of the mean is sought once, which may take a minute, and kept beside the tables as `optima.json`.
+        """
+        return regret_traces(self)
+
+    def regret_curves(self, points: int = 200) -> list[RegretCurve]:
+        """Average that regret over agents and replicates, cumulative and instantaneous, against evaluations of each agent."""
+        return regret_curves(self.regret, points)
+
+    def regret_summary(self) -> list[RegretRow]:
+        """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
+        groups: dict[tuple[int, str], list[RegretTrace]] = {}
+        for trace in self.regret:
+            groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
+        return [regret_row(mine, _of(self.shown[1], *key)) for key, mine in groups.items()]
+
+    def trouble(self) -> list[Trouble]:
+        """Measure what went wrong, one row for each algorithm in each cell."""
+        rank = {label: place for place, label in enumerate(self.study.labels)}
+        return sorted(trouble(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
+
+    def spending(self) -> list[Spending]:
+        """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
+        return spending(self.privacy, self.spent)
+
+    def compare(self, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False) -> Comparison:
+        """Compare an algorithm in two cells of a sweep, the first against the second, paired by replicate.
+
+        Final values are subtracted, times to a level divided. Cells use common random numbers. `level` is a native value, or
+        a regret, to be reached; by default it is what the first algorithm of the study had in the end of the same replicate.
+        ResultError when a cell has no such algorithm, or when the cells differ in what is optimised.
+        """
+        from fedbo.results.compare import Goal, comparison
+
+        return comparison(self, cells, Goal(known(self, algorithm), level, regret))
+
+    def summary(self, baseline: str | None = None) -> list[Row]:
+        """Sum the run up, one row for each algorithm in each cell.
+
+        Differences are to the algorithm labelled `baseline`, by default the first of the study, on the same replicates.
+        """
+        reference = known(self, self.study.labels[0] if baseline is None else baseline)
+        groups, (observations, events) = by_cell_and_algorithm(self.traces), self.shown
+        rows = []
+        for (cell, label), mine in groups.items():
+            half = max(int(trace.step.max()) for trace in mine) // 2
+            metric, other = self.metric(cell), groups.get((cell, reference), [])
+            row = summary_row(mine, half, (_of(observations, cell, label), _of(events, cell, label)), metric)
+            rows.append(row if label == reference else replace(row, difference=difference(mine, other, metric)))
+        return rows
+
+    def plot(self, path: str | Path | None = None, kind: str = "overview", cell: int = 0, **choices: Unpack[Choices]) -> Path:
+        """Draw a figure and say where it is: of a cell, or the `sweep`; see `fedbo.plots.plot.KINDS`.
+
+        Without a path it goes into the run directory, as PNG; other endings (pdf, svg) are understood. `choices` are
+        `regret` (draw it instead of values), `algorithm` (whose figure it is, where it is that of one) and `level` (the one
+        to be reached, in a sweep).
+        """
+        from fedbo.plots.plot import View, draw
+
+        name = f"{kind}-{cell}.png" if cell else f"{kind}.png"
+        return draw(self, Path(path) if path else self.directory / name, View(kind, cell, **choices))
+
+
+def known(result: Result, algorithm: str) -> str:
+    """Give a label back; ResultError when no algorithm has it."""
+    if algorithm not in result.study.labels:
+        raise ResultError(f"no algorithm '{algorithm}'; there are: {', '.join(result.study.labels)}")
+    return algorithm
+
+
+def judged(result: Result, regret: bool) -> list[Trace]:
+    """Give the traces, or those of the negated regret; ResultError where that is not known."""
+    if not regret:
+        return result.traces
+    try:
+        return regrets(result.traces, result.manifest.get("best_values") or {})
+    except ValueError as error:
+        raise ResultError(str(error)) from None
+
+
+def _complete(manifest: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
+    """Give the runs that count where a study was cut short; None when all do."""
+    complete = {tuple(key) for key in manifest.get("complete_runs", ())}
+    return None if manifest["status"] == "complete" or not complete else complete
+
+
+def _of(table: Any, cell: int, label: str) -> Any:
+    return table.filter(pc.and_(pc.equal(table["cell"], cell), pc.equal(table["algorithm"], label)))
+
+
+def _of_cell(entry: Any, cell: int, single: type) -> Any:
+    """Pick a cell's part of a manifest entry; an entry that is no list of such parts holds for all cells."""
+    several = isinstance(entry, list) and (not entry or isinstance(entry[0], single))
+    return entry[cell] if several else entry

@@ -1,0 +1,42 @@
+"""The tables of a run and their canonical order; the rooms that write them declare their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedbo.actors.storage.rows import OBSERVATIONS as OBSERVATIONS
+from fedbo.coordinator.privacy.ledger import PRIVACY as PRIVACY
+from fedbo.coordinator.privacy.ledger import SPENT as SPENT
+from fedbo.coordinator.runtime.event_log import EVENTS as EVENTS
+
+PHASES = ("history", "initial", "search")
+
+
+def canonical(table: Any, labels: Sequence[str]) -> Any:
+    """Sort a table of a run into the one order in which it is stored; `labels` gives that of the algorithms.
+
+    All go by cell, algorithm, replicate; then observations by agent, phase, step, query, events by sequence, releases of the
+    privacy ledger by number, and what agents have spent by agent. KeyError when a row has a label or a phase that is not known.
+    """
+    keys = {"cell": table["cell"], "algorithm": _ranks(table["algorithm"], labels), "replicate": table["replicate"]}
+    if "phase" in table.column_names:
+        keys |= {name: table[name] for name in ("agent", "step", "query", "t_n")}
+        keys["phase"] = _ranks(table["phase"], PHASES)
+    else:
+        number = next(name for name in ("sequence", "release", "agent") if name in table.column_names)
+        keys[number] = table[number]
+    order = ("cell", "algorithm", "replicate", "agent", "phase", "step", "query", "t_n", "sequence", "release")
+    indices = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in order if name in keys])
+    return table.take(indices)
+
+
+def _ranks(column: Any, known: Sequence[str]) -> Any:
+    ranks = pc.index_in(column, value_set=pa.array(known, pa.string()))
+    if ranks.null_count:
+        strange = next(name for name in pc.unique(column).to_pylist() if name not in known)
+        raise KeyError(f"'{strange}' is not one of {', '.join(known)}")
+    return ranks

@@ -1,0 +1,1 @@
+"""What a study may say, and whether one is right: its tables, defaults, checks, limits and sweeps."""

@@ -1,0 +1,45 @@
+"""Combinations that cannot be accounted for: what would make a promise of privacy that the ledger cannot keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
+from fedbo.coordinator.privacy.aggregator import unkept
+from fedbo.study.invalid import Fault
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+
+def privacy_asked(study: Study) -> Iterator[Fault]:
+    """Refuse terms of privacy that no algorithm of the study could keep."""
+    made = [table.make() for table in study.algorithm]
+    problem = Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
+    private = [algorithm.mechanism(problem) for algorithm in made if isinstance(algorithm, Private)]
+    asked = study.privacy.model_dump(exclude_defaults=True)
+    if any(isinstance(algorithm, LocallyPrivate) and algorithm.hides for algorithm in made):
+        asked.pop("deltas", None)  # they report what they cost, and take no other terms
+    if asked and not private:
+        for key in asked:
+            yield Fault(("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism")
+    elif "epsilon_max" in asked and not any(mechanism.noise for mechanism in private):
+        yield Fault(("privacy", "epsilon_max"), "has no effect: no algorithm of this study adds noise, so that none is private")
+
+
+def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[Fault]:
+    """List what does not go together with an algorithm, number `number`, whose messages are private."""
+    if wrong := unkept(algorithm, study.evaluation.make()):
+        yield Fault(("evaluation", "failure"), f"'{study.algorithm[number].name}' keeps no promise where this {wrong}")
+    if not isinstance(algorithm, Private):
+        return
+    name, exchange = study.algorithm[number].name, study.exchange.make()
+    problem = Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
+    mechanism = algorithm.mechanism(problem)
+    if exchange.selection.who != "all":
+        remedy = f"'{name}' draws by its own share whom to ask; leave the selection out, or set who = \"all\""
+        yield Fault(("exchange", "selection", "who"), remedy)
+    if not exchange.waits and mechanism.share < 1:
+        remedy = f"under '{exchange.mode}' there are no rounds to sample, and nothing is gained by it; set share = 1"
+        yield Fault(("algorithm", number, "share"), remedy)

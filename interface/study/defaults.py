@@ -1,0 +1,81 @@
+"""Defaults made visible: whatever a study names gets all its settings, so that its file says what will run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fedbo.algorithms.base import LocallyPrivate, Private
+from fedbo.study.document import Loc, fault_labels
+from fedbo.study.invalid import Fault, Faults
+from fedbo.study.tables import AgentsTable, HostingTable, PrivacyTable
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+
+def with_defaults(study: Study, swept: set[Loc]) -> Study:
+    """Fill in the settings of everything that is named; Faults."""
+    faults: list[Fault] = []
+
+    def fill(table: Any, *loc: str | int) -> Any:
+        # A table whose name is swept keeps what was given: the defaults of one name would be wrong for another.
+        if any((*loc, key) in swept for key in ("name", "preset", "model", "mode", "kind")):
+            return table.model_copy(update={"label": table.title}) if loc[0] == "algorithm" else table
+        try:
+            return table.resolved()
+        except Faults as found:
+            faults.extend(found.under(*loc).faults)
+            return table
+
+    labels = fault_labels(table.model_dump() for table in study.fault)
+    changes = {
+        "objective": fill(study.objective, "objective"),
+        "algorithm": tuple(fill(table, "algorithm", number) for number, table in enumerate(study.algorithm)),
+        "timing": _models(study.timing, fill, "timing"),
+        "availability": fill(study.availability, "availability"),
+        "group": tuple(_models(table, fill, "group", number) for number, table in enumerate(study.group)),
+        "exchange": fill(study.exchange, "exchange"),
+        "evaluation": fill(study.evaluation, "evaluation"),
+        "fault": tuple(
+            fill(table, "fault", number).model_copy(update={"label": labels[number]})
+            for number, table in enumerate(study.fault)
+        ),
+        "agents": _agents(study.agents, fill),
+        "hosting": _hosting(study.hosting),
+    }
+    if faults:
+        raise Faults(faults)
+    return study.model_copy(update={**changes, "privacy": _privacy(study)})
+
+
+def _models(table: Any, fill: Callable[..., Any], *loc: str | int) -> Any:
+    """Fill in the models of [timing] or of a [[group]], those that are there."""
+    held = {key: getattr(table, key, None) for key in ("evaluation", "speed", "decision", "latency", "availability")}
+    filled = {key: fill(model, *loc, key) for key, model in held.items() if model is not None}
+    return table.model_copy(update=filled)
+
+
+def _agents(agents: AgentsTable, fill: Callable[..., Any]) -> AgentsTable:
+    if agents.history is None:
+        return agents
+    algorithm = fill(agents.history.algorithm, "agents", "history", "algorithm")
+    return agents.model_copy(update={"history": agents.history.model_copy(update={"algorithm": algorithm})})
+
+
+def _privacy(study: Study) -> PrivacyTable:
+    """Fill in the paper's delta and a smaller one, if there is anything that is private."""
+    if study.privacy.deltas is not None or not any(_hides(table.make()) for table in study.algorithm):
+        return study.privacy
+    count = study.federation().n_agents
+    return study.privacy.model_copy(update={"deltas": (count**-1.1, min(1e-3, max(1e-9, 1 / count**2)))})
+
+
+def _hides(algorithm: Any) -> bool:
+    """Say whether messages of an algorithm have a price in the ledger."""
+    return isinstance(algorithm, Private) or (isinstance(algorithm, LocallyPrivate) and algorithm.hides)
+
+
+def _hosting(hosting: HostingTable) -> HostingTable:
+    default = {"inline": 0, "packed": 2, "dedicated": None}[hosting.kind]
+    return hosting if hosting.workers is not None else hosting.model_copy(update={"workers": default})

@@ -1,0 +1,87 @@
+"""The world of a study, agent by agent: who belongs to which group, which models hold, and whom the faults befall."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fedbo.coordinator.environment.environment import Models, World
+from fedbo.coordinator.environment.faults import Fault, Restart
+from fedbo.study.environment_tables import GroupTable
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+
+def members(study: Study) -> dict[str, tuple[int, ...]]:
+    """List the agents of each group, ascending.
+
+    A group with a share takes the last round(share * n) of those that belong to no list and to no earlier share.
+    """
+    count = study.federation().n_agents
+    listed = {agent for table in study.group for agent in table.agents or ()}
+    left = [agent for agent in range(count) if agent not in listed]
+    found: dict[str, tuple[int, ...]] = {}
+    for table in study.group:
+        if table.share is None:
+            found[table.name] = tuple(sorted(table.agents or ()))
+            continue
+        first = max(0, len(left) - share_of(table.share, count))
+        found[table.name], left = tuple(left[first:]), left[:first]
+    return found
+
+
+def share_of(share: float, count: int) -> int:
+    """Say how many of `count` agents a share of them is."""
+    return round(share * count)
+
+
+def world_of(study: Study) -> World:
+    """Make the world of one cell of a study."""
+    groups, network = members(study), study.network
+    common = _common(study)
+    exceptions = {agent: replace(common, **_differences(table)) for table in study.group for agent in groups[table.name]}
+    everybody = tuple(range(study.federation().n_agents))
+    who = {"all": everybody, **groups}
+    return World(
+        common=common,
+        exceptions=exceptions,
+        link=network.link,
+        retry=network.retry,
+        attempts=network.attempts,
+        plan=tuple(_resolved(table.make(), who) for table in study.fault),
+    )
+
+
+def lone(world: World) -> World:
+    """Give the world of a single agent that stands for all: the study's own models, without its groups and faults."""
+    return replace(world, exceptions={}, plan=())
+
+
+def _common(study: Study) -> Models:
+    timing = study.timing
+    return Models(
+        evaluation=timing.evaluation.make() if timing.clock == "virtual" else None,
+        speed=timing.speed.make(),
+        decision=timing.decision.make(),
+        latency=timing.latency.make(),
+        bandwidth=study.network.bandwidth,
+        availability=study.availability.make(),
+        leaving=study.availability.leaving,
+    )
+
+
+def _differences(table: GroupTable) -> dict[str, Any]:
+    named = {key: getattr(table, key) for key in ("evaluation", "speed", "decision", "latency", "availability")}
+    made = {key: model.make() for key, model in named.items() if model is not None}
+    plain = {key: getattr(table, key) for key in ("bandwidth", "leaving") if getattr(table, key) is not None}
+    return {**made, **plain}
+
+
+def _resolved(fault: Fault, who: Mapping[str, tuple[int, ...]]) -> Fault:
+    """Replace "all" and the name of a group by their agents; the coordinator's own faults have none."""
+    if isinstance(fault, Restart):
+        return fault
+    agents = who[fault.agents] if isinstance(fault.agents, str) else tuple(sorted(fault.agents))
+    return replace(fault, agents=agents)

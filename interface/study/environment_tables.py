@@ -1,0 +1,122 @@
+"""The tables of a study file that describe an untidy world: times, network, absence, exchange, groups and faults."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from fedbo.coordinator.environment.availability import AVAILABILITIES
+from fedbo.coordinator.environment.faults import FAULTS
+from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
+from fedbo.coordinator.exchange import MODES
+from fedbo.study.invalid import Fault, Faults
+from fedbo.study.names import Name
+from fedbo.study.settings import names_of
+from fedbo.study.tables import Declared, Named, Positive, Table, is_agents
+
+Bandwidth = Annotated[float, Field(gt=0)]
+Leaving = Literal["resumed", "lost"]
+
+
+class TimingModel(Named):
+    """A model of durations by name, and its settings."""
+
+    noun = "timing model"
+    catalogue = staticmethod(TIMINGS.copy)
+    model: str
+
+
+class DecisionTable(Declared):
+    """How long a decision takes, as the history grows."""
+
+    declared = Growth
+
+
+class SpeedTable(Declared):
+    """Classes of speed, to one of which each agent belongs."""
+
+    declared = Classes
+
+
+class TimingTable(Table):
+    """[timing]: which clock, and how long evaluations, decisions and messages take on the virtual one."""
+
+    clock: Literal["virtual", "wall"] = "virtual"
+    evaluation: TimingModel = TimingModel.model_construct(model="constant", mean=1.0)
+    speed: SpeedTable = SpeedTable.model_construct(factors=[1.0])
+    decision: DecisionTable = DecisionTable()
+    latency: TimingModel = TimingModel.model_construct(model="constant", mean=0.0)
+
+
+class NetworkTable(Table):
+    """[network]: how much goes through in a unit of time, and how often a lost transmission is repeated."""
+
+    bandwidth: Bandwidth | None = None
+    link: Bandwidth | None = None
+    retry: Annotated[float, Field(gt=0)] = 1.0
+    attempts: Positive = 10
+
+
+class AvailabilityModel(Named):
+    """A model of absence by name, and its settings."""
+
+    noun = "availability model"
+    catalogue = staticmethod(AVAILABILITIES.copy)
+    model: str
+
+
+class AvailabilityTable(AvailabilityModel):
+    """[availability]: a model of absence, and what becomes of the evaluation at hand of an agent that leaves."""
+
+    model: str = "always"
+    leaving: Leaving = "resumed"
+
+
+class ExchangeTable(Named):
+    """[exchange]: when the coordinator answers, by the name of the mode, and its settings."""
+
+    key = "mode"
+    noun = "exchange mode"
+    catalogue = staticmethod(MODES.copy)
+    mode: str = "immediate"
+
+
+class GroupTable(Table):
+    """[[group]]: some agents by a common name, and what differs for them from the study's own."""
+
+    name: Name
+    agents: Any = None
+    share: Annotated[float, Field(gt=0, le=1)] | None = None
+    evaluation: TimingModel | None = None
+    speed: SpeedTable | None = None
+    decision: DecisionTable | None = None
+    latency: TimingModel | None = None
+    bandwidth: Bandwidth | None = None
+    availability: AvailabilityModel | None = None
+    leaving: Leaving | None = None
+
+    @field_validator("agents", mode="plain")
+    @classmethod
+    def _agents(cls, value: Any) -> Any:
+        if not is_agents(value):
+            raise ValueError("must be a list of agents, such as [0, 1]")
+        return tuple(value)
+
+
+class FaultTable(Named):
+    """[[fault]]: something that goes wrong, by its kind, with a label for sweeps and overrides."""
+
+    key = "kind"
+    noun = "fault"
+    catalogue = staticmethod(FAULTS.copy)
+    kind: str
+    label: Name | None = None
+
+    def make(self) -> Any:
+        """Build the fault; Faults when its kind or a setting is wrong."""
+        who = self.settings.get("agents", "all")
+        if "agents" in names_of(self._look_up()) and not (isinstance(who, str) or is_agents(who)):
+            remedy = 'must be "all", the name of a group, or a list of agents, such as [0, 1]'
+            raise Faults([Fault(("agents",), remedy)])
+        return super().make()

@@ -1,0 +1,51 @@
+"""The files that a study names: their paths count from its own folder, and what is in them is part of its digest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedbo.objectives.catalog import federations
+from fedbo.objectives.tables.table import fingerprint
+from fedbo.study.document import Document, Loc, at, placed
+
+
+def anchored(document: Document, folder: Path) -> Document:
+    """Let the paths of files count from a folder."""
+    for loc, path in _named(document):
+        document = placed(document, loc, str(folder / path))
+    return document
+
+
+def fingerprinted(document: Document) -> Document:
+    """Put the SHA-256 of each file, or of what is in a table, in the place of its path."""
+    for loc, path in _named(document):
+        document = placed(document, loc, _sha256(Path(path)))
+    return document
+
+
+def _sha256(path: Path) -> str:
+    """Hash a file, or the table of evaluations that a folder holds."""
+    return fingerprint(path) if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _named(document: Document) -> Iterator[tuple[Loc, str]]:
+    """List where a document names files, those of a sweep included, with their paths."""
+    groups, sweep = document.get("group"), document.get("sweep")
+    objective = document.get("objective")
+    name = objective.get("name") if isinstance(objective, dict) else None
+    own = getattr(federations().get(str(name)), "paths", ())
+    places: list[Loc] = [("agents", "initial_file"), ("availability", "file"), *(("objective", setting) for setting in own)]
+    places += [("group", number, "availability", "file") for number in range(len(groups) if isinstance(groups, list) else 0)]
+    swept = ("agents.initial_file", "availability.file", *(f"objective.{setting}" for setting in own))
+    for key, values in sweep.items() if isinstance(sweep, dict) else ():
+        if isinstance(values, list) and key.endswith(swept):
+            places += [("sweep", key, number) for number in range(len(values))]
+    for loc in places:
+        try:
+            path = at(document, loc)
+        except KeyError:
+            continue
+        if isinstance(path, str):
+            yield loc, path

@@ -1,0 +1,149 @@
+"""What can be wrong in a study, and how it is said: one line with the place, what came, and what would do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from fedbo.study.document import Loc, at, shown
+
+EXAMPLES: dict[Loc, str] = {
+    ("study",): '[study] with name = "…"',
+    ("study", "name"): 'name = "…"',
+    ("objective",): '[objective] with name = "digits"',
+    ("objective", "name"): 'name = "digits"',
+    ("algorithm",): '[[algorithm]] with name = "fts"',
+    ("budget",): "[budget] with iterations = 50",
+    ("budget", "iterations"): "iterations = 50, or pulls = 1000",
+    ("agents", "history", "algorithm"): 'algorithm = "ts"',
+    ("agents", "history", "observations"): "observations = 50",
+    ("availability", "model"): 'model = "always"',
+    ("exchange", "mode"): 'mode = "immediate"',
+    ("hosting", "kind"): 'kind = "inline"',
+    ("group", "name"): 'name = "slow"',
+    ("fault", "kind"): 'kind = "crash"',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong at `loc`, and the remedy; a fault of a table or of a missing key shows no value."""
+
+    loc: Loc
+    remedy: str
+
+    def line(self, document: Mapping[str, Any]) -> str:
+        """Write `<place>: <remedy>`, the place with the value that stands there."""
+        loc, value = _given(document, self.loc)
+        given = "" if value is None or is_table(value) else f" = {shown(value)}"
+        where = place(loc)
+        return f"{where}{given}: {self.remedy}" if where else self.remedy
+
+
+class Faults(Exception):
+    """Faults that were found, on their way to becoming a StudyError."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__(self.faults)
+
+    def under(self, *prefix: str | int) -> Faults:
+        """Give the same faults seen from further out."""
+        return Faults(Fault((*prefix, *fault.loc), fault.remedy) for fault in self.faults)
+
+
+def _given(document: Mapping[str, Any], loc: Loc) -> tuple[Loc, Any]:
+    """Look up what stands at `loc`; a name may stand for its whole table."""
+    for where in (loc, loc[:-1] if loc[-1:] == ("name",) else loc):
+        try:
+            value = at(document, where)
+        except KeyError:
+            continue
+        return (where, value) if where == loc or isinstance(value, str) else (loc, None)
+    return loc, None
+
+
+def is_table(value: Any) -> bool:
+    """Say whether a value is a table or a list of tables, which no error line repeats."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
+
+
+def place(loc: Loc) -> str:
+    """Write a path the way one finds it in a file: `[agents.history] observations`, `[[algorithm]] 2 name`."""
+    if not loc:
+        return ""
+    head, rest = str(loc[0]), loc[1:]
+    if rest and isinstance(rest[0], int):
+        header, rest = f"[[{head}]] {rest[0] + 1}", rest[1:]
+    elif rest[:1] == ("history",) and head == "agents":
+        header, rest = "[agents.history]", rest[1:]
+    elif head == "sweep" and rest:
+        return f'[sweep] "{rest[0]}"'
+    else:
+        header = f"[{head}]"
+    return f"{header} {'.'.join(str(step) for step in rest)}".rstrip()
+
+
+def no_such_key(name: str, known: Iterable[str], kind: str = "key") -> str:
+    """Say that there is no such key, what was probably meant, and else what there is."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"no such {kind}; " + (f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names) or 'none'}")
+
+
+def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> Faults:
+    """Translate pydantic's errors; `known` lists the keys that each table may have."""
+    found: dict[Loc, list[str]] = {}
+    items = error.errors(include_url=False)
+    within = {item["loc"][:length] for item in items for length in range(len(item["loc"]))}
+    for item in items:
+        loc = item["loc"]
+        if item["type"] == "too_short" and loc in within:  # it is not empty: what stands there is wrong
+            continue
+        remedies = found.setdefault(loc, [])
+        remedy = remedy_of(item, loc, known)
+        if remedy not in remedies:
+            remedies.append(remedy)
+    return Faults(Fault(loc, ", or ".join(remedies)) for loc, remedies in found.items())
+
+
+def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[str]]) -> str:
+    """Say what would do, for one of pydantic's errors."""
+    kind, context = item["type"], item.get("ctx", {})
+    if kind == "extra_forbidden":
+        table = tuple(step for step in loc[:-1] if isinstance(step, str))
+        return no_such_key(str(loc[-1]), known.get(table, ()), "key" if table else "table")
+    if kind == "missing":
+        bare = tuple(step for step in loc if isinstance(step, str))
+        return f"is missing; give {EXAMPLES.get(bare, f'{loc[-1]} = …')}"
+    if kind == "value_error":
+        return str(context["error"])
+    template = _REMEDIES.get(kind)
+    return template.format(**context) if template else str(item["msg"])[0].lower() + str(item["msg"])[1:]
+
+
+_REMEDIES = {
+    "bool_type": "must be true or false",
+    "dataclass_type": "must be a table",
+    "dict_type": "must be a table",
+    "finite_number": "must be a finite number",
+    "float_type": "must be a number",
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be at least {ge:.17g}",
+    "int_from_float": "must be a whole number",
+    "int_type": "must be a whole number",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le:.17g}",
+    "list_type": "must be a list",
+    "literal_error": "must be {expected}",
+    "model_attributes_type": "must be a table",
+    "model_type": "must be a table",
+    "string_too_short": "must not be empty",
+    "string_type": "must be a string in quotes",
+    "too_short": "must not be empty",
+    "tuple_type": "must be a list",
+}

@@ -1,0 +1,112 @@
+"""How large a study may be: limits on its numbers, on its cells and runs, and on what fits into a machine's memory.
+
+They are looked at before anything of the size of the study is made.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedbo.algorithms.base import Phased, Private
+from fedbo.study.document import Loc
+from fedbo.study.invalid import Fault
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+# The largest whole numbers, by the end of their place in a study. The table in docs/studies.md repeats them.
+LIMITS: dict[tuple[str, ...], int] = {
+    ("study", "replicates"): 100_000,
+    ("objective", "agents"): 2_000_000,
+    ("objective", "dimensions"): 1_000,
+    ("objective",): 10**9,  # any other whole number
+    ("agents", "initial"): 1_000_000,
+    ("agents", "history", "observations"): 1_000_000,
+    ("budget", "iterations"): 10**9,
+    ("budget", "pulls"): 10**12,
+    ("algorithm", "regions"): 1_000,
+    ("algorithm", "features"): 10**7,
+    ("network", "attempts"): 1_000_000,
+    ("availability", "zones"): 1_000_000,
+    ("evaluation", "retries"): 10_000,
+    ("evaluation", "parallel"): 10_000,
+    ("hosting", "workers"): 10_000,
+}
+CELLS, RUNS = 10_000, 100_000
+RELEASES = 100_000  # iterations of an algorithm that is private, whose releases are reckoned one by one
+STEPS = 1_000_000  # steps that are asked one by one whether they send
+ROW = 200  # bytes in memory of one observation and its events
+_AGENT = 1000  # bytes in memory of one agent, at least
+
+
+def numbers(study: Study) -> Iterator[Fault]:
+    """List the numbers that are too large, and sweeps with too many cells or runs."""
+    for loc, value in _numbers(study.document(), ()):
+        most = _limit(loc)
+        if most is not None and value > most:
+            yield Fault(loc, f"must be at most {most:,}")
+    cells = math.prod(len(values) for values in study.sweep.values())
+    runs = cells * study.study.replicates * len(study.algorithm)
+    if cells > CELLS:
+        yield Fault(("sweep",), f"has {cells:,} cells; name fewer values, for at most {CELLS:,}")
+    elif runs > RUNS:
+        yield Fault(("study", "replicates"), f"makes {runs:,} runs of all cells and algorithms; take fewer, at most {RUNS:,}")
+
+
+def memory(study: Study) -> Iterator[Fault]:
+    """Say that the observations of a study cannot be held by this machine, which puts them together in the end."""
+    need, have = needed(study), machine_memory()
+    if need > have:
+        words = f"asks for at least {need / 2**30:,.0f} GiB of memory, and this machine has {have / 2**30:,.0f} GiB"
+        key = "iterations" if study.budget.iterations else "pulls"
+        yield Fault(("budget", key), f"{words}; lower it, [agents] initial, replicates, or the number of agents")
+    for number, table in enumerate(study.algorithm):
+        if study.budget.decisions > RELEASES and isinstance(table.make(), Private):
+            yield Fault(
+                ("budget", "iterations"), f"must be at most {RELEASES:,} for [[algorithm]] {number + 1}, which is private"
+            )
+
+
+def needed(study: Study) -> int:
+    """Give the bytes of memory that a study takes at least, data and surrogates not counted."""
+    count, agents = study.federation().n_agents, study.agents
+    targets = count if agents.targets == "all" else len(agents.targets)
+    rows = 0
+    for table in study.algorithm:
+        phased = isinstance(table.make(), Phased) or bool(study.budget.pulls)
+        rows += (1 if table.centralised else targets) * (agents.initial + (0 if phased else study.budget.decisions))
+    history = agents.history.observations * count if agents.history is not None else 0
+    return ROW * study.study.replicates * (rows + history) + _AGENT * count
+
+
+def machine_memory() -> int:
+    """Give the bytes of memory that this machine has, or that its container may take."""
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        told = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+    except OSError:
+        return have
+    return min(have, int(told)) if told.isdecimal() else have
+
+
+def _numbers(value: Any, loc: Loc) -> Iterator[tuple[Loc, int]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _numbers(item, (*loc, key)) if loc or key != "sweep" else ()
+    elif isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _numbers(item, (*loc, place)) if isinstance(item, dict) else ()
+    elif type(value) is int:
+        yield loc, value
+
+
+def _limit(loc: Loc) -> int | None:
+    """Give the limit of a place; that of its table holds for what has none of its own."""
+    path = tuple(step for step in loc if isinstance(step, str))
+    if path[0] == "group":  # whose tables are those of the study
+        path = path[1:]
+    return LIMITS.get(path, LIMITS.get(path[:1]))

@@ -1,0 +1,88 @@
+"""What there is to choose from, group by group, as it stands in a study file."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.algorithms.catalog import algorithms
+from fedbo.coordinator.environment.availability import AVAILABILITIES
+from fedbo.coordinator.environment.faults import FAULTS
+from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
+from fedbo.coordinator.exchange import MODES, Staleness
+from fedbo.coordinator.selection import Selection
+from fedbo.objectives.catalog import federations
+from fedbo.study.document import shown
+from fedbo.study.settings import names_of, plain
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that a study file can name: what it is, its settings with their defaults, and its presets."""
+
+    name: str
+    summary: str
+    settings: Mapping[str, str]
+    presets: tuple[str, ...] = ()
+
+
+def groups() -> dict[str, list[Item]]:
+    """List everything that a study file can name, by group."""
+    return {name: list_items() for name, list_items in GROUPS.items()}
+
+
+def _algorithms() -> list[Item]:
+    return [
+        Item(
+            name,
+            entry.summary or _first_line(entry.settings),
+            _defaults(entry.settings, entry.fixed),
+            (*entry.presets,),
+        )
+        for name, entry in algorithms().items()
+    ]
+
+
+def _declared(known: Mapping[str, type[Any]]) -> list[Item]:
+    return [Item(name, _first_line(declared), _defaults(declared)) for name, declared in known.items()]
+
+
+def _first_line(declared: type[Any]) -> str:
+    return (inspect.getdoc(declared) or "").partition("\n")[0]
+
+
+def _defaults(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
+    names = names_of(declared, fixed or ())
+    return {field.name: _default(field) for field in dataclasses.fields(declared) if field.name in names}
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        default = field.default
+        if dataclasses.is_dataclass(default):  # a table of its own, which the group "tables" lists
+            default = plain(default, names_of(type(default)))
+        return "" if default is None else shown(default, 24)
+    return "…" if field.default_factory is not dataclasses.MISSING else "required"
+
+
+# Tables that have settings and nothing to choose between, by their keys in a study.
+TABLES: dict[str, type[Any]] = {
+    "timing.speed": Classes,
+    "timing.decision": Growth,
+    "exchange.staleness": Staleness,
+    "exchange.selection": Selection,
+    "evaluation": Policy,
+}
+
+GROUPS: dict[str, Callable[[], list[Item]]] = {
+    "algorithms": _algorithms,
+    "objectives": lambda: _declared(federations()),
+    "timing": lambda: _declared(TIMINGS),
+    "availability": lambda: _declared(AVAILABILITIES),
+    "exchange": lambda: _declared(MODES),
+    "faults": lambda: _declared(FAULTS),
+    "tables": lambda: _declared(TABLES),
+}

@@ -1,0 +1,124 @@
+"""Settings of whatever a study names: checked against the dataclass that declares them, completed by its defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import to_jsonable_python
+
+from fedbo.study.invalid import Fault, Faults, no_such_key, remedy_of
+
+Settings = dict[str, Any]
+
+_REFUSED = re.compile(r"(\w+) = .* will not do: (.*)", re.DOTALL)
+_CAME = re.compile(r", not (\([^()]*\)|[^,;]+)(?=;|$)")
+_NO_SUCH = re.compile(r"no (\w+) '.*", re.DOTALL)
+
+
+def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
+    """List the settings that a dataclass takes, without those that are `fixed`."""
+    return tuple(f.name for f in dataclasses.fields(declared) if f.init and f.name not in set(fixed))
+
+
+def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None = None, also: Iterable[str] = ()) -> Any:
+    """Make an instance from plain settings; Faults when a key, a type or a value is wrong.
+
+    `make` takes the checked settings instead of the class itself; `also` are keys that its table has besides them.
+    """
+    names = names_of(declared)
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise Faults(Fault((name,), no_such_key(name, {*names, *also})) for name in unknown)
+    _check_nested(declared, given)
+    typed = _typed(declared, given)
+    try:
+        return (make or declared)(**typed)
+    except (ValueError, TypeError) as error:
+        raise Faults([_blame(str(error), given)]) from error
+
+
+def plain(instance: Any, names: Iterable[str]) -> Settings:
+    """Write an instance's settings as what TOML can hold; those that are None are left out."""
+    values = {name: getattr(instance, name) for name in names}
+    return {name: _pruned(to_jsonable_python(value)) for name, value in values.items() if value is not None}
+
+
+def _pruned(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {name: _pruned(item) for name, item in value.items() if item is not None}
+
+
+def _check_nested(declared: type[Any], given: Settings) -> None:
+    """Look first at settings that are tables, so that what is wrong within them is told at its own place."""
+    for name, value in given.items():
+        if not isinstance(value, dict):
+            continue
+        hint = typing.get_type_hints(declared)[name]
+        if dataclasses.is_dataclass(hint):
+            try:
+                build(typing.cast(type[Any], hint), value)
+            except Faults as found:
+                raise found.under(name) from None
+
+
+@cache
+def _model(declared: Any) -> type[BaseModel]:
+    hints = typing.get_type_hints(declared, include_extras=True)
+    config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True, protected_namespaces=())
+    columns: dict[str, Any] = {}
+    for number, field in enumerate(f for f in dataclasses.fields(declared) if f.init):
+        needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        # A field's name might be one that BaseModel reserves, so the model knows it by number and by alias.
+        columns[f"setting_{number}"] = (hints[field.name], _alias(field.name, ... if needed else None))
+    return create_model(declared.__name__, __config__=config, **columns)
+
+
+def _alias(name: str, default: Any) -> Any:
+    return Field(default, alias=name)
+
+
+def _typed(declared: Any, given: Mapping[str, Any]) -> Settings:
+    try:
+        # In JSON, unlike in Python, a strict tuple may be written as a list.
+        checked = _model(declared).model_validate_json(json.dumps(given))
+    except ValidationError as error:
+        raise Faults(_collapsed(error, given)) from error
+    except TypeError as error:
+        raise Faults([Fault((), f"{error}; settings are numbers, strings, lists and tables")]) from error
+    by_alias = {field.alias: name for name, field in type(checked).model_fields.items()}
+    return {name: getattr(checked, by_alias[name]) for name in given}
+
+
+def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[Fault]:
+    """Join what pydantic says of the members of one union; their names are no part of the place."""
+    found: dict[str, list[str]] = {}
+    for item in error.errors(include_url=False):
+        name = str(item["loc"][0])
+        remedy = remedy_of(item, (name,), {})
+        inner = [step for step in item["loc"][1:] if isinstance(given.get(name), dict) and step in given[name]]
+        words = f"{'.'.join(str(step) for step in inner)} {remedy}" if inner else remedy
+        if words not in found.setdefault(name, []):
+            found[name].append(words)
+    return [Fault((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
+
+
+def _blame(message: str, given: Mapping[str, Any]) -> Fault:
+    """Give the setting with whose name a message begins its place; what came is shown there already."""
+    refused = _REFUSED.fullmatch(message)
+    if refused:
+        return Fault((refused[1],), f"will not do; {refused[2]}")
+    no_such = _NO_SUCH.fullmatch(message)
+    if no_such and no_such[1] in given:
+        return Fault((no_such[1],), message)
+    first, _, rest = message.partition(" ")
+    if first in given and rest:
+        return Fault((first,), _CAME.sub("", rest))
+    return Fault((), message)

@@ -1,0 +1,289 @@
+"""A study: what is compared with what, under which circumstances, checked and complete before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from fedbo.algorithms.base import Problem, Starting
+from fedbo.objectives.base import Federation
+from fedbo.objectives.typed_spaces.typed import lattice_of
+from fedbo.study import limits
+from fedbo.study.check import combinations
+from fedbo.study.defaults import with_defaults
+from fedbo.study.document import (
+    LISTS,
+    Document,
+    Loc,
+    StudyError,
+    as_document,
+    flat,
+    locate,
+    parse_override,
+    placed,
+    read,
+    shown,
+    to_toml,
+)
+from fedbo.study.environment_tables import (
+    AvailabilityTable,
+    ExchangeTable,
+    FaultTable,
+    GroupTable,
+    NetworkTable,
+    TimingTable,
+)
+from fedbo.study.files import anchored, fingerprinted
+from fedbo.study.initial import Points, read_points
+from fedbo.study.invalid import Fault, Faults, from_pydantic
+from fedbo.study.sweeps import check_values, concerns, of_sweep, swept
+from fedbo.study.tables import (
+    AgentsTable,
+    AlgorithmTable,
+    BudgetTable,
+    EvaluationTable,
+    Header,
+    HistoryTable,
+    HostingTable,
+    ObjectiveTable,
+    PrivacyTable,
+    RecoveryTable,
+    Table,
+)
+
+__all__ = ["Cell", "Study", "StudyError", "load_study", "recall_study"]
+
+
+class Study(Table):
+    """A study file, every default filled in. `load_study` makes one; its fields are the tables of the file."""
+
+    study: Header
+    objective: ObjectiveTable
+    agents: AgentsTable = AgentsTable()
+    budget: BudgetTable
+    algorithm: Annotated[tuple[AlgorithmTable, ...], Field(strict=False, min_length=1)]
+    timing: TimingTable = TimingTable()
+    network: NetworkTable = NetworkTable()
+    availability: AvailabilityTable = AvailabilityTable()
+    group: Annotated[tuple[GroupTable, ...], Field(strict=False)] = ()
+    exchange: ExchangeTable = ExchangeTable()
+    evaluation: EvaluationTable = EvaluationTable()
+    privacy: PrivacyTable = PrivacyTable()
+    fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
+    recovery: RecoveryTable = RecoveryTable()
+    hosting: HostingTable = HostingTable()
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Give the labels of the algorithms, in the order of the file."""
+        return tuple(table.title for table in self.algorithm)
+
+    @property
+    def targets(self) -> tuple[int, ...]:
+        """Give the agents that optimise, in ascending order."""
+        given = self.agents.targets
+        return tuple(range(self.federation().n_agents) if given == "all" else sorted(given))
+
+    def federation(self) -> Federation:
+        """Build the federation, without noise."""
+        federation: Federation = self.objective.make()
+        return federation
+
+    def problem(self) -> Problem:
+        """Say what every algorithm may know before the first evaluation."""
+        federation, history = self.federation(), self.agents.history
+        return Problem(
+            dim=len(federation.parameters),
+            n_agents=federation.n_agents,
+            targets=self.targets,
+            initial=self.agents.initial,
+            iterations=self.budget.decisions,
+            history=history.observations if history else 0,
+            pulls=self.budget.pulls or 0,
+            rounds=self.exchange.make().waits,
+            lattice=lattice_of(federation),
+        )
+
+    def problem_of(self, table: AlgorithmTable) -> Problem:
+        """Say what one algorithm may know: it may be a single agent, or begin without initial points."""
+        algorithm, problem = table.make(), self.problem()
+        if table.centralised:
+            problem = replace(problem, n_agents=1, targets=(0,), history=0)
+        if isinstance(algorithm, Starting):
+            some = np.full((max(1, problem.initial), problem.dim), 0.5)
+            if not len(algorithm.initial_points(replace(problem, agent=problem.targets[0]), some)):
+                problem = replace(problem, initial=0)
+        return problem
+
+    def initial_points(self) -> Points | None:
+        """Read the initial file: points `(n, d)` of the unit cube for each (agent, replicate); None without a file."""
+        if self.agents.initial_file is None:
+            return None
+        dim = len(self.federation().parameters)
+        return read_points(Path(self.agents.initial_file), dim, self.targets, self.study.replicates)
+
+    def cells(self) -> list[Cell]:
+        """List the combinations of the sweep, each with a study of its own; one cell when nothing is swept."""
+        if not self.sweep:
+            return [Cell(0, {}, self)]
+        combined = enumerate(_combined(self))
+        return [Cell(number, values, _checked(document)) for number, (values, document) in combined]
+
+    def titles(self) -> list[str]:
+        """Write each cell's values on one line, in the order of the cells; empty where nothing is swept."""
+        return [_title(values) for values, _ in _combined(self)]
+
+    def document(self) -> Document:
+        """Give the study as plain tables, numbers and strings; `load_study` takes it back."""
+        return {key: value for key, value in self.model_dump(mode="json", exclude_none=True).items() if value}
+
+    def to_toml(self) -> str:
+        """Write the study as a TOML file with every default in it."""
+        return to_toml(self.document())
+
+    def digest(self) -> str:
+        """Give a SHA-256 of all that may change a result: not of the name, the description, the hosting and the recovery.
+
+        Files count by what is in them.
+        """
+        document = fingerprinted(self.document())
+        document["study"] = {key: document["study"][key] for key in ("seed", "replicates")}
+        for key in ("hosting", "recovery"):
+            document.pop(key, None)
+        return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One combination of a sweep: its number, the values by dotted key, and the study without a sweep."""
+
+    number: int
+    values: Mapping[str, Any]
+    study: Study
+
+    @property
+    def title(self) -> str:
+        """Write the values on one line; empty when nothing is swept."""
+        return _title(self.values)
+
+
+def _title(values: Mapping[str, Any]) -> str:
+    written = {key: value if isinstance(value, str) else shown(value) for key, value in values.items()}
+    return ", ".join(f"{key} = {value}" for key, value in written.items())
+
+
+def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:
+    """Load a study from a TOML file or from a dictionary of its tables; `overrides` are `dotted.key=value`.
+
+    StudyError, with one line for each fault, when anything is wrong.
+    """
+    if isinstance(source, Mapping):
+        name, folder, document = "study", Path.cwd(), as_document(source)
+    else:
+        name, folder, document = str(source), Path(source).absolute().parent, read(Path(source))
+    changed = []
+    for key, value in map(parse_override, overrides):
+        changed.append(_located(document, key))
+        document = placed(document, changed[-1], value)
+    if isinstance(document.get("sweep"), dict):
+        document = {**document, "sweep": flat(document["sweep"])}
+    try:
+        return _checked(anchored(document, folder))
+    except Faults as found:
+        raise StudyError("\n".join(_line(fault, document, name, changed) for fault in found.faults)) from None
+
+
+def recall_study(path: Path) -> Study:
+    """Read a resolved study that a run left, without asking whether it could run here and now; StudyError."""
+    document = read(path)
+    try:
+        return Study.model_validate(document)
+    except ValidationError as error:
+        lines = [_line(fault, document, str(path), ()) for fault in from_pydantic(error, _known()).faults]
+        raise StudyError("\n".join(lines)) from None
+
+
+def _located(document: Document, key: str) -> Loc:
+    try:
+        return locate(document, key)
+    except KeyError as error:
+        raise StudyError(f"--set {error.args[0]}") from None
+
+
+def _line(fault: Fault, document: Document, name: str, changed: Sequence[Loc]) -> str:
+    overridden = any(concerns(fault, loc) for loc in changed)
+    return f"{'--set' if overridden else name}: {fault.line(document)}"
+
+
+def _checked(document: Document) -> Study:
+    """Check everything, table by table, then the combinations, then every cell; Faults."""
+    if single := [key for key in LISTS if isinstance(document.get(key), dict)]:
+        raise Faults(Fault((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single)
+    try:
+        study = Study.model_validate(document)
+    except ValidationError as error:
+        raise from_pydantic(error, _known()) from error
+    check_values(study.sweep)
+    if faults := list(limits.numbers(study)):
+        raise Faults(faults)
+    resolved = with_defaults(study, swept(document, study.sweep))
+    if faults := list(limits.memory(resolved)) or list(combinations(resolved)):
+        raise Faults(faults)
+    _check_cells(resolved)
+    points = resolved.initial_points()
+    if points is None:
+        return resolved
+    initial = len(next(iter(points.values())))
+    return resolved.model_copy(update={"agents": resolved.agents.model_copy(update={"initial": initial})})
+
+
+def _check_cells(study: Study) -> None:
+    """Check every combination of the sweep; what is wrong in one is said of the sweep."""
+    faults: dict[Fault, None] = {}
+    for values, document in _combined(study) if study.sweep else ():
+        try:
+            _checked(document)
+        except Faults as found:
+            faults |= dict.fromkeys(of_sweep(fault, values, document) for fault in found.faults)
+    if faults:
+        raise Faults(faults)
+
+
+def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document]]:
+    """List the sweep's combinations of values, each with its document."""
+    base = {key: value for key, value in study.document().items() if key != "sweep"}
+    for combination in itertools.product(*study.sweep.values()):
+        values = dict(zip(study.sweep, combination, strict=True))
+        document: Any = base
+        for key, value in values.items():
+            document = placed(document, locate(base, key), value)
+        yield values, document
+
+
+def _known() -> dict[Loc, Sequence[str]]:
+    """List the keys of every table, for suggestions."""
+    known: dict[Loc, Sequence[str]] = {(): list(Study.model_fields)}
+    known |= {(key,): list(table.model_fields) for key, table in _TABLES.items()}
+    return known | {("agents", "history"): list(HistoryTable.model_fields)}
+
+
+_TABLES: dict[str, type[Table]] = {
+    "study": Header,
+    "agents": AgentsTable,
+    "budget": BudgetTable,
+    "timing": TimingTable,
+    "network": NetworkTable,
+    "privacy": PrivacyTable,
+    "group": GroupTable,
+    "recovery": RecoveryTable,
+    "hosting": HostingTable,
+}

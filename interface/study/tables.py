@@ -1,0 +1,270 @@
+"""The tables of a study file: what each may hold, its defaults, and how it is made into what it names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
+
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.algorithms.base import Algorithm
+from fedbo.algorithms.catalog import algorithms, unknown
+from fedbo.objectives.catalog import federations
+from fedbo.study.document import default_label
+from fedbo.study.invalid import Fault, Faults
+from fedbo.study.names import FolderName, Name
+from fedbo.study.settings import Settings, build, names_of, plain
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+def is_agents(value: Any) -> bool:
+    """Say whether a value is a list of whole numbers, as agents are given."""
+    return isinstance(value, list | tuple) and all(type(item) is int for item in value)
+
+
+class Table(BaseModel):
+    """A table with fixed keys: frozen, strict about types, finite numbers only, no other keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Declared(BaseModel):
+    """A table whose keys are the settings of one dataclass, `declared`."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="allow", allow_inf_nan=False)
+    declared: ClassVar[Any]
+
+    @property
+    def settings(self) -> Settings:
+        """Give the settings as TOML holds them."""
+        return dict(self.model_extra or {})
+
+    def make(self) -> Any:
+        """Build what is declared; Faults when its name or a setting is wrong."""
+        return build(self._look_up(), self.settings, also=type(self).model_fields)
+
+    def resolved(self) -> Self:
+        """Show every setting."""
+        return self._showing(names_of(self._look_up()))
+
+    def _showing(self, names: Iterable[str], **changes: Any) -> Self:
+        return type(self).model_construct(**{**self.model_dump(), **plain(self.make(), names), **changes})
+
+    def _look_up(self) -> Any:
+        return type(self).declared
+
+
+class Named(Declared):
+    """A table that names something of a catalogue and gives its settings beside the name.
+
+    `key` is the table's key that holds the name, `noun` the word for it in errors, `catalogue` lists what there is.
+    """
+
+    key: ClassVar[str] = "model"
+    noun: ClassVar[str]
+    catalogue: ClassVar[Callable[[], Mapping[str, Any]]]
+
+    def _look_up(self) -> Any:
+        name, known = getattr(self, self.key), type(self).catalogue()
+        if name not in known:
+            raise Faults([Fault((self.key,), unknown(self.noun, name, known))])
+        return known[name]
+
+
+class Header(Table):
+    """[study]: what it is called, its seed and how often it is repeated with other draws."""
+
+    name: FolderName
+    description: str = ""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    replicates: Positive = 1
+
+
+class ObjectiveTable(Named):
+    """[objective]: a federation by name, and its settings.
+
+    `noise`, the variance of an observation, can be given to any of them: one that does not know of noise has it added.
+    """
+
+    key = "name"
+    noun = "objective"
+    catalogue = staticmethod(federations)
+    name: str
+
+    @property
+    def noise(self) -> float:
+        """Give the variance of the noise to be added to what the federation's own objectives return."""
+        return 0.0 if self._has_own() else float(self.settings.get("noise", 0.0))
+
+    def make(self) -> Any:
+        """Build the federation, without added noise; Faults when its name or a setting is wrong."""
+        declared, settings = self._look_up(), self.settings
+        if not self._has_own() and "noise" in settings:
+            build(_Added, {"noise": settings.pop("noise")})
+        return build(declared, settings, also=("name", "noise"))
+
+    def resolved(self) -> Self:
+        """Show every setting."""
+        added = {} if self._has_own() else {"noise": self.noise}
+        return self._showing(names_of(self._look_up()), **added)
+
+    def _has_own(self) -> bool:
+        return "noise" in names_of(self._look_up())
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    noise: float
+
+    def __post_init__(self) -> None:
+        if self.noise < 0:
+            raise ValueError("noise must be at least 0")
+
+
+class AlgorithmTable(Named):
+    """[[algorithm]]: an algorithm by name, perhaps a preset, its label in the results, and its settings.
+
+    One that is `centralised` runs as a single agent that evaluates the mean of all agents' objectives.
+    """
+
+    key = "name"
+    noun = "algorithm"
+    catalogue = staticmethod(algorithms)
+    name: str
+    label: Name | None = None
+    preset: str | None = None
+    centralised: bool | None = None
+
+    @property
+    def title(self) -> str:
+        """Give the label, or what stands for it."""
+        return default_label({"name": self.name, "label": self.label, "preset": self.preset})
+
+    def make(self) -> Algorithm:
+        """Build the algorithm; Faults when its name, the preset or a setting is wrong."""
+        entry = self._look_up()
+        if self.preset is not None and self.preset not in entry.presets:
+            raise Faults([Fault(("preset",), unknown("preset", self.preset, entry.presets))])
+        fixed = [name for name in self.settings if name in entry.fixed]
+        if fixed:
+            raise Faults(Fault((name,), f"is fixed in '{self.name}'; leave it out") for name in fixed)
+        preset = self.preset
+        made: Algorithm = build(
+            entry.settings,
+            self.settings,
+            lambda **checked: entry.make(preset, **checked),
+            also=type(self).model_fields,
+        )
+        return made
+
+    def resolved(self) -> Self:
+        """Show every setting, and the label."""
+        return self._showing(self._look_up().free(), label=self.title)
+
+
+class PrivacyTable(Table):
+    """[privacy]: for which deltas epsilon is reported, how much may be spent at the first, and where noise comes from."""
+
+    deltas: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False, min_length=1)] | None = None
+    epsilon_max: Annotated[float, Field(gt=0)] | None = None
+    secure_noise: bool = False
+
+
+class HistoryAlgorithm(AlgorithmTable):
+    """The algorithm of a history: a table like [[algorithm]], without a label, and of every agent alone."""
+
+    label: None = None
+    centralised: None = None
+
+    def resolved(self) -> Self:
+        """Show every setting."""
+        return self._showing(self._look_up().free())
+
+
+class HistoryTable(Table):
+    """[agents.history]: `observations` in all of an earlier task, the first `initial` of them uniform."""
+
+    algorithm: HistoryAlgorithm
+    observations: Positive
+    initial: Count = 3
+    fresh: bool = True
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class AgentsTable(Table):
+    """[agents]: who optimises, and with what every agent begins."""
+
+    targets: Any = "all"
+    initial: Count = 3
+    initial_file: str | None = None
+    checkpoint: Positive = 1
+    history: HistoryTable | None = None
+
+    @field_validator("targets", mode="plain")
+    @classmethod
+    def _targets(cls, value: Any) -> Any:
+        if value != "all" and not is_agents(value):
+            raise ValueError('must be "all" or a list of agents, such as [0, 1]')
+        return value if value == "all" else tuple(value)
+
+
+class BudgetTable(Table):
+    """[budget]: iterations of every target after its initial points, or its evaluations in all; perhaps a limit in time.
+
+    In real time a study also ends when some agent has reached the native value `target`, or when there have been so many
+    successful `evaluations` of all agents together.
+    """
+
+    pulls: Positive | None = None
+    iterations: Annotated[Positive | None, Field(validate_default=True)] = None
+    time: Annotated[float, Field(gt=0)] | None = None
+    target: float | None = None
+    evaluations: Positive | None = None
+
+    @field_validator("iterations", mode="after")
+    @classmethod
+    def _one_of_two(cls, value: int | None, info: ValidationInfo) -> int | None:
+        pulls = info.data.get("pulls", 0)  # 0 where something else is wrong with them
+        if value is None and pulls is None:
+            raise PydanticCustomError("missing", "iterations or pulls")
+        if value is not None and pulls:
+            raise ValueError("stands beside pulls, which count evaluations; give one of the two")
+        return value
+
+    @property
+    def decisions(self) -> int:
+        """Give the largest number of decisions of a target."""
+        count = self.iterations or self.pulls
+        assert count is not None
+        return count
+
+
+class EvaluationTable(Declared):
+    """[evaluation]: what is done when an evaluation fails, and how long and how large it may grow."""
+
+    declared = Policy
+
+
+class RecoveryTable(Table):
+    """[recovery]: how often a run is saved, so that it can be resumed; it changes no result."""
+
+    seconds: Annotated[float, Field(gt=0)] = 60.0
+    events: Positive | None = None
+
+
+class HostingTable(Table):
+    """[hosting]: where agents live, with how many workers, on which Ray cluster, and how that gets the package."""
+
+    kind: Literal["inline", "dedicated", "packed"] = "inline"
+    workers: Count | None = None
+    address: Annotated[str, Field(min_length=1)] | None = None
+    package: Literal["wheel", "image"] = "wheel"

@@ -1,0 +1,92 @@
+"""What can be tabulated: a federation by its name and settings, or the objective of a study file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fedbo.algorithms.catalog import unknown
+from fedbo.objectives.base import Federation
+from fedbo.objectives.catalog import federations
+from fedbo.study.document import Document, StudyError, parse_override, placed
+from fedbo.study.files import anchored
+from fedbo.study.invalid import Faults
+from fedbo.study.settings import names_of
+from fedbo.study.study import load_study
+from fedbo.study.tables import ObjectiveTable
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A federation to be tabulated: its name, its settings, itself, and the seed and replicate of its streams."""
+
+    name: str
+    settings: Document
+    federation: Federation
+    seed: int = 0
+    replicate: int = 0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Give what two tables share if one may go on with the other, as JSON has it."""
+        federation = self.federation
+        said = {
+            "federation": self.name,
+            "settings": self.settings,
+            "seed": self.seed,
+            "replicate": self.replicate,
+            "n_agents": federation.n_agents,
+            "parameters": [asdict(parameter) for parameter in federation.parameters],
+            "metric": asdict(federation.metric),
+            "design": "sobol, scrambled",
+        }
+        found: dict[str, Any] = json.loads(json.dumps(said))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """Who evaluates: `workers` Ray actors, or this process where there are none; on which cluster, and how it gets fedbo."""
+
+    workers: int = 0
+    address: str | None = None
+    package: Literal["wheel", "image"] = "wheel"
+
+
+def source(name: str, sets: Sequence[str] = (), seed: int | None = None, replicate: int = 0) -> tuple[Source, Hands]:
+    """Find a federation by its name, with `key=value` for its settings, or as the [objective] of a study file.
+
+    A study also says by which seed, and with how many workers; StudyError when anything is wrong.
+    """
+    if name in federations():
+        document: Document = {"name": name}
+        for key, value in map(parse_override, sets):
+            document = placed(document, tuple(key.split(".")), value)
+        return _built(document, seed or 0, replicate), Hands()
+    if not name.endswith(".toml") and not os.path.exists(name):
+        raise StudyError(f"{unknown('objective', name, federations())}; or give a study file")
+    study = load_study(name, sets)
+    if swept := [key for key in study.sweep if key.startswith("objective.")]:
+        raise StudyError(f'{name}: [sweep] "{swept[0]}": a table is of one objective; give one value of it by --set')
+    chosen = study.study.seed if seed is None else seed
+    hosting = study.hosting
+    return _built(study.objective.model_dump(), chosen, replicate), Hands(
+        hosting.workers or 0, hosting.address, hosting.package
+    )
+
+
+def _built(document: Document, seed: int, replicate: int) -> Source:
+    whole = anchored({"objective": document}, Path.cwd())
+    try:
+        table = ObjectiveTable.model_validate(whole["objective"]).resolved()
+        federation = table.make()
+    except Faults as found:
+        lines = [fault.line(whole) for fault in found.under("objective").faults]
+        raise StudyError("\n".join(f"--set: {line}" for line in lines)) from None
+    known = names_of(type(federation))  # without a noise that is added by the study, for scores have none
+    settings = {key: value for key, value in table.settings.items() if key in known}
+    return Source(table.name, settings, federation, seed, replicate)

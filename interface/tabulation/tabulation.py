@@ -1,0 +1,261 @@
+"""Making a table: a federation evaluated at a design by every agent, then about the best points, and a surface through it all.
+
+What is done is in the folder at once, and giving the same command again goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.rows import write_table
+from fedbo.execution.cluster import Cluster
+from fedbo.execution.directory import (
+    DirectoryError,
+    alone,
+    discard_drafts,
+    discard_parts,
+    now,
+    out_of_space,
+    versions,
+)
+from fedbo.execution.progress import Progress
+from fedbo.execution.runner import RunError, interrupts
+from fedbo.execution.workers import helpers
+from fedbo.objectives.base import Federation
+from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
+from fedbo.study.document import StudyError
+from fedbo.study.paths import make_folder, usable
+from fedbo.tabulation.display import TableDisplay
+from fedbo.tabulation.sources import Hands, Source
+from fedbo.tabulation.worker import Done, Job, Plan, Tabulator, rows_of
+
+_CHUNK = 256  # evaluations to one job at most
+_SHARES = 32  # jobs that each worker should get at least
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What shall be in a table: of which agents (None: all), how many points of the design, how many steps of refinement."""
+
+    points: int = 4096
+    refine: int = 0
+    agents: tuple[int, ...] | None = None
+
+
+def tabulate(
+    origin: Source, folder: Path, wanted: Wanted, hands: Hands | None = None, progress: Progress | None = None
+) -> Facts:
+    """Make a table, go on with one, or extend it; give what its `table.json` says.
+
+    DirectoryError when the folder holds something else. KeyboardInterrupt (with the folder) after Ctrl-C, RunError when
+    anything fails: in both cases what was evaluated is kept.
+    """
+    agents = _agents(origin.federation, wanted.agents)
+    with usable(folder, "no folder can be made there"):
+        _check_folder(folder)
+    make_folder(folder)
+    with alone(folder):
+        discard_drafts(folder)
+        facts = _begun(origin, folder)
+        asked = {int(key): (entry["points"], entry["refine"]) for key, entry in facts["agents"].items()}
+        asked |= {agent: _asked(facts, agent, wanted, folder) for agent in agents}
+        maker = _Maker(Plan(folder.resolve(), origin.federation, origin.seed, origin.replicate), facts, asked, progress)
+        try:
+            maker.make(hands or Hands())
+        except OSError as error:
+            if not out_of_space(error):
+                raise
+            words = f"the disk is full ({error}); make room, then give the command again; {_kept(folder)}"
+            raise RunError(words, folder) from error
+    return facts
+
+
+def _kept(folder: Path) -> str:
+    return f"what was done is in '{folder}'"
+
+
+def _agents(federation: Federation, chosen: tuple[int, ...] | None) -> tuple[int, ...]:
+    count = federation.n_agents
+    for agent in chosen or ():
+        if not 0 <= agent < count:
+            raise StudyError(f"--agents: there is no agent {agent}; this objective has agents 0 to {count - 1}")
+    return tuple(range(count)) if chosen is None else tuple(sorted(set(chosen)))
+
+
+def _check_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise DirectoryError(f"'{folder}': is a file; name a folder with --out")
+    if folder.is_dir() and not (folder / FACTS).exists() and any(not path.name.startswith(".") for path in folder.iterdir()):
+        raise DirectoryError(f"'{folder}': is not empty and holds no table; name another folder with --out")
+
+
+def _begun(origin: Source, folder: Path) -> Facts:
+    """Give the facts of the folder's table, or of a new one; DirectoryError when it is a table of something else."""
+    if not (folder / FACTS).exists():
+        return {**origin.identity, "agents": {}, "status": "new", "versions": versions(), "points_sha256": "", "seconds": 0.0}
+    try:
+        facts = read_facts(folder)
+        if facts["status"] == "complete":
+            read_points(folder, facts["points_sha256"])
+    except TableError as error:
+        raise DirectoryError(str(error)) from None
+    for key, value in origin.identity.items():
+        if facts.get(key) != value:
+            held, given = _difference(facts.get(key), value, key)
+            remedy = "name another folder with --out"
+            raise DirectoryError(f"'{folder}': holds another table, with {held}, and not {given}; {remedy}")
+    return facts
+
+
+def _difference(held: Any, given: Any, key: str) -> tuple[str, str]:
+    """Say in which values two tables differ first."""
+    if isinstance(held, dict) and isinstance(given, dict):
+        for name in {**given, **held}:
+            if held.get(name) != given.get(name):
+                return _difference(held.get(name), given.get(name), name)
+    return f"{key} = {json.dumps(held)}", json.dumps(given)
+
+
+def _asked(facts: Facts, agent: int, wanted: Wanted, folder: Path) -> tuple[int, int]:
+    """Say how many points and steps an agent shall have: what it has is never taken away."""
+    entry = facts["agents"].get(str(agent), {"points": 0, "refine": 0})
+    if entry["refine"] and wanted.points > entry["points"]:
+        words = f"agent {agent} has been refined from {entry['points']} points, so these cannot become {wanted.points}"
+        raise DirectoryError(f"'{folder}': {words}; ask for --points {entry['points']}, or name another folder with --out")
+    return max(wanted.points, entry["points"]), max(wanted.refine, entry["refine"])
+
+
+class _Maker:
+    """Carries out what a table lacks, and writes down how it stands."""
+
+    def __init__(self, plan: Plan, facts: Facts, asked: dict[int, tuple[int, int]], progress: Progress | None) -> None:
+        self._plan, self._facts, self._asked = plan, facts, asked
+        self._have = _numbers(plan.folder)
+        self._show = TableDisplay(progress, plan.federation.metric, {agent: sum(counts) for agent, counts in asked.items()})
+
+    def make(self, hands: Hands) -> None:
+        """Evaluate what is missing, fit the surfaces, and put the table together."""
+        jobs = [list(self._missing(DESIGN, hands)), list(self._missing(REFINE, hands))]
+        changed = {job.agent for phase in jobs for job in phase}
+        held, entries = self._facts["agents"], dict[str, Any]()
+        for agent, (points, refine) in sorted(self._asked.items()):
+            kept = {} if agent in changed else held.get(str(agent), {})  # else its surface is of before
+            entries[str(agent)] = {**kept, "points": points, "refine": refine}
+        self._facts["agents"] = entries
+        jobs.append([Job("fit", int(key)) for key, entry in entries.items() if "gp" not in entry])
+        if not any(jobs) and self._facts["status"] == "complete":
+            return
+        self._same_versions()
+        self._write("running")
+        self._carry_out(jobs, hands)
+
+    def _missing(self, origin: str, hands: Hands) -> Iterator[Job]:
+        """List what of the design or of the refinement has not been evaluated, in chunks; a refinement goes on in one."""
+        lacking = {agent: sorted(self._wanted(agent, origin)) for agent in self._asked}
+        total = sum(len(indices) for indices in lacking.values())
+        size = max(1, min(_CHUNK, total // (_SHARES * max(1, hands.workers))))
+        kind: Any = origin
+        for agent, indices in lacking.items():
+            if origin == REFINE and indices:
+                yield Job(kind, agent, indices[0], self._asked[agent][1])
+                continue
+            breaks = np.flatnonzero(np.diff(indices) != 1) + 1
+            for run in np.split(np.array(indices, dtype=np.int64), breaks):
+                for place in range(0, len(run), size):
+                    chunk = run[place : place + size]
+                    yield Job(kind, agent, int(chunk[0]), int(chunk[-1]) + 1)
+
+    def _wanted(self, agent: int, origin: str) -> set[int]:
+        count = self._asked[agent][origin == REFINE]
+        return set(range(count)) - self._have.get((agent, origin), set())
+
+    def _same_versions(self) -> None:
+        held, here = self._facts["versions"], versions()
+        if changed := sorted(name for name, value in here.items() if held.get(name) != value):
+            what = ", ".join(f"{name} {held.get(name)} -> {here[name]}" for name in changed)
+            words = f"began with other versions ({what}); install those, or name another folder with --out"
+            raise DirectoryError(f"'{self._plan.folder}': {words}")
+
+    def _carry_out(self, jobs: Sequence[Sequence[Job]], hands: Hands) -> None:
+        begun, failure, complete = time.monotonic(), None, False
+        self._plan.parts.mkdir(exist_ok=True)
+        discard_drafts(self._plan.parts)
+        try:
+            on = Cluster(hands.address, hands.package)
+            force = helpers(Tabulator, self._plan, hands.workers, on, self._plan.parts)
+            with force as help_out, interrupts() as interrupted:
+                self._show.start({agent: self._count(agent) for agent in self._asked})
+                for phase in jobs:
+                    for done in help_out(phase, interrupted):
+                        self._note(done)
+                complete = not interrupted()
+        except KeyboardInterrupt:  # for the second time
+            raise KeyboardInterrupt(self._plan.folder) from None
+        except (OSError, DirectoryError):
+            raise
+        except Exception as error:
+            failure = error
+        finally:
+            self._show.finish()
+        self._facts["seconds"] = round(self._facts["seconds"] + time.monotonic() - begun, 3)
+        self._gather("failed" if failure else "complete" if complete else "interrupted")
+        if failure is not None:
+            folder = self._plan.folder
+            raise RunError(f"{type(failure).__name__}: {failure}; {_kept(folder)}", folder) from failure
+        if not complete:
+            raise KeyboardInterrupt(self._plan.folder)
+
+    def _count(self, agent: int) -> int:
+        return sum(len(self._have.get((agent, origin), ())) for origin in (DESIGN, REFINE))
+
+    def _note(self, done: Done) -> None:
+        if done.surface is not None:
+            self._facts["agents"][str(done.agent)] |= done.surface
+        if done.made:
+            self._show.look(done)
+
+    def _gather(self, status: str) -> None:
+        """Put all parts into one file and say how the table stands; only then are the parts removed."""
+        folder = self._plan.folder
+        whole = rows_of(folder)
+        write_table(whole, folder / POINTS_FILE)
+        self._facts["points_sha256"] = hashlib.sha256((folder / POINTS_FILE).read_bytes()).hexdigest()
+        for key, entry in self._facts["agents"].items():
+            own = whole.filter(np.equal(whole["agent"].to_numpy(), int(key)))
+            entry |= {"evaluated": len(own), "failed": len(own) - own["error"].null_count, "best": _best(own)}
+        failed = [error for error in whole["error"].to_pylist() if error is not None]
+        self._facts["first_failure"] = failed[0] if failed else None
+        self._write(status)
+        discard_parts(folder)
+
+    def _write(self, status: str) -> None:
+        self._facts |= {"status": status, "written": now()}
+        atomic.write_text(self._plan.folder / FACTS, json.dumps(self._facts, indent=2) + "\n")
+
+
+def _numbers(folder: Path) -> dict[tuple[int, str], set[int]]:
+    """Say which evaluations there are, by agent and origin."""
+    rows = rows_of(folder)
+    found: dict[tuple[int, str], set[int]] = {}
+    for agent, origin, index in zip(*(rows[name].to_pylist() for name in ("agent", "origin", "index")), strict=True):
+        found.setdefault((agent, origin), set()).add(index)
+    return found
+
+
+def _best(own: Any) -> Facts | None:
+    """Give the best evaluation of an agent, the first of equals; None where all failed."""
+    found = own.filter(own["error"].is_null())
+    if not len(found):
+        return None
+    row: Facts = found.slice(int(np.argmax(found["value"].to_numpy())), 1).to_pylist()[0]
+    return {key: row[key] for key in ("value", "origin", "index", "x", "u")}

@@ -1,0 +1,201 @@
+"""Who evaluates a table: one process that takes chunks of an agent's points and writes what came of them as parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from threadpoolctl import threadpool_limits
+
+from fedbo.actors.evaluation.evaluator import evaluate
+from fedbo.actors.storage.rows import write_table
+from fedbo.algorithms.streams import Streams
+from fedbo.execution.directory import DirectoryError
+from fedbo.objectives.base import Array, Federation, Objective
+from fedbo.objectives.space import from_unit
+from fedbo.objectives.tables.surfaces import Process
+from fedbo.objectives.tables.table import DESIGN, POINTS, POINTS_FILE
+from fedbo.objectives.tabulated import fitted, left_out, mean, nearest, places, values
+from fedbo.tabulation.design import BLOCK, Seen, sobol, step
+
+_KEY = ("agent", "origin", "index")
+_SECONDS = 10.0  # of work at most between two parts: what a kill can lose
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all processes that make a table have in common: its folder, the federation, and where its draws come from."""
+
+    folder: Path
+    federation: Federation
+    seed: int
+    replicate: int
+
+    @property
+    def parts(self) -> Path:
+        """Give the folder of the parts."""
+        return self.folder / "parts"
+
+
+class Job(NamedTuple):
+    """Evaluations `first` to before `stop` of an agent's design or refinement; or the fit of its surface."""
+
+    kind: Literal["design", "refine", "fit"]
+    agent: int
+    first: int = 0
+    stop: int = 0
+
+
+class Done(NamedTuple):
+    """What came of a job: how many evaluations were made, the best value among them, or what describes the surface."""
+
+    agent: int
+    made: int
+    best: float | None = None
+    surface: dict[str, Any] | None = None
+
+
+Row = tuple[int, str, int, list[float], list[float], float, str | None]
+
+
+class Tabulator:
+    """Evaluates objectives of a federation; the result of a job depends on nothing but the job and what is in the folder."""
+
+    def __init__(self, plan: Plan) -> None:
+        threadpool_limits(1)  # one thread each: the processes are what runs in parallel
+        self._plan, self._stopped = plan, False
+        self._dim = len(plan.federation.parameters)
+        self._built: tuple[int, Objective] | None = None
+        self._design = np.empty((0, self._dim))
+
+    def stop(self) -> None:
+        """Let the job at hand end after its present evaluation; it may be called from another thread."""
+        self._stopped = True
+
+    def work(self, job: Job, stopped: Callable[[], bool] | None = None) -> Done:
+        """Carry a job out and write its parts; a table without an agent's points has no surface for that agent."""
+        if job.kind == "fit":
+            return Done(job.agent, 0, surface=_surface(self._plan, job.agent))
+        count, best = 0, None
+        for rows in self._parts(job, stopped or (lambda: self._stopped)):
+            first, last = rows[0][2], rows[-1][2]
+            name = f"agent-{job.agent:05d}-{job.kind}-{first:08d}-{last + 1:08d}.parquet"
+            write_table(_table(rows), self._plan.parts / name)
+            count += len(rows)
+            best = max([*(row[5] for row in rows if row[6] is None), *([] if best is None else [best])], default=None)
+        return Done(job.agent, count, best)
+
+    def _parts(self, job: Job, stopped: Callable[[], bool]) -> Iterator[list[Row]]:
+        """Give the job's rows, as many at a time as took some seconds."""
+        rows, made, began = list[Row](), list[Row](), time.monotonic()
+        for index, u in self._points(job, made):
+            rows.append(self._row(job, index, u))
+            made.append(rows[-1])
+            ending = stopped()
+            if ending or time.monotonic() - began > _SECONDS:
+                yield rows
+                rows, began = [], time.monotonic()
+            if ending:
+                return
+        if rows:
+            yield rows
+
+    def _points(self, job: Job, made: Sequence[Row]) -> Iterator[tuple[int, Array]]:
+        """Give the job's points by number; those of a refinement as the rows `made` meanwhile suggest them."""
+        if job.kind == DESIGN:
+            if len(self._design) < job.stop:
+                self._design = sobol(self._plan.seed, self._dim, job.stop)
+            yield from ((index, self._design[index]) for index in range(job.first, job.stop))
+            return
+        before = rows_of(self._plan.folder, job.agent)
+        early = (before["origin"].to_numpy() == DESIGN) | (before["index"].to_numpy() < job.first)
+        before = before.filter(pa.array(early))  # what comes later is found again
+        for index in range(job.first, job.stop):
+            if index == job.first or index % BLOCK == 0:
+                seen = _seen(before, made, index - index % BLOCK)
+            yield index, step(index, seen, self._streams(job, index))
+
+    def _streams(self, job: Job, index: int) -> Streams:
+        return Streams(self._plan.seed, self._plan.replicate, job.agent, index, f"tabulated {job.kind} ")
+
+    def _row(self, job: Job, index: int, u: Array) -> Row:
+        x = from_unit(self._plan.federation.parameters, u)
+        value, error = float("nan"), None
+        objective = self._objective(job.agent)
+        try:
+            value = evaluate(objective, x, self._streams(job, index))[1]
+            if not np.isfinite(value):
+                value, error = float("nan"), f"the objective gave {value}, not a finite number"
+        except Exception as failure:  # what goes wrong is a row of its own
+            value, error = float("nan"), f"{type(failure).__name__}: {failure}"
+        return job.agent, job.kind, index, x.tolist(), u.tolist(), value, error
+
+    def _objective(self, agent: int) -> Objective:
+        """Build an agent's objective as a study with this seed and replicate builds it."""
+        if self._built is None or self._built[0] != agent:
+            streams = Streams(self._plan.seed, self._plan.replicate)
+            own = streams.of(agent).rng("objective")
+            self._built = agent, self._plan.federation.objective(agent, streams.shared("objective"), own)
+        return self._built[1]
+
+
+def rows_of(folder: Path, agent: int | None = None) -> pa.Table:
+    """Read all that a table has by now, of one agent or of all, each evaluation once, by agent, origin and number.
+
+    DirectoryError when a file is damaged.
+    """
+    pattern = "agent-*.parquet" if agent is None else f"agent-{agent:05d}-*.parquet"
+    paths = [path for path in [folder / POINTS_FILE] if path.exists()] + sorted((folder / "parts").glob(pattern))
+    tables = [_read(path, agent) for path in paths]
+    whole = pa.concat_tables([POINTS.empty_table(), *tables]).sort_by([(name, "ascending") for name in _KEY])
+    fresh = np.zeros(len(whole), dtype=bool)
+    fresh[:1] = True
+    for name in _KEY:
+        column = whole[name].to_numpy()
+        fresh[1:] |= column[1:] != column[:-1]
+    return whole.filter(pa.array(fresh)).combine_chunks()
+
+
+def _read(path: Path, agent: int | None) -> pa.Table:
+    try:
+        table = pq.read_table(path, schema=POINTS)
+    except (pa.ArrowException, OSError) as error:
+        words = f"'{path}': is damaged ({str(error).splitlines()[0]}); delete it and give the command again"
+        raise DirectoryError(words) from None
+    return table if agent is None else table.filter(pa.array(table["agent"].to_numpy() == agent))
+
+
+def _table(rows: Sequence[Row]) -> pa.Table:
+    columns: list[Any] = [list(values) for values in zip(*rows, strict=True)]
+    return pa.Table.from_arrays(
+        [pa.array(values, field.type) for values, field in zip(columns, POINTS, strict=True)], schema=POINTS
+    )
+
+
+def _seen(before: pa.Table, made: Sequence[Row], block: int) -> Seen:
+    """Give what is known when the steps of a block are drawn: the design, and the refinement before the block."""
+    early = (before["origin"].to_numpy() == DESIGN) | (before["index"].to_numpy() < block)
+    u, value = places(before)[early], values(before)[early]
+    since = [row for row in made if row[2] < block]
+    if since:
+        u = np.vstack([u, [row[4] for row in since]])
+        value = np.append(value, [row[5] for row in since])
+    return Seen(u, value)
+
+
+def _surface(plan: Plan, agent: int) -> dict[str, Any] | None:
+    """Fit an agent's process, and find the errors of both surfaces at points that are left out."""
+    points = rows_of(plan.folder, agent)
+    points = points.filter(points["error"].is_null())
+    if not len(points):
+        return None
+    process = fitted(points)
+    through = Process(tuple(process["length_scales"]), process["noise"], process["mean"])
+    errors = {"nearest": left_out(points, nearest(points)), "gp": left_out(points, mean(points, through))}
+    return {"gp": process, "left_out": {name: error if np.isfinite(error) else None for name, error in errors.items()}}

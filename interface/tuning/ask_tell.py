@@ -1,0 +1,288 @@
+"""One agent for people who run their own loop: it is asked for configurations and told what they were worth."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from fedbo.algorithms.base import Array, Inbound, Overlapping, Private, Problem, Starting
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.study.tables import AlgorithmTable
+from fedbo.tuning.ask_log import AskLog, Entry
+from fedbo.tuning.message_folder import Meeting
+from fedbo.tuning.spaces import written_space
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How agents tune together; all of them must have the same.
+
+    `algorithm` is a name or a table with settings, `agents` their number, `mode` "max" or "min". An agent's first `initial`
+    points are random. A point that nobody has told of for `lease` seconds is handed to whoever asks next; without a lease that
+    happens only when the agent's process begins again.
+    """
+
+    algorithm: str | Mapping[str, Any] = "fts"
+    agents: int = 1
+    mode: str = "max"
+    initial: int = 3
+    seed: int = 0
+    lease: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("max", "min"):
+            raise ValueError(f"mode = {self.mode!r}: must be 'max' or 'min'")
+        if self.agents < 1 or self.initial < 0 or (self.lease is not None and not self.lease > 0):
+            raise ValueError(f"terms: agents >= 1, initial >= 0 and a lease above 0 seconds are needed, not {self}")
+
+
+class Suggestion(NamedTuple):
+    """A configuration to evaluate, and the token by which its value is told."""
+
+    token: str
+    configuration: dict[str, Any]
+
+
+class _Mind(NamedTuple):
+    """What an agent knows: its half of the method, messages not yet read, points asked, told and added, the lines behind it.
+
+    What was added counts as told, too.
+    """
+
+    algorithm: Any
+    inbox: tuple[Inbound, ...] = ()
+    asked: int = 0
+    told: int = 0
+    added: int = 0
+    lines: int = 0
+
+
+class Agent:
+    """One agent, kept in a folder of its own: what it was told never leaves it, and messages go through a `meeting`.
+
+    All that is asked and told is appended to `log.jsonl` before anybody hears of it. Who opens the folder again, after whatever
+    end, goes on where it was. One process at a time may have it open. ValueError when the space or the terms are wrong, or not
+    those with which the folder was made; DirectoryError when another process has it open.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        space: Any,
+        terms: Terms = Terms(),
+        number: int = 0,
+        meeting: Meeting | None = None,  # noqa: B008
+    ) -> None:
+        written = written_space(space)
+        self.folder, self.terms, self.number, self._meeting = Path(folder), terms, number, meeting
+        self._space, self._sign = read_space(written), 1.0 if terms.mode == "max" else -1.0
+        named = {"name": terms.algorithm} if isinstance(terms.algorithm, str) else dict(terms.algorithm)
+        if named.get("name") == "fts":
+            named = {"every": 1, **named}
+        self._algorithm: Any = AlgorithmTable.model_validate(named).make()
+        if not isinstance(self._algorithm, Overlapping) or self._algorithm.queries != 1 or isinstance(self._algorithm, Private):
+            raise ValueError(f"algorithm '{named.get('name')}' cannot be asked like this; take ts, fts, gp_ei or gp_ucb")
+        if not 0 <= number < terms.agents:
+            raise ValueError(f"number = {number}: there are {terms.agents} agents, numbered from 0 to {terms.agents - 1}")
+        targets = tuple(range(terms.agents))
+        dim = len(self._space.parameters)
+        self._problem = Problem(dim, terms.agents, targets, terms.initial, 10**6, number, rounds=False, lattice=self._space)
+        self._streams = Streams(terms.seed).of(number)
+        self._digest = hashlib.sha256(json.dumps([asdict(terms), written], sort_keys=True).encode()).hexdigest()
+        self._points: dict[str, Entry] = {}  # by token: where it is, whose it is, until when
+        self._told: dict[str, float | None] = {}
+        self._handed: set[str] = set()
+        # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
+        self._threads = ThreadpoolController()
+        self._log = AskLog(self.folder, {"terms": self._digest, "agent": number})
+        with self._threads.limit(limits=1):
+            self._recall()
+
+    def ask(self, n: int = 1, client: str | None = None) -> list[Suggestion]:
+        """Give `n` configurations to evaluate, each with its token.
+
+        First come those that are open and that nobody has in hand: of a `client` that gives its name those that it was given
+        before; otherwise those of an earlier process, and those whose lease has run out. Then come new ones.
+        """
+        found = self._again(client)[:n]
+        for token in found if self.terms.lease is not None else ():
+            self._enter({"ask": token, **self._points[token], "client": client, "until": self._until()})
+        with self._threads.limit(limits=1):
+            while len(found) < n:
+                found.append(self._new(client))
+        self._handed.update(found)
+        return [self._suggestion(token) for token in found]
+
+    def tell(self, token: str, value: float | None) -> bool:
+        """Say what a configuration was worth, None or no finite number where it failed; say whether that is news.
+
+        Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
+        be reached: what was told is kept all the same.
+        """
+        if token in self._told:
+            return False
+        if token not in self._points:
+            raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
+        worth = None if value is None or not math.isfinite(value) else float(value)
+        self._enter({"tell": token, "value": worth, "at": time.time()})
+        with self._threads.limit(limits=1):
+            self._mind = self._learned(token, worth)
+            self._save()
+            if self._meeting is not None and self._exchanged(self._meeting):
+                self._save()
+        return True
+
+    def add(self, configuration: Mapping[str, Any], value: float | None, name: str | None = None) -> bool:
+        """Take in a configuration that was evaluated without having been asked for, such as one of an earlier study.
+
+        Under a `name` that was added before, it is no news, and nothing happens; say whether it is news. Points that were added
+        stand in for the random ones at the beginning. ValueError when the configuration is none of the space.
+        """
+        token = f"{self.number:05d}-added-{len(self._told)}" if name is None else f"{self.number:05d}-added:{name}"
+        if token in self._told:
+            return False
+        worth = None if value is None or not math.isfinite(value) else float(value)
+        self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": worth, "at": time.time()})
+        self._mind = self._taken_in(token, worth)
+        self._save()
+        return True
+
+    def pending(self, client: str | None = None) -> list[Suggestion]:
+        """List what was asked, by a `client` if it is given, and not yet told; oldest first."""
+        return [self._suggestion(token) for token in self._open if client in (None, self._points[token]["client"])]
+
+    def given(self, token: str) -> Suggestion:
+        """Give a suggestion once more; KeyError when the token is not one of this agent's."""
+        return self._suggestion(token)
+
+    def best(self) -> tuple[dict[str, Any], float] | None:
+        """Give the best configuration that was told and its value; None before the first."""
+        worths = {token: value for token, value in self._told.items() if value is not None}
+        if not worths:
+            return None
+        token = max(worths, key=lambda each: self._sign * worths[each])
+        return self._suggestion(token).configuration, worths[token]
+
+    def close(self) -> None:
+        """Let another process open the folder."""
+        self._log.close()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    @property
+    def _open(self) -> list[str]:
+        return [token for token in self._points if token not in self._told]
+
+    def _recall(self) -> None:
+        """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
+        self._mind = _Mind(self._algorithm.agent_init(self._problem, self._streams.at(0)))
+        with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
+            self._mind = read_checkpoint(self.folder / "state.checkpoint")
+        known = self._mind.lines
+        for place, entry in enumerate(self._log.entries):
+            again = entry.get("ask") in self._points
+            if place >= known and "ask" in entry and not again:
+                self._mind = self._decided()[1]
+            self._note(entry)
+            if place >= known and "tell" in entry:
+                self._mind = self._learned(entry["tell"], entry["value"])
+            if place >= known and "add" in entry:
+                self._mind = self._taken_in(entry["add"], entry["value"])
+            self._mind = self._mind._replace(lines=max(known, place + 1))
+
+    def _enter(self, entry: Entry) -> None:
+        self._log.append(entry)
+        self._note(entry)
+        self._mind = self._mind._replace(lines=self._mind.lines + 1)
+
+    def _note(self, entry: Entry) -> None:
+        if "tell" in entry:
+            self._told[entry["tell"]] = entry["value"]
+        elif "add" in entry:
+            self._points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
+            self._told[entry["add"]] = entry["value"]
+        else:
+            self._points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
+
+    def _save(self) -> None:
+        write_checkpoint(self._mind, self.folder / "state.checkpoint")
+
+    def _again(self, client: str | None) -> list[str]:
+        """List the open points that may be handed out again."""
+        found, now = [], time.time()
+        for token in self._open:
+            point = self._points[token]
+            ran_out = point["until"] is not None and point["until"] < now
+            mine = point["client"] == client and (client is not None or token not in self._handed)
+            if mine or ran_out:
+                found.append(token)
+        return found
+
+    def _until(self) -> float | None:
+        return None if self.terms.lease is None else time.time() + self.terms.lease
+
+    def _new(self, client: str | None) -> str:
+        u, mind = self._decided()
+        token = f"{self.number:05d}-{self._mind.asked:06d}"
+        self._enter({"ask": token, "u": u.tolist(), "client": client, "until": self._until()})
+        self._mind = mind._replace(lines=self._mind.lines)
+        self._save()
+        return token
+
+    def _decided(self) -> tuple[Array, _Mind]:
+        """Choose the next point `(d,)`: a random one at first, then what the algorithm asks, given those under way."""
+        mind = self._mind
+        if mind.asked + mind.added < self.terms.initial:
+            uniform = self._streams.at(0).rng("initial points").random((self.terms.initial, self._problem.dim))
+            if isinstance(self._algorithm, Starting):
+                uniform = self._algorithm.initial_points(self._problem, uniform)
+            u, state = uniform[mind.asked % len(uniform)], mind.algorithm
+            mind = mind._replace(asked=mind.asked + 1)
+        else:
+            streams = self._streams.at(mind.asked + mind.added - self.terms.initial + 1)
+            waiting = np.array([self._points[token]["u"] for token in self._open]).reshape(-1, self._problem.dim)
+            state = self._algorithm.pending(mind.algorithm, waiting)
+            decision, state = self._algorithm.ask(state, mind.inbox, streams)
+            u, mind = decision.x[0], mind._replace(asked=mind.asked + 1, inbox=())
+        return self._space.project(u[None, :])[0], mind._replace(algorithm=state)
+
+    def _learned(self, token: str, worth: float | None) -> _Mind:
+        mind = self._mind._replace(told=self._mind.told + 1)
+        if worth is None:
+            return mind
+        u = np.array([self._points[token]["u"]])
+        return mind._replace(algorithm=self._algorithm.tell(mind.algorithm, u, np.array([self._sign * worth])))
+
+    def _taken_in(self, token: str, worth: float | None) -> _Mind:
+        learned = self._learned(token, worth)
+        return learned._replace(added=learned.added + (worth is not None))
+
+    def _exchanged(self, meeting: Meeting) -> bool:
+        """Bring a message where one is due, and fetch what others have sent."""
+        step = self._mind.told - self.terms.initial
+        if step < 0 or not self._algorithm.sends(step):
+            return False
+        payload, state = self._algorithm.outbox(self._mind.algorithm, self._streams.at(step))
+        message = (self.number, step, payload)
+        answers = meeting.exchange(self._algorithm, self._problem, self._streams, self._digest, message)
+        self._mind = self._mind._replace(algorithm=state, inbox=(*self._mind.inbox, *answers))
+        return True
+
+    def _suggestion(self, token: str) -> Suggestion:
+        return Suggestion(token, self._space.decode(np.array(self._points[token]["u"])))

@@ -1,0 +1,80 @@
+"""The place where agents that run their own loops exchange messages: a folder that all of them reach, and nothing that runs.
+
+Whoever brings a message carries out the coordinator's half for it, alone for that moment, and takes the answer along.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
+from fedbo.algorithms.base import Algorithm, Inbound, Payload, Problem
+from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.coordinator.messages import fault
+
+
+class _Desk(NamedTuple):
+    """The coordinator's half: what it is of, its state, the last step heard of each agent, and answers not yet fetched."""
+
+    terms: str
+    state: Any
+    heard: dict[int, int]
+    answers: dict[int, tuple[Inbound, ...]]
+
+
+class Meeting:
+    """A folder, perhaps one that several machines share, in which only messages and the coordinator's state lie."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def exchange(
+        self, algorithm: Algorithm, problem: Problem, streams: Streams, terms: str, message: tuple[int, int, Payload | None]
+    ) -> tuple[Inbound, ...]:
+        """Bring an agent's message of a step, given as (agent, step, arrays or None), and fetch what there is for that agent.
+
+        One that was brought before is not taken in again. ValueError when a message is not as declared, or when the agents at
+        this place do not tune the same thing in the same way.
+        """
+        agent, step, payload = message
+        path = self.folder / "coordinator.checkpoint"
+        with self._alone():
+            if path.exists():
+                desk: _Desk = read_checkpoint(path)
+            else:
+                desk = _Desk(terms, algorithm.server_init(problem), {}, {})
+            if desk.terms != terms:
+                raise ValueError(f"'{self.folder}': other terms hold here; let all its agents have the same space and terms")
+            state, now = desk.state, time.time()
+            if payload is not None and desk.heard.get(agent, -1) < step:
+                declared = algorithm.upload(problem)
+                if wrong := fault(payload, declared or {}):
+                    raise ValueError(f"agent {agent}: its message of step {step} is refused: {wrong}")
+                state = algorithm.receive(state, Inbound(agent, step, now, payload), now)
+            worth = np.ones(problem.n_agents)
+            answers, state = algorithm.broadcast(state, [agent], worth, streams.of(COORDINATOR).at(step))
+            kept = dict(desk.answers)
+            for receiver, answer in answers.items():
+                kept[receiver] = (*kept.get(receiver, ()), Inbound(COORDINATOR, step, now, answer))
+            fetched = kept.pop(agent, ())
+            heard = {**desk.heard, agent: max(step, desk.heard.get(agent, -1))}
+            write_checkpoint(_Desk(terms, state, heard, kept), path)
+        return fetched
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(file)

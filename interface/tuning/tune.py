@@ -1,0 +1,134 @@
+"""Tuning a function of a configuration at several sites in real time: the study that `fedbo.tune` makes of its arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+
+from fedbo.execution.directory import DirectoryError, unfinished
+from fedbo.execution.runner import resume_study, run_study
+from fedbo.objectives.typed_function import GIVEN
+from fedbo.results.manifest import read_manifest
+from fedbo.study.study import Study, StudyError, load_study
+from fedbo.tuning.spaces import written_space
+
+if TYPE_CHECKING:
+    from fedbo.execution.monitor import Callback
+    from fedbo.execution.progress import Progress
+    from fedbo.results.result import Result
+
+Resources = Mapping[str, float]
+
+
+class Options(TypedDict):
+    """What `fedbo.tune` takes besides the objective, the space and the number of agents; every one has a default."""
+
+    algorithm: NotRequired[str | Mapping[str, Any]]
+    iterations: NotRequired[int]
+    initial: NotRequired[int]
+    metric: NotRequired[str]
+    mode: NotRequired[Literal["min", "max"]]
+    parallel: NotRequired[int]
+    resources: NotRequired[Resources | Sequence[Resources]]
+    target: NotRequired[float]
+    evaluations: NotRequired[int]
+    seconds: NotRequired[float]
+    time_limit: NotRequired[float]
+    memory_limit: NotRequired[int]
+    retries: NotRequired[int]
+    failure: NotRequired[Literal["drop", "worst", "stop"]]
+    seed: NotRequired[int]
+    name: NotRequired[str]
+    address: NotRequired[str]
+    out: NotRequired[str | Path]
+    resume: NotRequired[bool]
+    callbacks: NotRequired[Sequence[Callback]]
+    study: NotRequired[Mapping[str, Any]]
+
+
+def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, progress: Progress | None = None) -> Result:
+    """Carry a tuning study out, or go on with it, and give its results; see `fedbo.tune`."""
+    study = tuning_study(function, space, agents, options)
+    out = Path(options["out"]) if "out" in options else None
+    callbacks = options.get("callbacks", ())
+    if not options.get("resume", False):
+        return run_study(study, out, progress, callbacks)
+    if out is None:
+        raise StudyError("resume: needs the directory of the study; give out=")
+    if not unfinished(out):
+        if not (out / "manifest.json").exists():
+            return run_study(study, out, progress, callbacks)
+        _same(study, out)
+        from fedbo.results.result import Result
+
+        return Result.open(out)
+    _same(study, out)
+    return resume_study(out, (), progress, callbacks)
+
+
+def tuning_study(function: Callable[..., Any], space: Any, agents: int, options: Options) -> Study:
+    """Make the study; StudyError or ValueError when anything in it is wrong."""
+    if unknown := sorted(set(options) - set(Options.__annotations__)):
+        words = ", ".join(sorted(Options.__annotations__))
+        raise TypeError(f"tune() takes no argument '{unknown[0]}'; there are: objective, space, agents, {words}, progress")
+    mode, asked = options.get("mode", "max"), options.get("resources", {})
+    if mode not in ("min", "max"):
+        raise StudyError(f"mode = {mode!r}: must be 'min' or 'max'")
+    algorithm = options.get("algorithm", "fts")
+    algorithm = {"name": algorithm} if isinstance(algorithm, str) else dict(algorithm)
+    if algorithm.get("name") == "fts":
+        algorithm = {"every": 1, **algorithm}
+    document: dict[str, Any] = {
+        "study": {"name": options.get("name", "tuning"), "seed": options.get("seed", 0)},
+        "objective": {
+            "name": "typed_function",
+            "function": _place_of(function),
+            "space": written_space(space),
+            "agents": agents,
+            "direction": "maximise" if mode == "max" else "minimise",
+            "metric_name": options.get("metric", "value"),
+        },
+        "agents": {"initial": options.get("initial", 3)},
+        "budget": _given(options, target="target", evaluations="evaluations", time="seconds")
+        | {"iterations": options.get("iterations", 20)},
+        "algorithm": [algorithm],
+        "timing": {"clock": "wall"},
+        "exchange": {"mode": "immediate"},
+        "evaluation": _given(
+            options, retries="retries", failure="failure", time_limit="time_limit", memory_limit="memory_limit"
+        )
+        | {"parallel": options.get("parallel", 1), "resources": _tables(asked)},
+        "hosting": {"kind": "dedicated"} | _given(options, address="address"),
+    }
+    more = options.get("study", {})
+    for name, table in more.items():
+        document[name] = {**document.get(name, {}), **table} if isinstance(table, Mapping) else table
+    return load_study(document)
+
+
+def _given(options: Options, **names: str) -> dict[str, Any]:
+    return {key: options[name] for key, name in names.items() if name in options}  # type: ignore[literal-required]
+
+
+def _tables(resources: Resources | Sequence[Resources]) -> list[dict[str, float]]:
+    """Give one table for all agents or one for each; without any, evaluations take one CPU each."""
+    several = [resources] if isinstance(resources, Mapping) else list(resources)
+    return [{str(name): float(amount) for name, amount in table.items()} for table in several] or [{}]
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    """Give the place from which every process can import a function; one that has none is handed over as it is."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", type(function).__name__)
+    there = sys.modules.get(str(module))
+    if module not in (None, "__main__") and getattr(there, name, None) is function:
+        return f"{module}:{name}"
+    place = f"given:{name}"
+    GIVEN[place] = function
+    return place
+
+
+def _same(study: Study, directory: Path) -> None:
+    if read_manifest(directory)["study_sha256"] != study.digest():
+        raise DirectoryError(f"'{directory}': holds another study than these arguments make; give it another out=")

@@ -1,0 +1,234 @@
+"""Public data sets by name: where they are looked for, how they are fetched, and the proof that they are whole.
+
+A set is looked for in the folder that the environment names (`FEDBO_DATA`), then in the user's cache, and is fetched
+from its publisher last. Every file is checked against its sha256, wherever it was found; the check is done once for
+each process and state of the file. A file that nobody publishes is made, here, from what is.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Literal
+
+import pooch
+
+from fedbo.objectives.datasets.inventory import DATA_SETS, DataFile, DataSet
+
+CHUNK = 1 << 20
+PATIENCE = 30  # seconds without a byte before a publisher's server counts as absent
+
+
+class DataMissing(FileNotFoundError):
+    """A data set is in no known place and could not be fetched."""
+
+
+class DataDamaged(ValueError):
+    """A file of a data set is not the published one, bit for bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryRow:
+    """What is known of one data set on this machine; `where` is its folder when found whole."""
+
+    name: str
+    files: tuple[str, ...]
+    size: int
+    where: Path | None
+    state: Literal["found", "missing", "damaged"]
+    licence: str
+    citation: str
+
+
+def locate(name: str) -> Path:
+    """Give the folder that holds every file of a data set, checked; fetch the set when it is nowhere.
+
+    KeyError for an unknown name, DataMissing when the set is not here and cannot be fetched, DataDamaged when a file
+    is not the published one.
+    """
+    data_set = _named(name)
+    return _found(data_set) or _fetched(data_set)
+
+
+def inventory() -> list[InventoryRow]:
+    """List all data sets and where each was found, without fetching any."""
+    return [_row(data_set) for data_set in DATA_SETS.values()]
+
+
+def places(name: str) -> list[Path]:
+    """List the folders in which a data set is looked for, first things first; the last one is in the user's cache."""
+    own = os.environ.get("FEDBO_DATA")
+    return [Path(own) / name, cache() / name] if own else [cache() / name]
+
+
+def cache() -> Path:
+    """Give our folder in the user's cache; it need not exist."""
+    return Path(pooch.os_cache("fedbo"))
+
+
+def sha256_of(path: Path) -> str:
+    """Give the sha256 of a file's bytes; it is computed once for each process and state of the file."""
+    return _digest(path, _of_bytes)
+
+
+def _row(data_set: DataSet) -> InventoryRow:
+    state: Literal["found", "missing", "damaged"]
+    try:
+        where = _found(data_set)
+        state = "found" if where else "missing"
+    except DataDamaged:
+        where, state = None, "damaged"
+    names, size = tuple(file.name for file in data_set.files), sum(file.size for file in data_set.files)
+    return InventoryRow(data_set.name, names, size, where, state, data_set.licence, data_set.citation)
+
+
+def _named(name: str) -> DataSet:
+    if name in DATA_SETS:
+        return DATA_SETS[name]
+    close = get_close_matches(name, DATA_SETS, n=1)
+    guess = f"did you mean {close[0]!r}? " if close else ""
+    raise KeyError(f"no data set {name!r}; {guess}there are: {', '.join(sorted(DATA_SETS))}")
+
+
+def _found(data_set: DataSet) -> Path | None:
+    for folder in places(data_set.name):
+        if all((folder / file.name).is_file() for file in data_set.files):
+            for file in data_set.files:
+                _check(folder / file.name, file)
+            return folder
+    return None
+
+
+def _check(path: Path, file: DataFile) -> None:
+    found = _digest(path, file.made_from.digest if file.made_from else _of_content if file.gzipped else _of_bytes)
+    if found != file.sha256:
+        raise DataDamaged(
+            f"{path} is not the published {file.name}: expected sha256 {file.sha256}, found {found}; "
+            f"delete it and fetch it again from {file.address}"
+        )
+
+
+def _digest(path: Path, of: Callable[[Path], str]) -> str:
+    state = path.stat()
+    return _digest_once(path, of, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _digest_once(path: Path, of: Callable[[Path], str], size: int, modified: int) -> str:
+    return of(path)
+
+
+def _of_bytes(path: Path) -> str:
+    with path.open("rb") as stream:
+        return _sha256(stream)
+
+
+def _of_content(path: Path) -> str:
+    try:
+        with gzip.open(path) as stream:
+            return _sha256(stream)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        return "no whole gzip file"
+
+
+def _sha256(stream: IO[bytes] | gzip.GzipFile) -> str:
+    digest = hashlib.sha256()
+    while chunk := stream.read(CHUNK):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _fetched(data_set: DataSet) -> Path:
+    folder = cache() / data_set.name
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in data_set.files:
+        # several processes may fetch at once: each in its own folder, and the last step is a rename
+        with tempfile.TemporaryDirectory(dir=folder) as workshop:
+            fresh = _download(data_set, file, Path(workshop))
+            _check(fresh, file)
+            fresh.replace(folder / file.name)
+    return folder
+
+
+def _download(data_set: DataSet, file: DataFile, workshop: Path) -> Path:
+    got = _archive(data_set, file) or _retrieved(data_set, file, workshop)
+    if file.made_from:
+        try:
+            file.made_from.make(got, workshop / "made")
+        except ValueError as failure:
+            raise DataDamaged(f"{file.name} cannot be made from what came from {file.address}: {failure}") from failure
+        return workshop / "made"
+    return _unpacked(got, file, workshop) if file.member else got
+
+
+def _archive(data_set: DataSet, file: DataFile) -> Path | None:
+    """Find the archive that a file is made from, where the user has put it."""
+    own = [folder / file.made_from.archive for folder in places(data_set.name)] if file.made_from else []
+    return next((path for path in own if path.is_file()), None)
+
+
+def _retrieved(data_set: DataSet, file: DataFile, workshop: Path) -> Path:
+    if file.by_hand:
+        raise DataMissing(_how_to_get(data_set, file, None))
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        # the hash of an archive says nothing of its member, so the check is ours, after unpacking
+        got = pooch.retrieve(
+            file.address, known_hash=None, path=workshop, fname="download", downloader=pooch.HTTPDownloader(timeout=PATIENCE)
+        )
+    except (OSError, ValueError) as failure:
+        raise DataMissing(_how_to_get(data_set, file, failure)) from failure
+    return Path(got)
+
+
+def _unpacked(archive: Path, file: DataFile, workshop: Path) -> Path:
+    assert file.member is not None
+    try:
+        with _member(archive, file.member) as source, (workshop / "member").open("wb") as target:
+            shutil.copyfileobj(source, target)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, KeyError) as failure:
+        raise DataDamaged(f"what came from {file.address} has no {file.member} to unpack: {failure}") from failure
+    return workshop / "member"
+
+
+@contextmanager
+def _member(archive: Path, name: str) -> Iterator[IO[bytes]]:
+    if tarfile.is_tarfile(archive):
+        with tarfile.open(archive) as tar, _regular(tar.extractfile(name), name) as source:
+            yield source
+    else:
+        with zipfile.ZipFile(archive) as stored, stored.open(name) as source:
+            yield source
+
+
+def _regular(source: IO[bytes] | None, name: str) -> IO[bytes]:
+    if source is None:
+        raise KeyError(f"{name} is not a file")
+    return source
+
+
+def _how_to_get(data_set: DataSet, file: DataFile, failure: Exception | None) -> str:
+    within = f" (the member {file.member} of that archive)" if file.member else ""
+    name = file.made_from.archive if file.made_from else file.name
+    of = "sha256 of what it unpacks to" if file.gzipped else "sha256"
+    rest = f", from which {file.name} is made" if file.made_from else f", {of} {file.sha256}"
+    why = "nobody publishes it as it is" if failure is None else f"could not be fetched ({type(failure).__name__})"
+    rest += f": {file.by_hand}" if file.by_hand else ""
+    return (
+        f"the data set {data_set.name!r} is not on this machine and {why}. "
+        f"Get {name} from {file.address}{within}{rest}, and put it at "
+        f"{cache() / data_set.name / name}, or into a folder {data_set.name!r} of your own whose parent the "
+        "environment names as FEDBO_DATA"
+    )

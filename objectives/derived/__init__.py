@@ -1,0 +1,1 @@
+"""Objectives made from other objectives: their mean, all agents as one, with noise, shifted, scaled."""

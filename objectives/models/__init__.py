@@ -1,0 +1,1 @@
+"""What objectives compute: test functions and their families, noise, classifiers, an epidemic."""

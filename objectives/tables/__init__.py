@@ -1,0 +1,1 @@
+"""Tables of evaluations and the surfaces through them: what the objective `tabulated` reads."""

@@ -1,0 +1,1 @@
+"""Typed search spaces: integers, categories, conditions and forbidden clauses, and their declaration by ConfigSpace."""

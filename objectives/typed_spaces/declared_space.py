@@ -1,0 +1,148 @@
+"""A typed space from a declaration by ConfigSpace, in the form that it writes as JSON: what a study file holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fedbo.objectives.base import Parameter
+from fedbo.objectives.typed_spaces.typed import Fixed, Rule, Space
+
+Written = Mapping[str, Any]
+TRUE, FALSE = Rule("all"), Rule("any")
+ORDER = {"LT": (-1.0,), "GT": (1.0,), "EQ": (0.0,), "LE": (-1.0, 0.0), "GE": (0.0, 1.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """What has been read of the parameters so far."""
+
+    parameters: list[Parameter] = field(default_factory=list)
+    choices: list[tuple[Any, ...] | None] = field(default_factory=list)
+    defaults: list[float] = field(default_factory=list)
+    fixed: dict[str, Any] = field(default_factory=dict)
+
+    def place(self, name: str) -> int:
+        return next(place for place, parameter in enumerate(self.parameters) if parameter.name == name)
+
+    def codes(self, name: str, values: Iterable[Any]) -> tuple[float, ...]:
+        """Give the native numbers of some values of a parameter."""
+        choices = self.choices[self.place(name)]
+        if choices is None:
+            return tuple(float(value) for value in values)
+        return tuple(float(_index(choices, value)) for value in values)
+
+
+@lru_cache(maxsize=64)
+def read_space(text: str) -> Space:
+    """Read a space from what `ConfigurationSpace.to_serialized_dict` gives, as JSON.
+
+    ValueError when it is none, has nothing to choose, or something that cannot be tuned here, with what would do.
+    """
+    try:
+        written = json.loads(text)
+        listed = written["hyperparameters"]
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"space = {text[:40]!r} will not do: give a ConfigSpace.ConfigurationSpace as JSON") from None
+    axes = _Axes()
+    for each in listed:
+        _add(axes, each)
+    if not axes.parameters:
+        raise ValueError("space will not do: nothing in it has more than one value")
+    when: dict[str, list[Rule]] = {}
+    for each in written.get("conditions") or ():
+        when.setdefault(_child(each), []).append(_condition(axes, each))
+    names = [str(each["name"]) for each in listed]
+    rules = {name: _joined("all", when[name]) for name in names if name in when}
+    return Space(
+        tuple(axes.parameters),
+        tuple(axes.choices),
+        tuple(axes.defaults),
+        tuple((axes.place(name), rule) for name, rule in rules.items() if name not in axes.fixed),
+        tuple(_forbidden(axes, each) for each in written.get("forbiddens") or ()),
+        tuple(Fixed(name, value, rules.get(name, TRUE)) for name, value in axes.fixed.items()),
+    )
+
+
+def _add(axes: _Axes, each: Written) -> None:
+    kind, name = str(each["type"]), str(each["name"])
+    values = {"constant": [each.get("value")], "categorical": each.get("choices"), "ordinal": each.get("sequence")}.get(kind)
+    if values is None and kind not in ("uniform_float", "uniform_int"):
+        raise ValueError(f"parameter {name}: is a {kind}; uniform ones, categories, ordinals and constants would do")
+    if values is None and each["lower"] == each["upper"]:
+        values = [each["lower"]]
+    if values is not None and len(values) == 1:
+        axes.fixed[name] = values[0]
+        return
+    axes.choices.append(None if values is None else tuple(values))
+    if values is not None:
+        axes.parameters.append(Parameter(name, 0.0, float(len(values) - 1), whole=True))
+        axes.defaults.append(float(_index(tuple(values), each["default_value"])))
+        return
+    low, high, log = float(each["lower"]), float(each["upper"]), bool(each["log"])
+    axes.parameters.append(Parameter(name, low, high, log, whole=kind == "uniform_int"))
+    axes.defaults.append(float(each["default_value"]))
+
+
+def _index(choices: tuple[Any, ...], value: Any) -> int:
+    """Give the place of a value that is there; 1, 1.0 and True are told apart."""
+    same = (place for place, choice in enumerate(choices) if choice == value and type(choice) is type(value))
+    return next(same, -1)
+
+
+def _child(each: Written) -> str:
+    return str(each["child"]) if "child" in each else _child((each.get("conditions") or each["components"])[0])
+
+
+def _condition(axes: _Axes, each: Written) -> Rule:
+    kind = str(each["type"])
+    if kind in ("AND", "OR"):
+        parts = [_condition(axes, part) for part in each.get("conditions") or each["components"]]
+        return _joined("all" if kind == "AND" else "any", parts)
+    values = each["values"] if kind == "IN" else [each["value"]]
+    return _statement(axes, str(each["parent"]), kind, values)
+
+
+def _statement(axes: _Axes, name: str, kind: str, values: list[Any]) -> Rule:
+    """Say of a parameter that it is one of the values, is not, is less or is greater."""
+    if name in axes.fixed:
+        value = axes.fixed[name]
+        if kind in ("EQ", "EQUALS", "IN", "NEQ"):
+            return TRUE if (value in values) == (kind != "NEQ") else FALSE
+        return TRUE if bool(np.isin(np.sign(value - values[0]), ORDER[kind])) else FALSE
+    axis, codes = axes.place(name), axes.codes(name, values)
+    if kind in ("EQ", "EQUALS", "IN"):
+        return Rule("in", axis, codes)
+    if kind == "NEQ":
+        code = codes[0]
+        return Rule("any", parts=(Rule("between", axis, below=code), Rule("between", axis, above=code)))
+    strict = Rule("between", axis, below=codes[0]) if kind in ("LT", "LE") else Rule("between", axis, above=codes[0])
+    return strict if kind in ("LT", "GT") else Rule("any", parts=(strict, Rule("in", axis, codes)))
+
+
+def _joined(kind: str, parts: list[Rule]) -> Rule:
+    return parts[0] if len(parts) == 1 else Rule(kind, parts=tuple(parts))
+
+
+def _forbidden(axes: _Axes, each: Written) -> Rule:
+    kind = str(each["type"])
+    if kind in ("AND", "OR"):
+        parts = [_forbidden(axes, part) for part in each["clauses"]]
+        return _joined("all" if kind == "AND" else "any", parts)
+    if kind.startswith("RELATION_"):
+        return _relation(axes, each)
+    values = each["values"] if kind == "IN" else [each["value"]]
+    return _statement(axes, str(each["name"]), kind.removeprefix("CLAUSE_"), values)
+
+
+def _relation(axes: _Axes, each: Written) -> Rule:
+    left, right, order = str(each["left"]), str(each["right"]), ORDER[str(each["type"]).removeprefix("RELATION_")]
+    for name in (left, right):
+        if name in axes.fixed or axes.choices[axes.place(name)] is not None:
+            raise ValueError(f"parameter {name}: a forbidden relation is between whole numbers; forbid combinations instead")
+    return Rule("compare", axes.place(left), order, other=axes.place(right))

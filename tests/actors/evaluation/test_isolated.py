@@ -1,0 +1,223 @@
+"""Evaluations in a process of their own: whatever one does, it is recorded, and the next one works."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from violent import SlowToLoad, Violent
+
+from fedbo.actors.evaluation.evaluator import EvaluationLog, Evaluator, Known, Outcome
+from fedbo.actors.evaluation.isolated import Isolated
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.run_folder import Home
+from fedbo.algorithms.streams import Streams
+
+GOOD, BAD = np.array([0.25]), np.array([0.75])
+HOME = Streams(1)
+
+
+def children() -> set[int]:
+    """List the processes that this one has started and that are left, dead or alive."""
+    found = set[int]()
+    for task in Path("/proc/self/task").iterdir():
+        found |= {int(number) for number in (task / "children").read_text().split()}
+    return found
+
+
+@pytest.fixture
+def nothing_is_left() -> Iterator[None]:
+    before = children()
+    yield
+    assert children() <= before, "a process was left running, or was not waited for"
+
+
+@pytest.fixture
+def alone(nothing_is_left: None) -> Iterator[Isolated]:
+    made = Isolated(1.0, 2048)
+    yield made
+    made.close()
+
+
+def outcome(policy: Policy, deed: str, *points: Any, objective: Any = None) -> list[Outcome]:
+    """Evaluate points one after the other, as an agent does in real time."""
+    evaluator, objective = Evaluator(policy, real=True), objective or Violent(deed)
+    try:
+        return [
+            evaluator(objective, Known(0, number, 0, x), HOME.at(number), time.monotonic) for number, x in enumerate(points)
+        ]
+    finally:
+        assert evaluator._isolated is not None
+        evaluator._isolated.close()
+
+
+def test_an_evaluation_that_sleeps_ends_at_its_limit_and_the_next_one_works(nothing_is_left: None) -> None:
+    before, slept, after = outcome(Policy(time_limit=0.5), "sleep", GOOD, BAD, GOOD)
+    assert slept.error is not None and "TimeoutError: took longer than time_limit = 0.5" in slept.error
+    assert 0.5 <= slept.finished - slept.started < 10.0
+    assert (before.value, after.value) == (0.25, 0.25) and before.error is after.error is None
+
+
+def test_the_limit_is_for_evaluations_and_not_for_what_must_be_imported_first(nothing_is_left: None) -> None:
+    (first,) = outcome(Policy(time_limit=0.3), "sleep", GOOD, objective=SlowToLoad("sleep"))
+    assert first.error is None and first.value == 0.25
+    assert first.finished - first.started > 0.6
+
+
+def test_a_big_allocation_is_a_recorded_memory_error_and_the_next_one_works(nothing_is_left: None) -> None:
+    hoarded, after = outcome(Policy(memory_limit=4096), "hoard", BAD, GOOD)
+    assert hoarded.error is not None and "MemoryError" in hoarded.error.splitlines()[0]
+    assert after.value == 0.25 and after.error is None
+
+
+@pytest.mark.parametrize(("deed", "code"), [("exit", 7), ("kill", -9)])
+def test_a_process_that_ends_itself_is_recorded_with_its_code(deed: str, code: int, nothing_is_left: None) -> None:
+    dead, after, again = outcome(Policy(time_limit=5.0), deed, BAD, GOOD, BAD)
+    for one in (dead, again):
+        assert one.error is not None and f"the evaluation's process ended with code {code}" in one.error
+    assert after.value == 0.25 and after.error is None
+
+
+@pytest.mark.parametrize("deed", ["leave", "interrupt"])
+def test_an_objective_that_ends_its_program_is_recorded_too(deed: str, nothing_is_left: None) -> None:
+    left, after = outcome(Policy(time_limit=5.0), deed, BAD, GOOD)
+    assert left.error is not None and "ended with code" in left.error
+    assert after.value == 0.25
+
+
+def test_an_error_crosses_with_its_kind_and_its_text(alone: Isolated) -> None:
+    with pytest.raises(KeyError, match="the key to the cellar"):
+        alone.evaluate(0, Violent("fail"), BAD, HOME)
+    assert alone.evaluate(0, Violent("fail"), GOOD, HOME) == (0.25, 0.25)
+
+
+def test_an_error_that_cannot_cross_does_so_by_name(alone: Isolated) -> None:
+    with pytest.raises(RuntimeError, match="Unportable: of this process alone"):
+        alone.evaluate(0, Violent("unportable"), BAD, HOME)
+
+
+def test_printing_does_not_disturb_the_answers(alone: Isolated) -> None:
+    objective = Violent("shout")
+    assert [alone.evaluate(0, objective, x, HOME)[0] for x in (BAD, GOOD, BAD)] == [0.75, 0.25, 0.75]
+
+
+def test_one_process_serves_many_evaluations_and_many_agents(alone: Isolated) -> None:
+    said = []
+    for agent in (0, 1, 0, 1, 0):
+        with pytest.raises(ValueError, match="call .* in process") as caught:
+            alone.evaluate(agent, Violent("count"), BAD, HOME)
+        said.append(str(caught.value).split())
+    assert [words[1] for words in said] == ["1", "1", "2", "2", "3"], "an objective was sent more than once"
+    assert len({words[-1] for words in said}) == 1 and said[0][-1] != str(os.getpid())
+
+
+def test_the_randomness_of_an_evaluation_is_the_same_in_another_process(alone: Isolated) -> None:
+    from fedbo.actors.evaluation.evaluator import evaluate
+    from fedbo.objectives.functions import Quadratic
+
+    bowl = Quadratic(agents=1, noise=0.1).objective(0, HOME.shared("objective"), HOME.rng("objective"))
+    x = np.array([0.1, 0.2])
+    assert alone.evaluate(0, bowl, x, HOME.of(0).at(3)) == evaluate(bowl, x, HOME.of(0).at(3))
+
+
+def test_closing_twice_or_before_the_first_evaluation_is_nothing(nothing_is_left: None) -> None:
+    made = Isolated(1.0, None)
+    made.close()
+    assert made.evaluate(0, Violent("sleep"), GOOD, HOME) == (0.25, 0.25)
+    made.close()
+    made.close()
+    assert made.evaluate(0, Violent("sleep"), GOOD, HOME) == (0.25, 0.25)
+    made.close()
+
+
+def test_a_process_that_died_between_two_evaluations_is_replaced(alone: Isolated) -> None:
+    alone.evaluate(0, Violent("sleep"), GOOD, HOME)
+    assert alone._process is not None
+    alone._process.kill()
+    alone._process.wait()
+    assert alone.evaluate(0, Violent("sleep"), GOOD, HOME) == (0.25, 0.25)
+
+
+def test_an_objective_whose_answer_cannot_be_sent_is_an_error(alone: Isolated) -> None:
+    class Local(Violent):
+        pass
+
+    with pytest.raises(Exception, match="Local|local"):
+        alone.evaluate(0, Local("sleep"), GOOD, HOME)
+    assert alone.evaluate(0, Violent("sleep"), GOOD, HOME) == (0.25, 0.25)
+
+
+# The log of evaluations.
+
+
+def opened(folder: Path, agents: set[int]) -> EvaluationLog:
+    return EvaluationLog(Home(folder, Key(0, "talk", 0)), agents, None)
+
+
+def known(number: int, x: Any, agent: int = 0) -> Known:
+    return Known(agent, number, 0, np.asarray(x))
+
+
+def logged(folder: Path, agents: set[int], evaluations: list[Known], objective: Any) -> list[Outcome]:
+    log = opened(folder, agents)
+    evaluator = Evaluator(Policy(), real=True, log=log)
+    found = [evaluator(objective, one, HOME, lambda: 1.5) for one in evaluations]
+    log.close()
+    return found
+
+
+def test_what_one_process_evaluated_is_found_by_the_next(tmp_path: Path) -> None:
+    first, second = Violent("fail"), Violent("fail")
+    asked = [known(0, GOOD), known(1, BAD), known(2, [0.1])]
+    made = logged(tmp_path, {0}, asked, first)
+    found = logged(tmp_path, {0}, asked, second)
+    assert (first.calls, second.calls) == (3, 0)
+    assert repr(found) == repr(made) and found[1].error is not None and "cellar" in found[1].error
+
+
+def test_another_number_another_point_and_another_agent_are_evaluated(tmp_path: Path) -> None:
+    logged(tmp_path, {0}, [known(0, GOOD), known(1, [0.1])], Violent("fail"))
+    again = Violent("fail")
+    found = logged(tmp_path, {0, 1}, [known(0, [0.1]), known(2, GOOD), known(0, GOOD, agent=1)], again)
+    assert again.calls == 3 and [one.value for one in found] == [0.1, 0.25, 0.25]
+    other = Violent("fail")
+    logged(tmp_path, {1}, [known(0, GOOD, agent=0)], other)
+    assert other.calls == 1, "what other agents did is not read"
+
+
+def test_the_log_is_written_before_the_evaluation_is_told(tmp_path: Path) -> None:
+    log = opened(tmp_path, {0})
+    Evaluator(Policy(), real=True, log=log)(Violent("fail"), known(0, GOOD), HOME, lambda: 1.5)
+    assert opened(tmp_path, {0}).find(known(0, GOOD)) is not None
+    log.close()
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
+def test_a_cut_last_line_is_passed_over(tmp_path: Path, kept: float) -> None:
+    logged(tmp_path, {0}, [known(0, GOOD), known(1, [0.1])], Violent("fail"))
+    (path,) = tmp_path.glob("*.jsonl")
+    first, last = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + last[: int(kept * len(last))])
+    again = Violent("fail")
+    found = logged(tmp_path, {0}, [known(0, GOOD), known(1, [0.1])], again)
+    assert again.calls == 1 and [one.value for one in found] == [0.25, 0.1]
+
+
+def test_a_last_line_that_is_cut_in_the_middle_of_a_letter_is_passed_over(tmp_path: Path) -> None:
+    class Foreign(Violent):
+        def fail(self) -> None:
+            raise ValueError("ungültig: 値")
+
+    logged(tmp_path, {0}, [known(0, GOOD), known(1, BAD)], Foreign("fail"))
+    (path,) = tmp_path.glob("*.jsonl")
+    whole = path.read_bytes()
+    for length in range(len(whole.splitlines(keepends=True)[0]), len(whole), 7):
+        path.write_bytes(whole[:length])
+        assert opened(tmp_path, {0}).find(known(0, GOOD)) is not None
+        assert opened(tmp_path, {0}).find(known(1, BAD)) is None

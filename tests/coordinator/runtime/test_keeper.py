@@ -1,0 +1,324 @@
+"""Snapshots: what is in one, when it counts, and that no process which is taken for dead can spoil another's."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_runs import ALL_MODES, Setting, fts
+from talking import Talk
+
+from fedbo.actors.evaluation.evaluator import EvaluationLog, Known, Outcome, read_log
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.run_folder import Home, Latest, Superseded, append_whole
+from fedbo.actors.storage.sealed import Damaged, sha256_of
+from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
+from fedbo.coordinator.privacy.noise import secret_key
+from fedbo.coordinator.runtime.actor import Coordinator, Run
+from fedbo.coordinator.runtime.engine import Agenda, Moment
+from fedbo.coordinator.runtime.event_log import Journal, read_moments
+from fedbo.coordinator.runtime.snapshots import Keeper
+from fedbo.objectives.python_function import PythonFunction
+
+KEY = Key(0, "FTS", 0)
+PLAN = (Crash((0, 1, 2, 3, 4), rate=0.1, state="lost", restart=0.5), Loss((0, 1, 2, 3, 4)), Duplication((0, 1, 2, 3, 4)))
+
+
+def run_of(setting: Setting, folder: Path, events: int | None = None) -> Run:
+    core = setting.core()
+    task = replace(setting.task(), checkpoint=3)
+    return Run(KEY, task, setting.exchange, core.world, folder, seconds=1e9, events=events)
+
+
+def parts(folder: Path) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Read what a run has written, table by table."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    home = Home.of(folder, KEY)
+    found = []
+    for kind in ("observations", "events"):
+        tables = [pq.read_table(path) for path in home.tables(kind)]
+        table = pa.concat_tables(tables)
+        order = [name for name in ("agent", "sequence", "step") if name in table.column_names]
+        found.append((kind, sorted(table.to_pylist(), key=lambda row: [row[name] for name in order])))
+    return found
+
+
+@pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.carries and m.waits))
+@pytest.mark.parametrize("algorithm", [fts(), Talk(queries=None)], ids=["fts", "talk"])
+def test_a_run_that_goes_on_from_any_snapshot_writes_the_same(algorithm: Any, exchange: Any, tmp_path: Path) -> None:
+    setting = Setting(algorithm, exchange=exchange, iterations=5, models={"leaving": "lost"}, world={"plan": PLAN})
+    Coordinator().run(run_of(setting, tmp_path / "alone"))
+    expected = repr(parts(tmp_path / "alone"))
+    stepwise = run_of(setting, tmp_path / "stepwise", events=7)
+    for _ in range(3):
+        cut_off(stepwise, tmp_path)
+    Coordinator().run(stepwise)
+    assert repr(parts(tmp_path / "stepwise")) == expected
+
+
+def cut_off(run: Run, folder: Path) -> None:
+    """Run until a few snapshots are made, and stop between two events as a kill would."""
+    home, snapshots = Home.of(run.folder, run.key), itertools.count()
+
+    class Killed(BaseException):
+        pass
+
+    class Dying(Coordinator):
+        def _look(self, run: Any, core: Any, hosts: Any) -> None:
+            if home.latest().number and next(snapshots) > 0:
+                raise Killed
+
+    from fedbo.coordinator.runtime import engine
+
+    before, engine.BEAT = engine.BEAT, -1.0
+    try:
+        Dying().run(run)
+    except Killed:
+        pass
+    finally:
+        engine.BEAT = before
+
+
+def test_a_step_whose_evaluations_are_tried_again_survives_a_snapshot(tmp_path: Path) -> None:
+    """Its report waits for the retries to take their time; the rows are the agent's, and must be there when it counts."""
+    setting = Setting(fts(), agents=2, iterations=6, policy=Policy(retries=2))
+    task = replace(
+        setting.task(), federation=PythonFunction(function="sleeping:sulky", agents=2, low=(0.0,) * 2, high=(1.0,) * 2)
+    )
+    made = [replace(run_of(setting, tmp_path / name, events=1), task=task) for name in ("alone", "stepwise")]
+    Coordinator().run(made[0])
+    for _ in range(25):
+        cut_off(made[1], tmp_path)
+    Coordinator().run(made[1])
+    assert repr(parts(tmp_path / "stepwise")) == repr(parts(tmp_path / "alone"))
+    rows = dict(parts(tmp_path / "alone"))["observations"]
+    assert any(row["error"] for row in rows)
+
+
+def test_a_process_taken_for_dead_can_not_make_its_snapshot_the_last_one(tmp_path: Path) -> None:
+    old = Home.of(tmp_path, KEY).claim()
+    old.commit(Latest(1, old.attempt))
+    new = Home.of(tmp_path, KEY).claim()
+    with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"):
+        old.commit(Latest(2, old.attempt))
+    with pytest.raises(Superseded, match="attempt 2"):
+        old.clear()
+    assert new.clear() == Latest(1, 1)
+    new.commit(Latest(2, new.attempt))
+    assert new.latest() == Latest(2, 2)
+
+
+def test_what_two_attempts_write_has_different_names(tmp_path: Path) -> None:
+    one, other = (Home.of(tmp_path, KEY).claim() for _ in range(2))
+    for name in ("core", "moments"):
+        assert getattr(one, name)(3) != getattr(other, name)(3)
+    assert one.table("events", 3) != other.table("events", 3)
+    assert one.agents(3, 0) != other.agents(3, 0)
+    assert [one.checkpoint(4, 9), other.checkpoint(4, 0)] == sorted([other.checkpoint(4, 0), one.checkpoint(4, 9)])
+
+
+def test_of_the_checkpoints_of_an_agent_the_newest_process_has_the_last_word(tmp_path: Path) -> None:
+    one, other = (Home.of(tmp_path, KEY).claim() for _ in range(2))
+    for path in (other.checkpoint(4, 0), other.checkpoint(4, 1), one.checkpoint(4, 7), one.checkpoint(40, 9)):
+        path.touch()
+    assert other.checkpoints(4)[-1] == other.checkpoint(4, 1)
+
+
+def test_going_on_removes_what_was_written_after_the_last_snapshot(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    kept = [home.core(2), home.agents(2, 0), home.table("events", 2)]
+    late = [home.core(3), home.agents(1, 0), home.table("events", 3), home.folder / ".x.parquet.7.part"]
+    for path in kept + late:
+        path.touch()
+    home.commit(Latest(2, home.attempt, {home.table("events", 2).name: ""}))
+    Home.of(tmp_path, KEY).claim().clear()
+    assert sorted(path.name for path in home.folder.iterdir()) == sorted(
+        [path.name for path in kept] + ["attempt", "latest.json"]
+    )
+
+
+def test_rows_for_whoever_looks_now_do_not_outlive_their_snapshot(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    passing = home.table("provisional", 2)
+    passing.touch()
+    home.commit(Latest(2, home.attempt))
+    assert home.tables("observations") == [passing]
+    home.commit(Latest(3, home.attempt))
+    assert home.tables("observations") == []
+
+
+def test_a_run_of_an_ended_run_gives_what_it_gave_and_changes_no_file(tmp_path: Path) -> None:
+    run = run_of(Setting(fts()), tmp_path)
+    ended = Coordinator().run(run)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    assert Coordinator().run(run) == ended
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_of_an_ended_run_only_tables_and_its_result_are_kept(tmp_path: Path) -> None:
+    Coordinator().run(run_of(Setting(fts()), tmp_path, events=20))
+    left = {path.name.partition("-")[0] for path in Home.of(tmp_path, KEY).folder.iterdir()}
+    assert left == {"attempt", "ended", "latest.json", "events", "observations"}
+
+
+def test_logs_of_evaluations_go_with_the_snapshots_that_hold_them(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    files = [home.log(since) for since in (0, 1, 2, 3, None)]
+    for path in files:
+        path.touch()
+    home.commit(Latest(3, home.attempt))
+    assert [path.exists() for path in files] == [False, False, True, True, True]
+
+
+def test_a_line_that_was_being_written_when_its_writer_was_killed_is_passed_over(tmp_path: Path) -> None:
+    import numpy as np
+
+    home = Home.of(tmp_path, KEY).claim()
+    x, log = np.array([0.5]), EvaluationLog(home, {1, 2}, None)
+    outcome = Outcome(0, 0, x, 2.0, float("nan"), 0.5, 1.5, None)
+    log.append(1, outcome)
+    log.append(2, outcome)
+    log.close()
+    (path,) = home.folder.glob("log-*")
+    for cut in range(1, 12):
+        os.truncate(path, path.stat().st_size - 1)
+        again = EvaluationLog(home, {1, 2}, None)
+        found = again.find(Known(1, 0, 0, x))
+        assert found is not None and found.value == 2.0 and np.isnan(found.score), cut
+        assert again.find(Known(2, 0, 0, x)) is None
+        assert again.find(Known(1, 0, 0, np.array([0.4]))) is None, "it was at another point"
+
+
+def test_what_happened_is_read_up_to_where_its_writer_was_killed(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    journal = Journal(home)
+    journal.note_from(1)
+    moments = [Moment(float(number), number) for number in range(5)]
+    for moment in moments:
+        journal.record(moment)
+    path = home.moments(1)
+    size = path.stat().st_size
+    for cut in range(1, 60):
+        os.truncate(path, size - cut)
+        found = [moment for moment, _ in read_moments(path)]
+        assert found == moments[: len(found)] and len(found) < 5
+    assert list(read_moments(tmp_path / "none")) == []
+
+
+def test_what_does_not_fit_on_the_disk_is_not_written_in_part(tmp_path: Path) -> None:
+    import resource
+
+    with (tmp_path / "file").open("wb", buffering=0) as file:
+        file.write(b"x" * 100)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150, limits[1]))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                append_whole(file.fileno(), b"y" * 100)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "file").read_bytes() == b"x" * 100
+
+
+def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_then(tmp_path: Path) -> None:
+    run = run_of(Setting(fts()), tmp_path, events=10)
+    cut_off(run, tmp_path)
+    latest = Home.of(tmp_path, KEY).latest()
+    assert latest.number >= 1 and not latest.ended
+    assert all((Home.of(tmp_path, KEY).folder / name).exists() for name in latest.tables)
+    keeper = Keeper(Home.of(tmp_path, KEY), 60.0, None)
+    snapshot = keeper.restore()
+    assert snapshot is not None and snapshot.agenda.events == 10 * latest.number
+    assert snapshot.state.events == snapshot.agenda.events
+    agenda = Agenda()
+    agenda.become(snapshot.agenda)
+    assert agenda == replace(snapshot.agenda, stopped=False)
+
+
+def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path: Path) -> None:
+    Coordinator().run(run_of(Setting(fts()), tmp_path))
+    found = json.loads((Home.of(tmp_path, KEY).folder / "latest.json").read_text())
+    assert found["ended"] is True and found["attempt"] == 1 and len(found["tables"]) == 2
+
+
+@pytest.mark.parametrize("contents", [b"", b"garbled!", b"00000000"])
+def test_an_attempt_whose_number_is_damaged_takes_no_name_of_an_earlier_one(contents: bytes, tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim().claim()
+    home.core(1).touch()
+    (home.folder / "attempt").write_bytes(contents)
+    assert Home.of(tmp_path, KEY).claim().attempt == home.attempt + 1
+
+
+def test_of_what_happened_no_flipped_byte_passes_unseen(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    journal = Journal(home)
+    journal.note_from(1)
+    moments = [Moment(float(number), number) for number in range(3)]
+    for moment in moments:
+        journal.record(moment)
+    path = home.moments(1)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        with pytest.raises(Damaged, match="is damaged \\(at byte "):
+            list(read_moments(path))
+
+
+def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_real_time(tmp_path: Path) -> None:
+    import numpy as np
+
+    home = Home.of(tmp_path, KEY).claim()
+    x, log = np.array([0.5]), EvaluationLog(home, {1}, 0)
+    for number in range(3):
+        log.append(1, Outcome(number, 0, x, 2.0 + number, float("nan"), 0.5, 1.5, None))
+    log.close()
+    (path,) = home.folder.glob("log-*")
+    whole, expected = path.read_bytes(), read_log(path, 0)[0]
+    assert [line[3] for line in expected] == [2.0, 3.0, 4.0]
+    for place in range(len(whole) - 1):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        assert {repr(line) for line in read_log(path, 0)[0]} < {repr(line) for line in expected}
+        with pytest.raises(Damaged, match="is damaged \\(line "):
+            read_log(path, 0, real=True)
+
+
+def test_in_real_time_what_happened_since_the_snapshot_before_is_kept_with_what_came_after(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    made: list[Latest] = [Latest()]
+    for number in (1, 2, 3):
+        for path in (home.core(number), home.moments(number)):
+            path.write_bytes(b"x")
+        files = {home.core(number).name: sha256_of(home.core(number)), home.moments(number).name: ""}
+        made.append(Latest(number, home.attempt, {}, False, files))
+        home.commit(made[-1], made[-2])
+    home.core(3).write_bytes(b"y")
+    latest, damage = home.whole()
+    assert latest == made[2] and damage is not None and damage.path == home.core(3)
+    assert home.happened(latest) == [home.moments(2), home.moments(3)]
+    home.fall_back(latest, damage, tmp_path / "aside")
+    assert home.claim().clear() == made[2]
+    assert home.happened(latest) == [home.moments(2), home.moments(3)]
+    home.moments(2).unlink()
+    with pytest.raises(Damaged, match="000002-0001.moments': is damaged .it is missing.; make this run anew: mv "):
+        home.whole()
+
+
+def test_a_secret_key_that_is_damaged_is_never_replaced_by_another(tmp_path: Path) -> None:
+    home = Home.of(tmp_path, KEY).claim()
+    key = secret_key(home.key_file)
+    assert secret_key(home.key_file) == key and home.key_file.stat().st_mode & 0o777 == 0o600
+    home.commit(Latest(1, 1, {}, False, {home.key_file.name: sha256_of(home.key_file)}), Latest())
+    home.key_file.unlink()
+    with pytest.raises(Damaged, match="noise.key"):
+        home.whole()
+    home.key_file.write_bytes(b"short")
+    with pytest.raises(Damaged, match="has 5 bytes, not 32"):
+        secret_key(home.key_file)

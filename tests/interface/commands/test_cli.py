@@ -1,0 +1,221 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_run import document, write_run
+
+from fedbo.cli import FAILED, INTERRUPTED, OK, WRONG_INPUT, main
+from fedbo.study.document import to_toml
+
+STUDY: dict[str, Any] = {
+    "study": {"name": "tiny", "replicates": 2},
+    "objective": {"name": "quadratic", "agents": 3},
+    "budget": {"iterations": 2},
+    "algorithm": [{"name": "random"}, {"name": "random", "label": "two", "queries": 2}],
+}
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> str:
+    path = tmp_path / "study.toml"
+    path.write_text(to_toml(STUDY), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def old_run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_run(tmp_path_factory.mktemp("runs") / "old", document()))
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = OK) -> str:
+    assert main(arguments) == code
+    return capsys.readouterr().out
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = WRONG_INPUT) -> str:
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    assert out == "" and err.endswith("\n") and err.count("\n") == 1
+    return err.rstrip()
+
+
+def test_run_prints_a_summary_with_errors_and_differences_and_where_everything_is(
+    capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
+) -> None:
+    shown = printed(capsys, "run", study, "--out", str(tmp_path / "run"), "--quiet")
+    assert "±" in shown and "minus random [95 %]" in shown
+    assert f"results: {tmp_path / 'run'}\nfigure:  {tmp_path / 'run' / 'overview.png'}\n" in shown
+    assert (tmp_path / "run" / "overview.png").stat().st_size > 10_000
+
+
+def test_run_with_format_json_prints_one_object_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
+) -> None:
+    facts = json.loads(printed(capsys, "run", study, "--out", str(tmp_path / "run"), "--format", "json"))
+    assert facts["status"] == "complete" and facts["directory"] == str(tmp_path / "run")
+    assert [row["algorithm"] for row in facts["summary"]] == ["random", "two"]
+    assert [row["evaluations"] for row in facts["summary"]] == [3 * (3 + 2), 3 * (3 + 4)]
+    assert facts == {
+        **json.loads(printed(capsys, "show", facts["directory"], "--format", "json")),
+        "figures": facts["figures"],
+    }
+
+
+def test_run_takes_overrides_and_refuses_a_directory_that_is_not_empty(
+    capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
+) -> None:
+    arguments = ("run", study, "--set", "budget.iterations=1", "--set", "study.replicates=1", "--out", str(tmp_path))
+    assert "is not an empty directory; name a new one" in complaint(capsys, *arguments, "--quiet")
+    folder = str(tmp_path / "run")
+    shown = printed(capsys, *arguments[:-1], folder, "--quiet", "--workers", "0", "--format", "json")
+    assert json.loads(shown)["summary"][0]["evaluations"] == 3 * 4
+
+
+def test_a_swept_study_has_a_figure_and_rows_for_each_cell(
+    capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
+) -> None:
+    swept = ("--set", "sweep.objective.spread=[0.0, 0.5]", "--quiet", "--out", str(tmp_path / "run"))
+    shown = printed(capsys, "run", study, *swept)
+    assert "objective.spread = 0.0" in shown and "objective.spread = 0.5" in shown
+    assert {path.name for path in (tmp_path / "run").glob("*.png")} == {"overview.png", "overview-1.png"}
+
+
+def test_a_failing_objective_ends_the_run_with_one_line_and_its_own_code(
+    capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
+) -> None:
+    line = complaint(
+        capsys, "run", study, "--quiet", "--out", str(tmp_path / "run"),
+        "--set", "objective={name = 'python_function', function = 'math:fsum', low = [0.0], high = [1.0], agents = 1}",
+        "--set", "algorithm=[{name = 'random'}]", "--set", "objective.function='operator:index'",
+        "--set", "evaluation.failure=stop", code=FAILED,
+    )  # fmt: skip
+    assert "agent 0" in line
+
+
+def test_failing_evaluations_are_counted_and_named_and_a_study_of_nothing_else_has_failed(
+    capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
+) -> None:
+    objective = "{name = 'python_function', function = 'operator:index', low = [0.0], high = [1.0], agents = 1}"
+    chosen = ["--set", f"objective={objective}", "--set", "algorithm=[{name = 'random'}]"]
+    assert main(["run", study, "--quiet", "--out", str(tmp_path / "run"), *chosen]) == FAILED
+    line = capsys.readouterr().err
+    assert re.fullmatch(r"10 of 10 evaluations failed; the first one: agent 0 at x = \[.*\]: TypeError: .*\n", line)
+
+
+def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "fedbo.cli", "run", study, "--quiet", "--format", "json", "--out", str(folder)]
+    process = subprocess.Popen(
+        [*command, "--set", "budget.iterations=1000000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONWARNINGS": "error"},
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while not (folder / "study.toml").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert err == f"interrupted; what was done is in {folder}; go on with: fedbo resume {folder}\n"
+    assert process.returncode == INTERRUPTED
+    assert json.loads(out) == {"status": "interrupted", "directory": str(folder)}
+    assert main(["show", str(folder)]) == OK
+
+
+def test_validate_prints_the_resolved_study_and_an_estimate(capsys: pytest.CaptureFixture[str], study: str) -> None:
+    shown = printed(capsys, "validate", study)
+    assert 'mode = "immediate"' in shown and "assuming: " in shown
+    facts = json.loads(printed(capsys, "validate", study, "--format", "json", "--set", "hosting.kind=dedicated"))
+    assert facts["estimate"]["evaluations"] == 2 * (15 + 21)
+    assert facts["estimate"]["actors"] == 1 + 3 and facts["estimate"]["bytes_up"] == 0
+    assert facts["study"]["timing"]["clock"] == "virtual"
+
+
+def test_the_estimate_counts_declared_messages_and_histories(capsys: pytest.CaptureFixture[str], study: str) -> None:
+    sets = ("algorithm=[{name = 'fts', features = 10, every = 0}]", "exchange.mode=barrier", "agents.targets=[0]",
+            "agents.history={algorithm = 'random', observations = 7}")  # fmt: skip
+    arguments = [part for text in sets for part in ("--set", text)]
+    cost = json.loads(printed(capsys, "validate", study, "--format", "json", *arguments))["estimate"]
+    assert cost["evaluations"] == 2 * (3 + 2) + 2 * 3 * 7
+    assert cost["messages_up"] == 2 * 3  # two replicates, one message of each agent before the start
+    assert cost["bytes_up"] == 2 * 3 * 10 * 8
+
+
+def test_show_and_plot_read_what_an_earlier_run_left(capsys: pytest.CaptureFixture[str], old_run: str, tmp_path: Path) -> None:
+    shown = printed(capsys, "show", old_run, "--baseline", "Together")
+    assert "minus Together [95 %]" in shown and "se and intervals over 3 replicates" in shown
+    figure = tmp_path / "figure.svg"
+    assert printed(capsys, "plot", old_run, "--kind", "timeline", "--out", str(figure)) == f"{figure}\n"
+    assert figure.read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_list_says_what_a_study_can_name(capsys: pytest.CaptureFixture[str]) -> None:
+    everything = json.loads(printed(capsys, "list", "--format", "json"))
+    assert {"algorithms", "objectives", "timing", "availability", "exchange", "faults", "tables"} == set(everything)
+    assert {"name": "random", "summary": "uniform random search, every agent alone", "settings": {"queries": "1"},
+            "presets": []} in everything["algorithms"]  # fmt: skip
+    assert "lognormal" in printed(capsys, "list", "timing")
+    assert "landmine" in printed(capsys, "data", "list")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["validate", "nope.toml"], "nope.toml: no such file; give the path of a study file"),
+        (["run"], "Missing argument 'STUDY'; see fedbo run --help"),
+        (["rnu"], "No such command 'rnu'"),
+        (["run", "x.toml", "--sett", "a=1"], "No such option: --sett"),
+        (["show", "nowhere"], "'nowhere': is no finished run, it has no manifest.json"),
+        (["plot", "nowhere"], "'nowhere': is no finished run, it has no manifest.json"),
+        (["list", "algorithm"], "no group 'algorithm'; did you mean 'algorithms'?"),
+        (["validate", "x.toml", "--format", "xml"], "Invalid value for '--format'"),
+    ],
+)
+def test_wrong_input_is_one_line_on_standard_error_and_code_2(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert line in complaint(capsys, *arguments)
+
+
+def test_a_wrong_baseline_figure_or_cell_is_wrong_input(capsys: pytest.CaptureFixture[str], old_run: str) -> None:
+    assert "no algorithm 'X'" in complaint(capsys, "show", old_run, "--baseline", "X")
+    assert "no figure 'pie'" in complaint(capsys, "plot", old_run, "--kind", "pie")
+    assert "no observations in cell 9" in complaint(capsys, "plot", old_run, "--cell", "9")
+
+
+def test_help_documents_the_exit_codes_and_comes_at_once() -> None:
+    began = time.monotonic()
+    shown = subprocess.run([sys.executable, "-m", "fedbo.cli", "--help"], capture_output=True, text=True, check=True)
+    assert time.monotonic() - began < 2.0  # 0.2 s where nothing else runs
+    for word in ("Exit codes", "0 all went well", "2 wrong input", "130 interrupted", "validate", "plot"):
+        assert word in " ".join(shown.stdout.split())
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert printed(capsys, "--version").startswith("fedbo 0.")
+
+
+def test_a_command_that_is_interrupted_before_anything_has_begun_says_so_and_gives_130(tmp_path: Path) -> None:
+    """It waits for a study file that somebody has only opened."""
+    pipe = tmp_path / "study.toml"
+    os.mkfifo(pipe)
+    code = "import signal, sys; signal.signal(2, signal.default_int_handler); from fedbo.cli import main; sys.exit(main())"
+    told = subprocess.Popen([sys.executable, "-c", code, "validate", str(pipe)], stderr=subprocess.PIPE, text=True)
+    with pipe.open("w"):
+        told.send_signal(signal.SIGINT)
+        _, said = told.communicate(timeout=60)
+    assert (told.returncode, said) == (INTERRUPTED, "interrupted\n")

@@ -1,0 +1,89 @@
+"""`fedbo privacy`: the noise that an epsilon needs, and the epsilon that a noise gives."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from fedbo.cli import OK, WRONG_INPUT, main
+from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, Charge, epsilon
+
+PAPER = ("--noise", "1.0", "--rounds", "40", "--agents", "200", "--q", "0.25")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(("privacy", *arguments)) == OK
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_a_noise_gives_an_epsilon_by_each_accountant_at_the_papers_delta_and_a_small_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = printed(capsys, *PAPER)
+    assert "epsilon at delta 0.00294" in shown and "epsilon at delta 1e-05" in shown
+    assert re.search(r"moments +1 +9\.908 +14\.39", shown)
+    assert re.search(r"rdp +1 +8\.43\d? +12\.\d+", shown)
+    assert re.search(r"pld +1 +7\.054 +11\.28", shown)
+
+
+def test_an_epsilon_needs_a_noise_which_then_gives_that_epsilon(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--epsilon", "2", "--delta", "1e-3", "--rounds", "60", "--agents", "200", "--q", "0.25")
+    facts = json.loads(printed(capsys, *arguments, "--format", "json"))
+    assert facts["rounds"] == 60 and facts["q"] == 0.25
+    assert [row["accountant"] for row in facts["accountants"]] == list(ACCOUNTANTS)
+    noises = [row["noise"] for row in facts["accountants"]]
+    assert noises == sorted(noises, reverse=True)
+    for row in facts["accountants"]:
+        assert [said["delta"] for said in row["epsilons"]] == [1e-3, 1e-5]
+        assert row["epsilons"][0]["epsilon"] == pytest.approx(2, rel=1e-3) and row["epsilons"][1]["epsilon"] > 2.4
+        assert row["epsilons"][0]["epsilon"] == epsilon({Charge(0.25, row["noise"]): 60}, 1e-3, row["accountant"])
+    assert re.search(r"moments +4\.05\d? +2 ", printed(capsys, *arguments))
+
+
+def test_a_small_delta_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = json.loads(printed(capsys, "--noise", "3", "--delta", "1e-6", "--format", "json"))
+    assert [len(row["epsilons"]) for row in facts["accountants"]] == [1, 1, 1]
+
+
+def test_an_accountant_that_cannot_show_an_epsilon_says_so_and_the_others_still_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ("--epsilon", "0.1", "--delta", "1e-3", "--q", "0.2")
+    shown = printed(capsys, *arguments)
+    assert re.search(r"moments +– +– +–", shown) and re.search(r"pld +\d", shown)
+    assert "–: no noise makes this accountant show epsilon 0.1 at delta 0.001" in shown
+    assert json.loads(printed(capsys, *arguments, "--format", "json"))["accountants"][0]["noise"] is None
+
+
+@pytest.mark.parametrize("noise", ["1e-300", "0.001", "1e9"])
+def test_absurd_noises_have_answers(capsys: pytest.CaptureFixture[str], noise: str) -> None:
+    for q in ("1", "0.3"):
+        printed(capsys, "--noise", noise, "--agents", "29", "--q", q, "--rounds", "1000000")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "give --epsilon or --noise, one of them, not neither"),
+        (("--epsilon", "2", "--noise", "1", "--agents", "9"), "one of them, not --epsilon 2 and --noise 1"),
+        (("--noise", "1"), "give --delta, or --agents for the default of 1 / agents^1.1"),
+        (("--noise", "0", "--agents", "9"), "--noise must be greater than 0 and finite, not 0; try 1"),
+        (("--noise", "nan", "--agents", "9"), "--noise must be greater than 0 and finite, not nan; try 1"),
+        (("--epsilon", "inf", "--agents", "9"), "--epsilon must be greater than 0 and finite, not inf; try 2"),
+        (("--noise", "1", "--agents", "9", "--q", "2"), "--q must be in (0, 1], not 2; 1 is without sampling"),
+        (("--noise", "1", "--agents", "9", "--q", "0"), "--q must be in (0, 1], not 0"),
+        (("--noise", "1", "--delta", "1"), "--delta must be between 1e-09 and 0.5, not 1; try 1e-5"),
+        (("--noise", "1", "--delta", "0"), "--delta must be between 1e-09 and 0.5, not 0; try 1e-5"),
+        (("--noise", "1", "--agents", "1"), "'--agents'"),
+        (("--noise", "1", "--agents", "9", "--rounds", "0"), "'--rounds'"),
+        (("--noise", "much", "--agents", "9"), "'--noise'"),
+    ],
+)
+def test_wrong_arguments_end_with_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str) -> None:
+    assert main(("privacy", *arguments)) == WRONG_INPUT
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and said in err and "see fedbo privacy --help" in err

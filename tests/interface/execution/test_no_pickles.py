@@ -1,0 +1,255 @@
+"""A run's files hold no pickles, what reads them knows none, and a directory that somebody else has made runs nothing."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import importlib
+import pickle
+import shutil
+import sys
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pickle_scan import contents, pickles
+
+import fedbo
+from fedbo.cli import main
+from fedbo.results.manifest import read_manifest, write_manifest
+from fedbo.study.document import to_toml
+from fedbo.study.study import recall_study
+from fedbo.study.trust import functions
+
+ROOT = Path(__file__).resolve().parents[3]
+ROOMS = ("actors", "algorithms", "coordinator", "interface", "objectives", "surrogates")
+UNSAFE = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+
+STUDY: dict[str, Any] = {
+    "study": {"name": "scanned", "seed": 2},
+    "objective": {"name": "python_function", "function": "turning:turns", "agents": 3, "low": [0.0], "high": [1.0]},
+    "agents": {"initial": 2, "history": {"algorithm": "random", "observations": 3}},
+    "budget": {"iterations": 8},
+    "algorithm": [{"name": "fts", "every": 1, "p": 0.5, "length_scale": 0.2, "noise": 0.01, "features": 20}],
+    "evaluation": {"failure": "stop"},
+    "recovery": {"events": 4},
+}
+FUNCTION = """
+from pathlib import Path
+def turns(x):
+    if Path({broken!r}).exists():
+        raise RuntimeError("turned")
+    with Path({count!r}).open("a") as file:
+        file.write(".")
+    if Path({count!r}).stat().st_size == 25:
+        Path({broken!r}).touch()
+    return float(x[0])
+"""
+
+
+@pytest.fixture
+def cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that failed in its middle, so that it has snapshots, logs of evaluations and tables."""
+    names = {"broken": str(tmp_path / "broken"), "count": str(tmp_path / "count")}
+    (tmp_path / "turning.py").write_text(FUNCTION.format(**names), encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "turning", raising=False)
+    with pytest.raises(fedbo.RunError, match="turned"):
+        fedbo.run(STUDY, out=tmp_path / "run")
+    (tmp_path / "broken").unlink()
+    return tmp_path / "run"
+
+
+def found(directory: Path) -> dict[str, list[int]]:
+    files = [path for path in directory.rglob("*") if path.is_file()]
+    scanned = {f"{path.name}, {what}": pickles(content) for path in files for what, content in contents(path)}
+    return {name: places for name, places in scanned.items() if places}
+
+
+def test_no_file_of_a_run_has_a_pickle_in_it(cut_short: Path) -> None:
+    kinds = {path.suffix for path in cut_short.rglob("*") if path.is_file()}
+    assert {".core", ".agents", ".jsonl", ".json", ".toml", ".parquet"} <= kinds
+    assert found(cut_short) == {}
+    fedbo.resume(cut_short)
+    assert found(cut_short) == {}
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_the_scan_finds_what_it_looks_for(protocol: int, tmp_path: Path) -> None:
+    """An object of ours and a plain dictionary, alone, behind other bytes, and in a column of a table."""
+    for value in (np.random.default_rng(1), {"key": [1, 2, 3.0], "other": "words"}):
+        data = pickle.dumps(value, protocol)
+        plain = protocol < 2 and isinstance(value, dict)  # a text without a header, which makes nothing
+        assert plain or pickles(data) == [0]
+        if protocol >= 2:
+            assert 1000 in pickles(bytes(1000) + data + b"tail")
+            pq.write_table(pa.table({"column": [b"", data]}), tmp_path / "t.parquet")
+            assert any(pickles(content) for _, content in contents(tmp_path / "t.parquet"))
+
+
+def test_chance_is_not_taken_for_a_pickle() -> None:
+    """10^6 random bytes have some 61 places that look like the header of one."""
+    assert pickles(np.random.default_rng(3).bytes(1_000_000)) == []
+
+
+def test_what_reads_a_run_knows_no_pickle() -> None:
+    """Pickles only pass between processes of one run: an agent's and that of its evaluations, and functions on their way there.
+
+    What a file of NumPy's may hold of them is refused by name.
+    """
+    using, loading = set(), set()
+    for path in [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]:
+        name = path.relative_to(ROOT).as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import) and UNSAFE & {alias.name.split(".")[0] for alias in node.names}:
+                using.add(name)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in UNSAFE:
+                using.add(name)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
+                given = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                if given.get("allow_pickle") != "False":
+                    loading.add(name)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("eval", "exec", "compile", "__import__"):
+                loading.add(name)
+    assert using == {"actors/evaluation/isolated.py", "objectives/typed_function.py"}
+    assert loading == set()
+
+
+class Trap:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def test_a_trap_springs_when_it_is_unpickled(tmp_path: Path) -> None:
+    """The tests below would be of no worth otherwise."""
+    pickle.loads(pickle.dumps(Trap(tmp_path / "sprung")))
+    assert (tmp_path / "sprung").exists()
+
+
+def looked_at(directory: Path) -> None:
+    """Do what one does with a run that one was given; it may fail in any way, so long as nothing else happens."""
+    for words in (["show"], ["show", "--trouble"], ["resume", "--quiet"]):
+        with suppress(Exception):
+            main([words[0], str(directory), *words[1:]])
+    for name in ("observations", "events", "histories", "privacy", "traces"):
+        with suppress(Exception):
+            getattr(fedbo.Result.open(directory), name)
+
+
+def test_a_directory_whose_files_are_pickles_runs_nothing(
+    cut_short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One file of each kind after the other is replaced by a pickle that would make a file."""
+    sprung, trap = tmp_path / "sprung", pickle.dumps(Trap(tmp_path / "sprung"))
+    files = {path.suffix or path.name: path.relative_to(cut_short) for path in cut_short.rglob("*") if path.is_file()}
+    files |= {name: Path(name) for name in ("manifest.json", "observations.parquet", "events.parquet")}
+    for path in files.values():
+        copy = shutil.copytree(cut_short, tmp_path / "copy")
+        (copy / path).write_bytes(trap)
+        looked_at(copy)
+        shutil.rmtree(copy)
+        assert not sprung.exists(), path
+    capsys.readouterr()
+
+
+def test_a_table_that_brings_a_type_of_its_own_runs_nothing(cut_short: Path, tmp_path: Path) -> None:
+    """Arrow's own extension type of Python's was once a pickle that reading a file loaded."""
+    table = fedbo.Result.open(cut_short).observations
+    extension = {b"ARROW:extension:name": b"arrow.py_extension_type"}
+    extension[b"ARROW:extension:metadata"] = pickle.dumps(Trap(tmp_path / "sprung"))
+    fields = [field.with_metadata(extension) if field.name == "value" else field for field in table.schema]
+    path = cut_short / "observations.parquet"
+    pq.write_table(pa.Table.from_arrays(table.columns, schema=pa.schema(fields)), path)
+    write_manifest(cut_short, {**read_manifest(cut_short), "files": {}})  # whoever forges a table can forge its sum
+    assert b"py_extension_type" in base64.b64decode(pq.read_metadata(path).metadata[b"ARROW:schema"])
+    assert fedbo.Result.open(cut_short).observations["value"].type in (pa.float64(), pa.binary())
+    looked_at(cut_short)
+    assert not (tmp_path / "sprung").exists()
+
+
+HOSTILE: dict[str, tuple[tuple[str | int, ...], Any]] = {
+    "the objective": (("objective", "function"), "evil:does"),
+    "what evaluations cost": (("objective", "cost"), "evil:does"),
+    "a schedule": (("algorithm", 0, "p"), "evil:does"),
+    "an earlier task": (("agents", "history", "algorithm"), {"name": "fts", "p": "evil:does"}),
+    "a sweep of algorithms": (("sweep",), {"algorithm.fts.p": ["evil:does"]}),
+    "a sweep of objectives": (("sweep",), {"objective.function": ["evil:does"]}),
+}
+
+
+@pytest.fixture
+def evil(cut_short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that seems to have ended; importing a module that lies in the way of imports makes a file."""
+    manifest = read_manifest(cut_short)
+    write_manifest(cut_short, {**manifest, "status": "complete", "files": {}})
+    code = f"from pathlib import Path\nPath({str(tmp_path / 'sprung')!r}).touch()\ndoes = lambda *_: 0.5\n"
+    (tmp_path / "evil.py").write_text(code, encoding="utf-8")
+    monkeypatch.delitem(sys.modules, "evil", raising=False)
+    importlib.invalidate_caches()
+    return cut_short
+
+
+def changed(study: Path, *changes: tuple[tuple[str | int, ...], Any]) -> None:
+    """Put other values into the study of a run."""
+    document: Any = tomllib.loads(study.read_text(encoding="utf-8"))
+    for path, value in changes:
+        place = document
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = value
+    study.write_text(to_toml(document), encoding="utf-8")
+
+
+def test_a_function_is_found_wherever_a_study_names_one(evil: Path) -> None:
+    study, before = evil / "study.toml", (evil / "study.toml").read_text(encoding="utf-8")
+    assert functions(recall_study(study)) == ["turning:turns"]
+    for where, change in HOSTILE.items():
+        study.write_text(before, encoding="utf-8")
+        changed(study, change)
+        assert set(functions(recall_study(study))) - {"turning:turns"} == {"evil:does"}, where
+
+
+def test_a_study_that_names_somebody_elses_functions_is_looked_at_without_them(
+    evil: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    changed(evil / "study.toml", *HOSTILE.values())
+    for words in (["show"], ["show", "--trouble"], ["show", "--privacy"], ["plot"], ["plot", "--kind", "sweep"]):
+        with suppress(ValueError, KeyError):
+            assert main([words[0], str(evil), *words[1:]]) in (0, 2)
+    result = fedbo.Result.open(evil)
+    assert len(result.observations) and len(result.curves()) and len(result.events)
+    capsys.readouterr()
+    for words in (["replay"], ["replay", "--verify"], ["show", "--regret"], ["plot", "--kind", "optima"]):
+        assert main([words[0], str(evil), *words[1:]]) == 2
+        assert "runs Python functions that its study names ('evil:does'" in capsys.readouterr().err
+    assert not (tmp_path / "sprung").exists()
+    with suppress(Exception):
+        main(["replay", str(evil), "--verify", "--trust"])
+    assert (tmp_path / "sprung").exists(), "the trap would not have sprung at all"
+
+
+def test_only_who_carries_a_study_out_imports_the_function_that_it_names(
+    cut_short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A module beside the run, and in the way of imports, does something when it is imported: looking at the run does not."""
+    (tmp_path / "turning.py").write_text(f"from pathlib import Path\nPath({str(tmp_path / 'sprung')!r}).touch()\n")
+    monkeypatch.delitem(sys.modules, "turning")
+    importlib.invalidate_caches()
+    result = fedbo.Result.open(cut_short)
+    assert len(result.observations) and len(result.events) and len(result.histories)
+    assert main(["show", str(cut_short)]) == main(["show", str(cut_short), "--trouble"]) == 0
+    result.plot()
+    assert not (tmp_path / "sprung").exists()
+    assert main(["resume", str(cut_short)]) == 2 and "'turning:turns'" in capsys.readouterr().err
+    assert (tmp_path / "sprung").exists()

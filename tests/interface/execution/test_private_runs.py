@@ -1,0 +1,212 @@
+"""Private studies from end to end: their ledger survives kills, their noise repeats or does not, as asked, and is shown."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from killing import Forks, begin_or_go_on, write_study
+
+import fedbo
+from fedbo.cli import OK, WRONG_INPUT, main
+from fedbo.execution.replay import compare
+from fedbo.results.schemas import PRIVACY, SPENT
+from fedbo.study.document import StudyError
+
+OWN = {"surrogate": "features", "features": 20}
+PRIVATE = {"name": "dp_fts_de", "features": 20, "regions": 2, "own": OWN}
+STUDY: dict[str, Any] = {
+    "study": {"name": "private", "seed": 3, "replicates": 2},
+    "objective": {"name": "quadratic", "agents": 9},
+    "agents": {"initial": 4},
+    "budget": {"iterations": 8},
+    "algorithm": [{"name": "ts", **OWN}, PRIVATE, {**PRIVATE, "label": "quiet", "noise_multiplier": 3.0}],
+    "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "pareto", "mean": 0.2}},
+    "exchange": {"mode": "deadline", "length": 1.5},
+    "fault": [{"kind": "loss", "probability": 0.2}],
+    "recovery": {"events": 60},
+}
+LEDGER = ("privacy.parquet", "privacy_agents.parquet")
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    process = Forks()
+    yield process
+    process.close()
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> fedbo.Result:
+    return fedbo.run(STUDY, out=tmp_path_factory.mktemp("private") / "run")
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.glob("*.parquet"))}
+
+
+def test_the_ledger_has_its_declared_columns_and_order(ran: fedbo.Result) -> None:
+    assert ran.privacy.schema.equals(PRIVACY) and ran.spent.schema.equals(SPENT)
+    rows = ran.privacy.to_pylist()
+    keys = [(["ts", "dp_fts_de", "quiet"].index(row["algorithm"]), row["replicate"], row["release"]) for row in rows]
+    assert keys == sorted(keys) and {row["algorithm"] for row in rows} == {"dp_fts_de", "quiet"}
+    assert ran.spent.num_rows == 2 * 2 * 9
+    for row in rows:
+        assert set(row["arrived"]) <= set(row["sampled"]) <= set(row["eligible"])
+        assert row["whole"] == row["refused"] == "" and not row["secure"]
+        assert all(low <= high + 1e-9 for low, high in zip(row["weights"], row["moments"], strict=True))
+
+
+def test_what_is_private_neither_leaves_out_nor_changes_the_others(ran: fedbo.Result, tmp_path: Path) -> None:
+    alone = fedbo.run({**STUDY, "algorithm": STUDY["algorithm"][:1]}, out=tmp_path / "alone")
+    assert not (tmp_path / "alone" / LEDGER[0]).exists() and alone.privacy.num_rows == alone.spent.num_rows == 0
+    mine = [row for row in ran.observations.to_pylist() if row["algorithm"] == "ts"]
+    assert mine == alone.observations.to_pylist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [25, pytest.param(60, marks=pytest.mark.long)])
+def test_kills_leave_the_same_ledger(first: int, forks: Forks, tmp_path: Path) -> None:
+    small = {**STUDY, "study": {"name": "killed", "seed": 4}, "budget": {"iterations": 5}, "algorithm": [PRIVATE]}
+    study = write_study(small, tmp_path / "study.toml")
+    assert forks("run", study, tmp_path / "alone").code == 0
+    expected = files(tmp_path / "alone")
+    assert set(LEDGER) < set(expected)
+    directory, kills = tmp_path / "run", 0
+    while begin_or_go_on(forks, study, directory, before=first + 17 * kills).killed:
+        kills += 1
+    assert kills and files(directory) == expected
+
+
+@pytest.mark.slow
+def test_secure_noise_is_repeated_by_a_resume_and_by_nobody_else(forks: Forks, tmp_path: Path) -> None:
+    secure = {**STUDY, "privacy": {"secure_noise": True}, "algorithm": [PRIVATE]}
+    study, runs = write_study(secure, tmp_path / "study.toml"), []
+    for name in ("one", "other"):
+        directory = tmp_path / name
+        assert forks("run", study, directory, before=60).killed
+        (key,) = directory.glob("parts/*-0000/noise.key")
+        assert len(key.read_bytes()) == 32 and key.stat().st_mode & 0o777 == 0o600
+        told = key.read_bytes()
+        assert begin_or_go_on(forks, study, directory, before=20).killed
+        assert key.read_bytes() == told, "what was released before would be released again under other noise"
+        assert begin_or_go_on(forks, study, directory).code == 0
+        assert not list(directory.rglob("noise.key")), "a key outlived its run"
+        runs.append(fedbo.Result.open(directory))
+        assert all(runs[-1].privacy["secure"].to_pylist())
+        assert main(["replay", str(directory), "--verify"]) == WRONG_INPUT
+    samples = [result.privacy["sampled"].to_pylist() for result in runs]
+    assert samples[0] != samples[1], "two secure runs drew the same coins"
+
+
+def test_a_budget_ends_federation_and_everybody_goes_on_alone(tmp_path: Path) -> None:
+    budget = {"epsilon_max": 1.0, "deltas": [1e-3]}
+    result = fedbo.run({**STUDY, "privacy": budget, "algorithm": [PRIVATE]}, out=tmp_path / "run")
+    for replicate in range(2):
+        rows = [row for row in result.privacy.to_pylist() if row["replicate"] == replicate]
+        refused = [row for row in rows if row["refused"]]
+        assert refused and all(row["epsilon"][0] <= 1.0 for row in rows)
+        assert "epsilon would be" in refused[0]["refused"] and not refused[0]["arrived"]
+        told = refused[0]["time"] + 5.0  # after the last answer that was under way
+        late = [row for row in result.observations.to_pylist() if row["replicate"] == replicate and row["started"] > told]
+        assert late and {row["origin"] for row in late} == {"own"}
+    assert len({(row["agent"], row["replicate"]) for row in result.observations.to_pylist() if row["step"] == 8}) == 18
+
+
+def test_show_and_plot_tell_what_was_spent(ran: fedbo.Result, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = str(ran.directory)
+    assert main(["show", directory, "--privacy"]) == OK
+    shown = capsys.readouterr().out
+    assert "epsilon" in shown and "quiet" in shown and "whoever knows that can take it off" in shown
+    assert main(["show", directory, "--privacy", "--format", "json"]) == OK
+    facts = {row["algorithm"]: row for row in json.loads(capsys.readouterr().out)["privacy"]}
+    spent = [row["epsilon"] for row in ran.privacy.to_pylist() if row["algorithm"] == "quiet"]
+    assert facts["quiet"]["epsilon"] == pytest.approx(np.max(spent, axis=0))
+    assert facts["quiet"]["epsilon"][0] < facts["dp_fts_de"]["epsilon"][0]
+    assert main(["show", directory, "--privacy", "--trouble"]) == WRONG_INPUT
+    assert main(["plot", directory, "--kind", "privacy"]) == OK
+    assert (ran.directory / "privacy.png").stat().st_size > 10_000
+
+
+def test_what_a_run_without_privacy_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = {**STUDY, "algorithm": STUDY["algorithm"][:1], "budget": {"iterations": 2}}
+    directory = str(fedbo.run(study, out=tmp_path / "run").directory)
+    assert main(["show", directory, "--privacy"]) == OK
+    assert "no algorithm of this study is private" in capsys.readouterr().out
+    assert main(["plot", directory, "--kind", "privacy"]) == WRONG_INPUT
+    assert "no algorithm in it is private" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"exchange": {"mode": "immediate"}},
+            "[[algorithm]] 1 share: under 'immediate' there are no rounds to sample, and nothing is gained by "
+            "it; set share = 1",
+        ),
+        (
+            {"exchange": {"mode": "barrier", "selection": {"who": "poisson", "share": 0.5}}},
+            "[exchange] selection.who = 'poisson': 'dp_fts_de' draws by its own share whom to ask",
+        ),
+        ({"privacy": {"epsilon_max": 0.0}}, "[privacy] epsilon_max = 0.0: must be"),
+        ({"privacy": {"deltas": []}}, "[privacy] deltas = []: "),
+        ({"privacy": {"deltas": [1.5]}}, "[privacy] deltas"),
+        ({"privacy": {"delta": 0.1}}, "[privacy] delta = 0.1: no such key; did you mean 'deltas'?"),
+        (
+            {"privacy": {"epsilon_max": 2.0}, "algorithm": [{"name": "ts"}]},
+            "[privacy] epsilon_max = 2.0: has no effect: no algorithm of this study passes its messages through a mechanism",
+        ),
+        (
+            {"privacy": {"epsilon_max": 2.0}, "algorithm": [{"name": "fts_de"}]},
+            "[privacy] epsilon_max = 2.0: has no effect: no algorithm of this study adds noise",
+        ),
+    ],
+    ids=["immediate", "selection", "epsilon", "no deltas", "delta", "unknown", "nothing private", "no noise"],
+)
+def test_what_cannot_be_accounted_for_is_refused_before_the_start(changes: dict[str, Any], line: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        fedbo.load_study({**STUDY, "algorithm": [PRIVATE], "fault": [], **changes})
+    assert line in str(refused.value), refused.value
+
+
+@pytest.mark.ray
+def test_another_hosting_gives_the_same_ledger(ran: fedbo.Result, tmp_path: Path, ray_session: None) -> None:
+    hosting = {"kind": "packed", "workers": 2}
+    again = fedbo.run({**STUDY, "hosting": hosting, "recovery": {"events": 37}}, out=tmp_path / "again")
+    assert files(again.directory) == files(ran.directory)
+    first = pq.read_table(again.directory / LEDGER[0])
+    assert np.isfinite(first["epsilon"].combine_chunks().flatten().to_numpy()).all()
+
+
+def test_validate_says_what_will_be_spent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    barrier = {**STUDY, "exchange": {"mode": "barrier"}, "fault": [], "study": {"name": "forecast", "seed": 1}}
+    study = write_study(barrier, tmp_path / "study.toml")
+    assert main(["validate", str(study), "--format", "json"]) == OK
+    said = json.loads(capsys.readouterr().out)["estimate"]
+    result = fedbo.run(study, out=tmp_path / "run")
+    spent = {row.algorithm: row for row in result.spending()}
+    assert {row["algorithm"] for row in said["epsilon"]} == set(spent)
+    for row in said["epsilon"]:
+        assert row["epsilon"] == pytest.approx(spent[row["algorithm"]].epsilon, rel=0.01), "the forecast was wrong"
+    sent = sum(kind == "sent" for kind in result.events["kind"].to_pylist())
+    assert abs(sent - said["messages_up"]) < 5 * (162 * 0.35 * 0.65) ** 0.5, "a binomial number; false alarm below 1e-6"
+    assert main(["validate", str(study), "--set", "privacy.epsilon_max=0.5"]) == OK
+    assert "0.5 at delta" in capsys.readouterr().out
+
+
+def test_a_replay_is_compared_to_the_ledger_too(ran: fedbo.Result, tmp_path: Path) -> None:
+    assert main(["replay", str(ran.directory), "--verify"]) == OK
+    other = tmp_path / "other"
+    shutil.copytree(ran.directory, other)
+    entries = ran.privacy.to_pylist()
+    entries[3]["clipped"] += 1
+    pq.write_table(pa.Table.from_pylist(entries, schema=PRIVACY), other / LEDGER[0])
+    assert "privacy differ first in row 3" in str(compare(other, ran.directory).difference)

@@ -1,0 +1,145 @@
+"""How a study finds its cluster: what is wrong on the way is said in one line with what would do, and soon."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+
+from fedbo.commands.arguments import hosting_sets
+from fedbo.execution.cluster import complaint, faults
+from fedbo.study.study import StudyError, load_study
+
+STUDY: dict[str, Any] = {
+    "study": {"name": "reaching"},
+    "objective": {"name": "quadratic"},
+    "budget": {"iterations": 1},
+    "algorithm": [{"name": "random"}],
+    "hosting": {"kind": "packed"},
+}
+
+
+SCRIPT = """
+import sys; from fedbo.cli import main
+print(*[main(["run", "study.toml", "--quiet", f"--out=run-{n}", "--address", a]) for n, a in enumerate(sys.argv[1:])])
+"""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What a person without a token of Ray's is told of clusters that cannot be had, one line for each address.
+
+    `silent` is somebody who listens and says nothing. Ray itself would go on trying for two minutes.
+    """
+    folder, begun = tmp_path_factory.mktemp("reaching"), time.monotonic()
+    (folder / "study.toml").write_text(load_study(STUDY).to_toml(), encoding="utf-8")
+    around = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = f"127.0.0.1:{server.getsockname()[1]}"
+        addresses = {"no address": "10.0.0.1", "nobody": "127.0.0.1:9", "client": f"ray://{silent}", "silent": silent}
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, *addresses.values()],
+            cwd=folder,
+            env={**around, "HOME": str(folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    lines = [line for line in done.stderr.splitlines() if "Ray cluster at" in line]
+    assert done.stdout.split() == ["1"] * 4 and len(lines) == 4, done.stderr
+    assert time.monotonic() - begun < 115
+    yield dict(zip(addresses, lines, strict=True))
+
+
+def test_the_short_forms_are_what_they_say() -> None:
+    given = hosting_sets(3, "ray://10.0.0.1:10001")
+    assert given == ["hosting.workers=3", 'hosting.address="ray://10.0.0.1:10001"']
+    hosting = load_study(STUDY, given).hosting
+    assert (hosting.workers, hosting.address, hosting.package) == (3, "ray://10.0.0.1:10001", "wheel")
+    assert hosting_sets(None, None) == []
+
+
+def test_how_the_cluster_is_reached_changes_no_digest() -> None:
+    elsewhere = load_study(STUDY, ["hosting.address=auto", "hosting.package=image"])
+    assert elsewhere.digest() == load_study(STUDY).digest()
+    with pytest.raises(StudyError, match=r"\[hosting\] package = 'egg': .*'wheel' or 'image'"):
+        load_study(STUDY, ["hosting.package=egg"])
+
+
+def test_an_address_that_is_none_is_refused_with_examples(told: dict[str, str]) -> None:
+    line = "no Ray cluster at '10.0.0.1': write auto, HOST:PORT or ray://HOST:PORT, such as 10.0.0.1:6379"
+    assert line in told["no address"]
+
+
+def test_a_cluster_where_nobody_answers_is_named(told: dict[str, str]) -> None:
+    assert "no Ray cluster at '127.0.0.1:9': nobody answers" in told["nobody"] and "is the head running" in told["nobody"]
+
+
+def test_without_a_token_nobody_connects_unless_told_to(told: dict[str, str]) -> None:
+    line = told["silent"]
+    assert "this process has no token; give it the cluster's token, which `ray get-auth-token` prints" in line
+    assert "or set RAY_AUTH_MODE=disabled if it takes none" in line
+
+
+@pytest.mark.skipif(importlib.util.find_spec("grpc") is not None, reason="Ray's client is installed")
+def test_a_client_without_rays_client_is_told_what_to_install(told: dict[str, str]) -> None:
+    assert 'pip install "ray[client]"' in told["client"]
+
+
+def test_other_versions_of_ray_are_told_in_rays_own_words() -> None:
+    said = complaint("'auto'", RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1\n    Python: 3.8"))
+    assert said == (
+        "the Ray cluster at 'auto' has other versions: Version mismatch: The cluster was started with: Ray: 2.1 Python: 3.8"
+    )
+
+
+def test_a_token_that_is_refused_is_found_behind_the_error_that_ray_raises() -> None:
+    error = ConnectionError("Failed to connect")
+    error.__cause__ = RuntimeError("connection error")
+    error.__cause__.__cause__ = ray.exceptions.AuthenticationError("RPC error: InvalidAuthToken: missing or incorrect")
+    assert complaint("'h:1'", error).startswith("the Ray cluster at 'h:1' refuses this process's token; give it the cluster's")
+
+
+def test_rays_own_advice_gives_way_to_what_helps_here() -> None:
+    absent = complaint("'auto'", ConnectionError("Could not find any running Ray instance. Please specify the one to …"))
+    assert absent.startswith("no Ray cluster at 'auto': no Ray runs on this host; start Ray, go to a host of the cluster")
+    late = complaint("'ray://h:1'", ConnectionError("ray client connection timeout"))
+    assert late.endswith("is this the port of Ray's client server (10001), and the token that of the cluster?")
+
+
+OURS = {"python": "3.11.9", "numpy": "2.4.6", "package": "abc"}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({}, ""),
+        ({"numpy": "2.1.0"}, "has numpy 2.1.0, and this process numpy 2.4.6; install the same versions on all hosts"),
+        ({"package": "abd"}, "has another fedbo than this process; install the same one there, or set [hosting] package"),
+        ({"seen": False}, "does not see '/shared/run'; let --out be in a folder that all hosts share"),
+        ({"writes": False}, "may not write to '/shared/run'; let Ray run there under a user who may"),
+        (
+            ModuleNotFoundError("No module named 'fedbo'"),
+            'does not have fedbo; install it there, or set [hosting] package = "wheel"',
+        ),
+        (
+            ModuleNotFoundError("No module named 'pooch'"),
+            "lacks a package that fedbo needs (No module named 'pooch'); install it",
+        ),
+        (ray.exceptions.GetTimeoutError("late"), "has not answered within 180 s; see whether it is overloaded"),
+        (OSError("no pip"), "cannot start a process: no pip"),
+    ],
+)
+def test_what_is_amiss_with_a_host_is_said_with_what_would_do(found: Any, said: str) -> None:
+    told = found if isinstance(found, Exception) else {**OURS, "seen": True, "writes": True, **found}
+    lines = [*faults(told, OURS, Path("/shared/run"))]
+    assert len(lines) == bool(said) and "".join(lines).startswith(said)

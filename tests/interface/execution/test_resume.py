@@ -1,0 +1,276 @@
+"""Going on with a study that was cut off: who may, from where, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from killing import TROUBLED, End, Forks, begin_or_go_on, environment, gone, marked, tables, write_study
+
+import fedbo
+from fedbo.results.manifest import read_manifest, write_manifest
+
+INTERRUPTED = 130
+PACKED = ("--set", "hosting.kind=packed", "--set", "hosting.workers=2")
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """A process that has imported everything and runs studies in forks of itself."""
+    made = Forks()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """The troubled study as a file, and its tables."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    study = write_study(TROUBLED, folder / "study.toml")
+    assert forks("run", study, folder / "run") == End(0, "")
+    return study, tables(folder / "run")
+
+
+@pytest.fixture
+def cut_off(forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path) -> Path:
+    """The directory of a run that was killed in the middle of it."""
+    directory = tmp_path / "cut off"
+    assert forks("run", undisturbed[0], directory, before=60).killed  # of more than 200 file operations
+    return directory
+
+
+def command(*arguments: Any, mark: str = "") -> subprocess.Popen[str]:
+    """Start the command itself, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedbo.cli", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env=environment(FEDBO_TEST_MARK=mark),
+        text=True,
+    )
+
+
+def refused(*arguments: Any) -> str:
+    """Give the one line with which a command is refused."""
+    process = command(*arguments)
+    said, complaint = process.communicate(timeout=240)
+    assert (process.returncode, said, complaint.count("\n")) == (2, "", 1), complaint
+    return complaint
+
+
+def wait_for_snapshots(directory: Path, count: int) -> None:
+    """Wait until the runs of a study have made so many snapshots."""
+    until = time.monotonic() + 240
+    while time.monotonic() < until:
+        found = [json.loads(path.read_text())["number"] for path in directory.glob("parts/*/latest.json")]
+        if sum(found) >= count:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the run does not go on")
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_run_goes_on_under_another_hosting_and_back_with_the_same_bytes(
+    forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], cut_off: Path, ray_session: None
+) -> None:
+    def interrupt() -> None:
+        before = sum(json.loads(path.read_text())["number"] for path in cut_off.glob("parts/*/latest.json"))
+        wait_for_snapshots(cut_off, before + 3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt, match="cut off"):
+        fedbo.resume(cut_off, overrides=["hosting.kind=packed", "hosting.workers=3"])
+    assert forks("resume", cut_off) == End(0, "")
+    assert tables(cut_off) == undisturbed[1]
+    manifest = fedbo.Result.open(cut_off).manifest
+    assert (manifest["status"], manifest["resumed"]) == ("complete", 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
+def test_a_signal_ends_a_run_that_keeps_what_was_done_and_goes_on_from_there(
+    number: signal.Signals, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
+) -> None:
+    study, expected = undisturbed
+    directory = tmp_path / "run"
+    process = command("run", study, "--out", directory, "--quiet")
+    wait_for_snapshots(directory, 3)
+    process.send_signal(number)
+    said, complaint = process.communicate(timeout=240)
+    line = f"interrupted; what was done is in {directory}; go on with: fedbo resume {directory}\n"
+    assert (process.returncode, said, complaint) == (INTERRUPTED, "", line)
+    whole = fedbo.Result.open(study.parent / "run")
+    assert 0 < len(fedbo.Result.open(directory).observations) < len(whole.observations)
+    assert forks("resume", directory) == End(0, "")
+    assert tables(directory) == expected
+
+
+@pytest.mark.long
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT])
+def test_a_signal_to_all_processes_of_a_run_ends_it_as_one_to_its_driver_does(
+    number: signal.Signals, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
+) -> None:
+    """A terminal sends Ctrl-C to everybody whom the command has started."""
+    study, expected = undisturbed
+    directory, mark = tmp_path / "run", uuid.uuid4().hex
+    process = command("run", study, "--out", directory, "--quiet", *PACKED, mark=mark)
+    wait_for_snapshots(directory, 3)
+    os.killpg(process.pid, number)
+    said, complaint = process.communicate(timeout=240)
+    assert (process.returncode, said) == (INTERRUPTED, ""), complaint
+    assert f"go on with: fedbo resume {directory}\n" in complaint
+    assert gone(mark), f"{len(marked(mark))} processes were left"
+    assert forks("resume", directory) == End(0, "")
+    assert tables(directory) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "room", [100, pytest.param(2500, marks=pytest.mark.long), 8000, pytest.param(20000, marks=pytest.mark.long)]
+)
+def test_a_disk_that_is_full_is_told_in_one_line_and_costs_nothing_once_there_is_room(
+    room: int, forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    """Every file of this process may have so many bytes: at one size or another, each kind of file is the first too long."""
+    study, expected = undisturbed
+    directory = tmp_path / "run"
+    end = forks("run", study, directory, room=room)
+    remedy = f"; the disk is full: make room, then go on with: fedbo resume {directory}"
+    assert end.code == 1 and end.said.count("\n") == 1 and end.said.strip().endswith(remedy), end.said
+    assert begin_or_go_on(forks, study, directory) == End(0, "")
+    assert tables(directory) == expected
+
+
+@pytest.mark.slow
+def test_a_real_disk_that_is_full_is_told_by_the_command(
+    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
+) -> None:
+    study, expected = undisturbed
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "none", disk], capture_output=True).returncode:
+        pytest.skip("only a machine's owner may mount a small disk")
+    try:
+        process = command("run", study, "--out", disk / "run", "--quiet")
+        said, complaint = process.communicate(timeout=240)
+        assert (process.returncode, said, complaint.count("\n")) == (1, "", 1), complaint
+        assert "No space left on device" in complaint and f"go on with: fedbo resume {disk / 'run'}" in complaint
+        subprocess.run(["mount", "-o", "remount,size=16m", disk], check=True)
+        assert forks("resume", disk / "run") == End(0, "")
+        assert tables(disk / "run") == expected
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.slow
+def test_two_processes_do_not_run_in_one_directory(
+    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
+) -> None:
+    study, expected = undisturbed
+    directory = tmp_path / "run"
+    process = command("run", study, "--out", directory, "--quiet")
+    wait_for_snapshots(directory, 1)
+    process.send_signal(signal.SIGSTOP)  # it shall not have ended before the other one has begun
+    assert f"'{directory}': is being run by process {process.pid}; wait for it, or end it" in refused("resume", directory)
+    process.kill()
+    process.communicate()
+    assert forks("resume", directory) == End(0, "")
+    assert tables(directory) == expected
+    assert not (directory / ".lock").exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
+    undisturbed: tuple[Path, dict[str, bytes]], cut_off: Path, forks: Forks
+) -> None:
+    complaint = refused("run", undisturbed[0], "--out", cut_off, "--quiet")
+    assert complaint == f"'{cut_off}' holds a run that has not ended; go on with it: fedbo resume {cut_off}\n"
+    assert forks("resume", cut_off) == End(0, "")
+    assert tables(cut_off) == undisturbed[1]
+    assert f"'{cut_off}': has ended; look at it with: fedbo show {cut_off}\n" in forks("resume", cut_off).said
+    assert "exists and is not an empty directory" in forks("run", undisturbed[0], cut_off).said
+
+
+@pytest.mark.slow
+def test_what_would_change_a_result_is_refused(cut_off: Path, forks: Forks) -> None:
+    other = "this is another study than the one that began; run it in a new directory"
+    assert other in refused("resume", cut_off, "--set", "budget.iterations=17")
+    assert other in forks("resume", cut_off, "study.seed=6").said
+    manifest = read_manifest(cut_off)
+    manifest["versions"]["numpy"] = "1.0.0"
+    write_manifest(cut_off, manifest)
+    complaint = forks("resume", cut_off).said
+    assert "began with other versions (numpy 1.0.0 -> " in complaint and "install those, or run it again" in complaint
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    from fedbo.actors.storage.sealed import Damaged
+    from fedbo.execution.directory import DirectoryError
+    from fedbo.execution.runner import resume_study
+
+    (tmp_path / "file").touch()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "manifest.json").write_text('{"status"')
+    for name, words in (
+        ("nowhere", "holds no run, it has no manifest.json; give the directory of one"),
+        ("file", "is a file; give the directory of a run"),
+        ("damaged", "is damaged .*; run the study again"),
+    ):
+        with pytest.raises((DirectoryError, Damaged), match=words):
+            resume_study(tmp_path / name)
+
+
+@pytest.mark.slow
+def test_a_kill_before_anything_was_written_leaves_a_directory_in_which_the_study_can_be_run(
+    forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    study, expected = undisturbed
+    directory = tmp_path / "run"
+    for number in range(1, 6):
+        assert forks("run", study, directory, before=number).killed
+        if (directory / "manifest.json").exists():
+            break
+    assert begin_or_go_on(forks, study, directory) == End(0, "")
+    assert tables(directory) == expected
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "study.toml", "manifest.txt"])
+def test_what_somebody_else_left_in_a_directory_is_not_written_over(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(FileExistsError, match="exists and is not an empty directory; name a new one"):
+        fedbo.run(TROUBLED, out=tmp_path)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_failure_that_stopped_a_run_is_tried_again_when_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mended.py").write_text("def f(x):\n    raise RuntimeError('not yet')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    study = {
+        **TROUBLED,
+        "objective": {"name": "python_function", "function": "mended:f", "agents": 2, "low": [0.0], "high": [1.0]},
+        "agents": {"initial": 2},
+        "evaluation": {"failure": "stop"},
+        "algorithm": [{"name": "random"}],
+    }
+    with pytest.raises(fedbo.RunError, match="not yet"):
+        fedbo.run(study, out=tmp_path / "run")
+    import mended  # type: ignore[import-not-found]
+
+    monkeypatch.setattr(mended, "f", lambda x: float(x[0]))
+    result = fedbo.resume(tmp_path / "run")
+    assert result.manifest["status"] == "complete" and result.failures()[0] == 0

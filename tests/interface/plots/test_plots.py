@@ -1,0 +1,233 @@
+"""The figures of trouble and of sweeps: that they are drawn, what their axes say, and that all is where it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from synthetic_run import document, write_run
+
+import fedbo
+from fedbo.plots.cells import looks
+from fedbo.plots.plot import PlotError, View, figure_of
+from fedbo.plots.timeline import within, without
+from fedbo.results.result import Result, ResultError
+
+Make = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Write a troubled run, swept or not, once for each choice."""
+    made: dict[str, Result] = {}
+
+    def run(**choices: Any) -> Result:
+        name = str(choices)
+        if name not in made:
+            made[name] = Result.open(write_run(tmp_path_factory.mktemp("run") / "run", document(**choices), troubled=True))
+        return made[name]
+
+    return run
+
+
+def words(figure: Figure) -> str:
+    """Give everything that is written on a figure, the panels' titles and legends included."""
+    found = [text.get_text() for text in figure.texts]
+    for legend in figure.legends:
+        found += [legend.get_title().get_text(), *(text.get_text() for text in legend.get_texts())]
+    for axes in figure.axes:
+        found += [axes.get_title("left"), axes.get_xlabel(), axes.get_ylabel(), *(text.get_text() for text in axes.texts)]
+        legend = axes.get_legend()
+        found += [text.get_text() for text in legend.get_texts()] if legend else []
+        found += [text.get_text() for text in axes.get_yticklabels()]
+    return "\n".join(found)
+
+
+def test_holes_are_cut_out_of_a_span() -> None:
+    assert without((0, 10), [(6, 7), (2, 3)]) == [(0, 2), (3, 6), (7, 10)]
+    assert without((0, 10), [(-1, 1), (9, 12), (20, 21)]) == [(1, 9)]
+    assert within((0, 10), [(-1, 1), (4, 5), (12, 13)]) == [(0, 1), (4, 5)]
+    assert without((0, 10), [(0, 10)]) == [] and without((0, 10), [(1, 5), (2, 3)]) == [(0, 1), (5, 10)]
+
+
+def test_a_timeline_marks_all_that_can_go_wrong(make: Make) -> None:
+    result = make(agents=10, iterations=12)
+    figure = figure_of(result, View("timeline"))
+    (axes,) = figure.axes
+    legend = axes.get_legend()
+    assert legend is not None
+    shown = [text.get_text() for text in legend.get_texts()]
+    for word in ("failed or forgotten", "work lost", "waiting", "coordinator down", "slowed", "away", "down after a crash"):
+        assert word in shown
+    assert {"crash", "lost for good", "hanging", "cut off"} <= set(shown)
+    assert axes.get_xlabel() == "virtual time" and axes.get_ylabel() == "agent, fastest first"
+
+
+def test_bars_of_evaluations_cover_no_pause(make: Make) -> None:
+    result = make(agents=10, iterations=12)
+    axes = figure_of(result, View("timeline", algorithm="Alone")).axes[0]
+    assert axes.get_title("left") == "What the agents did: Alone, replicate 0"
+    rows = [row for row in result.events.to_pylist() if (row["algorithm"], row["replicate"]) == ("Alone", 0)]
+    place = {int(label.get_text()): number for number, label in enumerate(axes.get_yticklabels())}
+    pauses, since = [], dict[int, float]()
+    for row in rows:
+        if row["kind"] in ("absent", "crashed", "hung") and row["detail"] != "for good":
+            since[row["agent"]] = row["time"]
+        elif row["kind"] in ("returned", "restarted", "woke"):
+            pauses.append((place[row["agent"]], since.pop(row["agent"]), row["time"]))
+    bars = [c for c in axes.collections if isinstance(c, PolyCollection) and c.get_zorder() == 1][1:]  # the first is waiting
+    spans = [path.vertices for one in bars for path in one.get_paths()]
+    boxes = [(round(float(v[:, 1].mean() + 1e-9)), float(v[:, 0].min()), float(v[:, 0].max())) for v in map(_corners, spans)]
+    assert len(pauses) > 10 and len(boxes) > 100
+    for place_, begin, end in pauses:
+        assert not [box for box in boxes if box[0] == place_ and box[1] < end - 1e-9 and box[2] > begin + 1e-9]
+
+
+def _corners(vertices: Any) -> Any:
+    return np.asarray(vertices)[:4]
+
+
+def test_a_page_of_trouble_has_a_row_for_each_algorithm(make: Make) -> None:
+    result = make(agents=10, iterations=12)
+    figure = figure_of(result, View("trouble"))
+    growth, staleness, time, fate = figure.axes[:4]
+    assert (growth.get_xlabel(), growth.get_ylabel()) == ("virtual time", "$t_n$, good observations of each agent")
+    assert staleness.get_xlabel() == "rounds closed since the sender began the step"
+    assert time.get_xlabel() == "share of the time of an agent that optimises, %"
+    assert fate.get_xlabel() == "transmissions to the coordinator, in one replicate"
+    for axes in (staleness, time, fate):
+        assert [text.get_text() for text in axes.get_yticklabels()] == ["Alone", "Together"]
+    assert "sends nothing" in words(figure) and "no message took effect" in words(figure)
+
+
+def test_lines_of_growth_end_at_the_number_of_good_observations(make: Make) -> None:
+    result = make(agents=10, iterations=12)
+    growth = figure_of(result, View("trouble")).axes[0]
+    rows = [row for row in result.observations.to_pylist() if (row["algorithm"], row["replicate"]) == ("Together", 0)]
+    good = [sum(row["agent"] == agent and row["error"] is None for row in rows) for agent in range(10)]
+    assert sorted(line.get_ydata()[-1] for line in growth.lines if len(line.get_xdata()) > 2) == sorted(good)
+
+
+def test_bars_of_time_and_of_messages_have_the_lengths_of_the_measures(make: Make) -> None:
+    result = make(agents=10, iterations=12)
+    _, _, time, fate = figure_of(result, View("trouble")).axes[:4]
+    rows = result.trouble()
+    busy = [bar.get_width() for bar in time.containers[0]]
+    assert busy == pytest.approx([100 * row.utilisation for row in rows])
+    assert [bar.get_width() for bar in fate.containers[0]] == pytest.approx([row.arrived for row in rows])
+    assert sum(bar.get_width() for one in time.containers for bar in one) == pytest.approx(200)
+
+
+def test_regret_is_drawn_where_optima_are_known_and_refused_elsewhere(make: Make) -> None:
+    result = make(agents=4, replicates=3, objective__alpha=[0.1, 0.3, 0.5])
+    assert "simple regret, mean over agents" in words(figure_of(result, View("sweep", regret=True)))
+    assert "simple regret, mean over agents" in words(figure_of(result, View("curves", cell=1, regret=True)))
+    unknown = Result(result.directory, result.study, {**result.manifest, "best_values": {}})
+    with pytest.raises(ResultError, match="best value of agent 0 is not known, so its regret is not either"):
+        unknown.plot(kind="curves", regret=True)
+
+
+def test_few_cells_have_a_legend_and_many_numbers_a_bar_of_colours(make: Make) -> None:
+    few = looks(make(agents=4, replicates=3, objective__alpha=[0.1, 0.3, 0.5]), [0, 1, 2])
+    assert few.bar is None and few.titles == {0: "0.1", 1: "0.3", 2: "0.5"}
+    assert len({str(look["color"]) for look in few.lines.values()}) == 3
+    many = make(agents=2, iterations=2, replicates=2, objective__alpha=[round(0.1 * step, 1) for step in range(1, 11)])
+    chosen = looks(many, list(range(10)))
+    assert chosen.bar is not None and chosen.handles == []
+    assert figure_of(many, View("sweep")).axes[-2].get_title("left") == "objective.alpha"  # the last has the rows
+
+
+def test_two_swept_keys_are_colours_and_styles_of_lines(make: Make) -> None:
+    both = make(agents=2, iterations=2, replicates=2, objective__alpha=[0.1, 0.3, 0.5], exchange__mode=["immediate", "barrier"])
+    chosen = looks(both, list(range(6)))
+    assert list(chosen.keys) == ["objective.alpha", "exchange.mode"]
+    assert [key for key, _ in chosen.handles] == ["objective.alpha", "exchange.mode"]
+    styles = {(str(look["color"]), str(look["linestyle"])) for look in chosen.lines.values()}
+    assert len(styles) == 6 and len({style for _, style in styles}) == 2
+    assert chosen.titles[3] == "0.3 · barrier"
+    figure_of(both, View("sweep"))
+
+
+def test_three_swept_keys_give_every_cell_a_shade_of_its_own(make: Make) -> None:
+    keys = {"objective__alpha": [0.1, 0.3], "exchange__mode": ["immediate", "barrier"], "agents__initial": [3, 4]}
+    three = make(agents=2, iterations=2, replicates=1, **keys)
+    chosen = looks(three, list(range(8)))
+    assert len({str(look["color"]) for look in chosen.lines.values()}) == 8
+    figure_of(three, View("sweep"))
+
+
+@pytest.mark.parametrize("kind", ["timeline", "trouble", "sweep", "curves", "overview"])
+@pytest.mark.parametrize("ending", ["png", "pdf"])
+def test_every_kind_is_drawn_without_a_warning(make: Make, kind: str, ending: str, tmp_path: Path) -> None:
+    result = make(agents=4, replicates=3, objective__alpha=[0.1, 0.3, 0.5])
+    path = result.plot(tmp_path / f"figure.{ending}", kind, 1)
+    if ending == "png":
+        pixels = imread(path)
+        assert pixels.shape[1] == 1600 and pixels[..., :3].std() > 0.05
+    assert path.stat().st_size > 10_000
+
+
+def test_the_smallest_run_and_one_where_nothing_succeeded_can_be_drawn(make: Make, tmp_path: Path) -> None:
+    tiny = make(agents=1, iterations=1, replicates=1)
+    for kind in ("timeline", "trouble", "overview"):
+        assert tiny.plot(tmp_path / f"{kind}.png", kind).exists()
+    barren = Result(tiny.directory, tiny.study, tiny.manifest)
+    table = tiny.observations
+    errors = table.column("error").combine_chunks().fill_null("failed")
+    barren.observations = table.set_column(table.column_names.index("error"), table.schema.field("error"), errors)
+    assert barren.trouble()[0].barren == 1 and barren.best() == []
+    for kind in ("timeline", "trouble", "overview"):
+        assert barren.plot(tmp_path / f"barren-{kind}.png", kind).exists()
+
+
+def test_figures_that_make_no_sense_are_refused(make: Make) -> None:
+    plain = make(agents=10, iterations=12)
+    with pytest.raises(PlotError, match="it has one cell; sweep something, or draw the curves"):
+        plain.plot(kind="sweep")
+    with pytest.raises(PlotError, match="figure 'timeline' has no regret; there is one in: overview, curves, sweep"):
+        plain.plot(kind="timeline", regret=True)
+    with pytest.raises(PlotError, match="figure 'curves' has no algorithm"):
+        plain.plot(kind="curves", algorithm="Alone")
+    with pytest.raises(PlotError, match="figure 'trouble' has no level; there is one in: sweep"):
+        plain.plot(kind="trouble", level=0.1)
+    with pytest.raises(ResultError, match="no algorithm 'Both'; there are: Alone, Together"):
+        plain.plot(kind="timeline", algorithm="Both")
+
+
+def test_optima_show_every_agents_best_point_and_rank_the_agents(make: Make) -> None:
+    result = make(agents=6, iterations=8)
+    left, right = figure_of(result, View("optima")).axes
+    best = {}
+    for row in result.observations.to_pylist():
+        if (
+            row["replicate"] == 0
+            and row["error"] is None
+            and row["score"] > best.get(row["agent"], {"score": -np.inf})["score"]
+        ):
+            best[row["agent"]] = row
+    offsets = np.asarray(left.collections[0].get_offsets())
+    np.testing.assert_allclose(offsets, [best[agent]["x"] for agent in range(6)])
+    assert (left.get_xlabel(), left.get_ylabel(), left.get_xscale(), left.get_yscale()) == ("C", "gamma", "log", "log")
+    order = sorted(best, key=lambda agent: -best[agent]["score"])
+    assert [label.get_text() for label in right.get_yticklabels()] == [str(agent) for agent in order]
+    assert right.get_xlabel() == "error, to minimise" and "replicate 0" in words(left.figure)
+
+
+@pytest.mark.parametrize(("dimensions", "panels"), [(1, 1), (3, 3), (5, 6)])
+def test_optima_of_another_number_of_parameters_are_drawn_in_pairs(dimensions: int, panels: int, tmp_path: Path) -> None:
+    study = {
+        "study": {"name": "bowl"},
+        "objective": {"name": "quadratic", "agents": 3, "dimensions": dimensions},
+        "budget": {"iterations": 2},
+        "algorithm": [{"name": "random"}],
+    }
+    result = fedbo.run(study, out=tmp_path / "run")
+    figure = figure_of(result, View("optima"))
+    assert len(figure.axes) == panels + 1
+    assert figure.axes[0].get_xlabel() == "x1"

@@ -1,0 +1,145 @@
+"""The figure of a sweep: its curves, baseline, levels and times against raw rows, and where its legends are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_run import document, write_run
+from test_plots import words
+
+from fedbo.plots.plot import View, figure_of
+from fedbo.results.compare import goal_of, reaches
+from fedbo.results.result import Result
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    study = document(agents=4, replicates=3, objective__alpha=[0.1, 0.3, 0.5])
+    return Result.open(write_run(tmp_path_factory.mktemp("runs") / "swept", study, troubled=True))
+
+
+def test_a_sweep_has_a_line_for_each_cell_and_a_row_for_its_time_to_the_level(swept: Result) -> None:
+    figure = figure_of(swept, View("sweep"))
+    count, time, size, reach = figure.axes
+    assert count.get_xlabel() == "evaluations of each agent, initial points included"
+    assert (time.get_xlabel(), size.get_xlabel()) == ("virtual time", "KiB sent and received, for each agent that optimises")
+    assert count.get_ylabel() == size.get_ylabel() == "best error, mean over agents"
+    for axes, by in ((count, "evaluations"), (time, "time"), (size, "bytes")):
+        curves = [curve for curve in swept.curves(by, 400) if curve.algorithm == "Together"]
+        for curve in curves:
+            (line,) = named(axes, f"cell {curve.cell}")
+            assert line.get_ydata()[-1] == pytest.approx(curve.mean[-1])
+    assert reach.get_title("left") == "Time for Together to reach the final error of Alone"
+    assert [text.get_text() for text in reach.get_yticklabels()] == ["0.1", "0.3", "0.5"]
+    assert "objective.alpha" in words(figure) and "ratio to first" in words(figure)
+
+
+def named(axes: Any, gid: str) -> list[Any]:
+    return [line for line in axes.lines if line.get_gid() == gid]
+
+
+def early_mean(result: Result, cell: int, time: float) -> float:
+    """Average Together's best scores, of agents then of replicates; who has none yet counts with its first."""
+    best: dict[int, dict[int, float]] = {}
+    for row in sorted(result.observations.to_pylist(), key=lambda row: row["finished"]):
+        if (row["cell"], row["algorithm"], row["error"]) == (cell, "Together", None):
+            mine = best.setdefault(row["replicate"], {})
+            if row["agent"] not in mine or row["finished"] <= time:
+                mine[row["agent"]] = max(row["score"], mine.get(row["agent"], -np.inf))
+    return float(np.mean([np.mean(list(mine.values())) for mine in best.values()]))
+
+
+def test_curves_against_time_begin_where_half_of_the_agents_have_an_incumbent(swept: Result) -> None:
+    axes = figure_of(swept, View("sweep")).axes[1]
+    assert axes.get_xscale() == "log"
+    for cell in range(3):
+        (line,) = named(axes, f"cell {cell}")
+        x, y = line.get_xdata(), line.get_ydata()
+        firsts: dict[tuple[int, int], float] = {}
+        for row in swept.observations.to_pylist():
+            if (row["cell"], row["algorithm"], row["error"]) == (cell, "Together", None):
+                key = row["replicate"], row["agent"]
+                firsts[key] = min(row["finished"], firsts.get(key, np.inf))
+        assert x[0] == sorted(firsts.values())[5] < max(firsts.values())  # the sixth of twelve
+        assert y[::40] == pytest.approx([-early_mean(swept, cell, time) for time in x[::40]])
+
+
+def test_crossings_of_the_level_are_marked_where_the_mean_curve_has_them(swept: Result) -> None:
+    axes = figure_of(swept, View("sweep", level=0.11)).axes[1]
+    for cell in range(3):
+        (drop,), (line,) = named(axes, f"crossing {cell}"), named(axes, f"cell {cell}")
+        time = float(drop.get_xdata()[0])
+        before = float(line.get_xdata()[np.searchsorted(line.get_xdata(), time) - 1])
+        assert -early_mean(swept, cell, time) <= 0.11 < -early_mean(swept, cell, before)
+        assert list(drop.get_ydata()) == [axes.get_ylim()[0], 0.11] and drop.get_color() == line.get_color()
+    assert named(figure_of(swept, View("sweep", level=0.001)).axes[1], "crossing 0") == []
+
+
+def test_the_baseline_is_one_grey_line_or_one_for_each_cell(swept: Result) -> None:
+    figure = figure_of(swept, View("sweep"))
+    finals = [row.final.mean for row in swept.summary() if row.algorithm == "Alone"]
+    for axes in figure.axes[:2]:
+        assert [line.get_ydata()[-1] for line in named(axes, "baseline")] == pytest.approx(finals)
+        assert [line.get_ydata()[0] for line in named(axes, "level")] == pytest.approx(finals)
+        assert "the final error of Alone" in [text.get_text() for text in axes.texts]
+    assert "Alone, in the cell's colour" in words(figure)
+    same = figure_of(Same.of(swept), View("sweep"))
+    assert [len(named(axes, "baseline")) for axes in same.axes[:3]] == [1, 1, 0]
+    assert [len(named(axes, "level")) for axes in same.axes[:3]] == [1, 1, 1]
+    assert "Alone" in words(same).splitlines() and "in the cell's colour" not in words(same)
+    itself = figure_of(swept, View("sweep", algorithm="Alone"))
+    assert not any(named(axes, "baseline") for axes in itself.axes) and "baseline" not in words(itself)
+
+
+class Same(Result):
+    """A result in which the baseline is what it is in the first cell, in all cells."""
+
+    @classmethod
+    def of(cls, other: Result) -> Result:
+        """Give it for another result."""
+        same = cls(other.directory, other.study, other.manifest)
+        first = [trace for trace in other.traces if (trace.cell, trace.algorithm) == (0, "Alone")]
+        rest = [trace for trace in other.traces if trace.algorithm != "Alone"]
+        cells = sorted({trace.cell for trace in rest})
+        alone = [replace(trace, cell=cell) for cell in cells for trace in first]
+        same.traces = sorted([*alone, *rest], key=lambda trace: (trace.cell, trace.algorithm))
+        return same
+
+
+def test_legends_are_in_the_order_of_the_file_and_cover_no_panel(tmp_path: Path) -> None:
+    modes = ["barrier", {"mode": "buffered", "k": 2}, "immediate"]
+    exchange = [mode if isinstance(mode, dict) else {"mode": mode} for mode in modes]
+    study = document(agents=2, iterations=2, replicates=2, exchange=exchange)
+    figure = figure_of(Result.open(write_run(tmp_path / "run", study)), View("sweep"))
+    cells, baseline = sorted(figure.legends, key=lambda one: one.get_window_extent().x0)
+    assert [text.get_text() for text in cells.get_texts()] == ["barrier", "buffered, k 2", "immediate"]
+    assert baseline.get_title().get_text() == "baseline" and figure.axes[0].get_legend() is None
+    assert not any(one.get_window_extent().overlaps(axes.bbox) for one in figure.legends for axes in figure.axes)
+    assert not cells.get_window_extent().overlaps(baseline.get_window_extent())
+
+
+def test_times_that_span_much_have_a_logarithmic_axis_and_partial_means_are_hatched(swept: Result) -> None:
+    for level, scale in ((None, "linear"), (0.1, "log"), (0.08, "log")):  # the last for its wide intervals
+        reach = figure_of(swept, View("sweep", level=level)).axes[3]
+        found = reaches(swept, goal_of(swept, "Together", level))
+        means = [one.mean for one in found if one.mean is not None]
+        times = [time for one in found for time in one.reached.values()]
+        assert reach.get_xscale() == scale
+        boxes = [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in reach.patches]
+        assert boxes == [pytest.approx((mean.low, mean.high)) for mean in means]
+        parts = [len(one.reached) < 3 for one in found if one.mean is not None]
+        assert [bar.get_hatch() is not None for bar in reach.patches] == parts
+        assert reach.get_xlim()[0] < min(times) and reach.get_xlim()[1] > max(times)
+
+
+def test_a_level_that_no_replicate_reaches_is_shown_as_such(swept: Result) -> None:
+    assert words(figure_of(swept, View("sweep", level=0.001))).count("not reached") == 3
+    assert "0 of 3" in words(figure_of(swept, View("sweep", level=0.001)))
+
+
+def test_an_algorithm_that_sends_nothing_is_said_to(swept: Result) -> None:
+    assert "Alone sends nothing" in words(figure_of(swept, View("sweep", algorithm="Alone")))

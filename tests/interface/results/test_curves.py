@@ -1,0 +1,164 @@
+"""Curves and summaries against numbers reckoned by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fedbo.objectives.base import Metric
+from fedbo.results.curves import curve, grid, replicate_means, traces
+from fedbo.results.schemas import EVENTS, OBSERVATIONS, canonical
+from fedbo.results.summary import difference, regrets, summary_row
+
+
+def observations(*runs: tuple[int, int, list[tuple[int, float, float]]]) -> Any:
+    """Make a table from (replicate, agent, [(step, value, score)]), each evaluation taking 1."""
+    rows = []
+    for replicate, agent, found in runs:
+        for number, (step, value, score) in enumerate(found):
+            rows.append(
+                {
+                    "cell": 0, "algorithm": "A", "replicate": replicate, "agent": agent,
+                    "phase": "search" if step else "initial", "step": step, "query": number, "origin": "own",
+                    "x": [0.0], "u": [0.0], "value": value, "score": score, "started": float(number),
+                    "finished": number + 1.0, "t_n": number + 1, "pulls": 1, "error": None,
+                }
+            )  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=OBSERVATIONS)
+
+
+TWO = observations(
+    (0, 0, [(0, 1.0, 1.5), (1, 3.0, 2.0), (2, 2.0, 9.0)]),
+    (0, 1, [(0, 0.0, 0.0), (1, -1.0, 0.0), (2, 4.0, 4.0)]),
+    (1, 0, [(0, 5.0, 5.0), (1, 5.0, 7.0)]),
+)
+
+
+def test_an_incumbent_is_chosen_by_what_was_seen_and_judged_by_its_score() -> None:
+    first, second, third = traces(TWO)
+    np.testing.assert_array_equal(first.best, [1.5, 2.0, 2.0])
+    np.testing.assert_array_equal(second.best, [0.0, 0.0, 4.0])
+    np.testing.assert_array_equal(third.best, [5.0, 5.0])  # a tie keeps the earlier point
+    np.testing.assert_array_equal(first.row, [0, 1, 1])
+
+
+def test_curves_average_over_targets_first_and_over_replicates_second() -> None:
+    found = traces(TWO)
+    made = curve(found, "iteration", grid(found, "iteration", 5), Metric())
+    np.testing.assert_array_equal(made.x, [0, 1, 2])
+    np.testing.assert_allclose(made.mean, [(0.75 + 5) / 2, (1 + 5) / 2, (3 + 5) / 2])
+    np.testing.assert_allclose(made.error, [4.25 / 2, 2.0, 1.0])  # |a - b| / 2 with two replicates
+
+
+def test_evaluations_count_from_one_and_time_holds_the_last_value() -> None:
+    first, _, third = traces(TWO)
+    np.testing.assert_array_equal(first.at("evaluations", np.array([0.0, 1.0, 3.0])), [np.nan, 1.5, 2.0])
+    np.testing.assert_array_equal(third.at("time", np.array([0.99, 1.0, 99.0])), [np.nan, 5.0, 5.0])
+
+
+def test_a_failed_evaluation_counts_but_is_no_incumbent() -> None:
+    table = observations((0, 0, [(0, 1.0, 1.0), (1, 9.0, 9.0), (2, np.nan, np.nan), (3, 2.0, 2.0)]))
+    table = table.set_column(16, OBSERVATIONS.field("error"), pa.array([None, "fell over", None, None], pa.string()))
+    (trace,) = traces(table)
+    np.testing.assert_array_equal(trace.best, [1.0, 1.0, 1.0, 2.0])
+
+
+def test_before_anything_succeeded_there_is_no_incumbent() -> None:
+    table = observations((0, 0, [(0, np.nan, np.nan), (1, 2.0, 2.0)]))
+    (trace,) = traces(table)
+    np.testing.assert_array_equal(trace.best, [np.nan, 2.0])
+    np.testing.assert_array_equal(grid([trace], "evaluations", 5), [2])
+
+
+def test_a_target_without_any_good_observation_is_left_out_of_its_replicate() -> None:
+    barren = [(0, np.nan, np.nan), (1, np.nan, np.nan)]
+    found = traces(observations((0, 0, [(0, 1.0, 1.0), (1, 3.0, 3.0)]), (0, 1, barren), (1, 0, barren)))
+    means = replicate_means(found, "iteration", np.array([0.0, 1.0]))
+    np.testing.assert_array_equal(means[0], [1.0, 3.0])
+    np.testing.assert_array_equal(means[1], [np.nan, np.nan])
+    np.testing.assert_array_equal(grid(found, "time", 2), [1.0, 2.0])
+
+
+def test_what_a_crash_made_an_agent_forget_counts_as_evaluations_and_time_only() -> None:
+    kept, forgotten, again = (0, 1.0, 1.0), [(1, 9.0, 9.0), (2, 8.0, 8.0)], [(1, 2.0, 2.0), (2, 3.0, 3.0)]
+    table = observations((0, 0, [kept, *forgotten, *again]))
+    error = pa.array([None, "forgotten", "forgotten", None, None], pa.string())
+    (trace,) = traces(canonical(table.set_column(16, OBSERVATIONS.field("error"), error), ["A"]))
+    np.testing.assert_array_equal(trace.step, [0, 1, 2, 1, 2])  # in the order of time
+    np.testing.assert_array_equal(trace.best, [1.0, 1.0, 1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(trace.at("iteration", np.array([0.0, 1.0, 2.0])), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(trace.at("time", np.array([3.0, 4.0])), [1.0, 2.0])
+    np.testing.assert_array_equal(trace.at("evaluations", np.array([3.0, 5.0])), [1.0, 3.0])
+    assert [list(one.best) for one in regrets([trace], {"0": {"0": {"0": 10.0}}})] == [[-9, -9, -9, -8, -7]]
+    blank = EVENTS.empty_table()
+    assert summary_row([trace], 1, (table, blank), Metric()).evaluations == 5
+
+
+def test_bytes_are_those_of_everybody_before_an_evaluation_ended_for_each_target() -> None:
+    blank = {"cell": 0, "algorithm": "A", "step": 0, "detail": ""}
+    happened = [(0, 0.5, "sent", 7, 80), (0, 1.0, "delivered", 0, 40), (0, 1.0, "arrived", 7, 80), (0, 1.5, "lost", 1, 80),
+                (0, 1.5, "sent", 1, 80), (1, 0.1, "sent", 0, 6)]  # fmt: skip
+    lines = [
+        {**blank, "replicate": r, "sequence": n, "time": t, "kind": kind, "agent": agent, "bytes": size}
+        for n, (r, t, kind, agent, size) in enumerate(happened)
+    ]
+    first, second, third = traces(TWO, pa.Table.from_pylist(lines, schema=EVENTS))
+    np.testing.assert_array_equal(first.moved, [40, 100, 100])  # two targets; what comes at 1.0 comes after
+    np.testing.assert_array_equal(second.moved, first.moved)
+    np.testing.assert_array_equal(third.moved, [3, 3])
+    np.testing.assert_array_equal(first.at("bytes", np.array([39.0, 40.0, 99.0, 100.0])), [np.nan, 1.5, 1.5, 2.0])
+    np.testing.assert_array_equal(grid([first, second], "bytes", 3), [40, 70, 100])
+    assert not any(trace.moved.any() for trace in traces(TWO))
+    np.testing.assert_array_equal(grid(traces(TWO), "bytes", 3), [0.0])
+
+
+def test_one_replicate_has_no_standard_error() -> None:
+    found = traces(observations((0, 0, [(0, 1.0, 1.0)])))
+    made = curve(found, "evaluations", np.array([1.0]), Metric())
+    assert np.isnan(made.error).all()
+    assert difference(found, found, Metric()) is None
+
+
+def test_a_paired_difference_has_the_t_interval_of_the_replicates_gaps() -> None:
+    ours = traces(observations(*((r, 0, [(0, value, value)]) for r, value in enumerate((3.0, 5.0, 4.0)))))
+    theirs = traces(observations(*((r, 0, [(0, value, value)]) for r, value in enumerate((1.0, 2.0, 3.0)))))
+    gap = difference(ours, theirs, Metric(sign=-1, offset=100.0))
+    assert gap is not None and gap.mean == pytest.approx(-2.0)  # the native quantity falls where values rise
+    reach = 4.302652729911275 * 1.0 / np.sqrt(3)  # t quantile with 2 degrees of freedom; the gaps' deviation is 1
+    assert (gap.low, gap.high) == pytest.approx((-2.0 - reach, -2.0 + reach))
+
+
+def test_regret_is_the_distance_from_the_best_point_so_far_to_each_agents_own_best() -> None:
+    known = {"0": {"0": {"0": 10.0, "1": 5.0}, "1": {"0": 7.0}}}
+    assert [list(trace.best) for trace in regrets(traces(TWO), known)] == [[-8.5, -8, -1], [-5, -5, -1], [-2, 0]]
+    with pytest.raises(ValueError, match="best value of agent 1 is not known"):
+        regrets(traces(TWO), {"0": {"0": {"0": 10.0, "1": None}}})
+
+
+def test_a_summary_counts_bytes_of_messages_that_left_for_each_agent() -> None:
+    blank = {"cell": 0, "algorithm": "A", "replicate": 0, "time": 0.0, "agent": 0, "step": 0, "detail": ""}
+    happened = [("sent", 80), ("sent", 20), ("delivered", 500)]
+    events = pa.Table.from_pylist(
+        [{**blank, "sequence": n, "kind": kind, "bytes": size} for n, (kind, size) in enumerate(happened)],
+        schema=EVENTS,
+    )
+    row = summary_row(traces(TWO), 1, (TWO, events), Metric())
+    assert (row.bytes_up, row.messages) == (100.0, 2.0)  # one agent sent both
+    assert (row.final.mean, row.half.mean) == (4.0, 3.0)
+    assert (row.duration, row.evaluations) == (2.5, 4.0)
+    assert row.origins == {"own": 1.0} and row.federated == 0.0
+
+
+def test_rows_have_one_order_whatever_order_they_came_in() -> None:
+    shuffled = TWO.take(np.random.default_rng(0).permutation(len(TWO)))
+    assert canonical(shuffled, ["A"]).equals(TWO)
+    with pytest.raises(KeyError, match="'A' is not one of B"):
+        canonical(TWO, ["B"])
+
+
+def test_replicates_are_averaged_apart() -> None:
+    means = replicate_means(traces(TWO), "iteration", np.array([np.inf]))
+    assert {replicate: float(mean[0]) for replicate, mean in means.items()} == {0: 3.0, 1: 5.0}

@@ -1,0 +1,266 @@
+"""What a wrong study file is told: one line with the place, what came, and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from right_study import AGENTS, BUDGET, NAME, RIGHT, SEED, added, changed
+
+from fedbo.algorithms.catalog import algorithms
+from fedbo.objectives.catalog import federations
+from fedbo.study.document import StudyError
+from fedbo.study.study import load_study
+
+TABLES = (
+    "agents, algorithm, availability, budget, evaluation, exchange, fault, group, hosting, network, objective, "
+    "privacy, recovery, study, sweep, timing"
+)
+ALGORITHMS = ", ".join(algorithms())
+OBJECTIVES = ", ".join(federations())
+DEEP = "tables and lists lie in each other more than 16 deep; no study needs that"
+QUADRATIC = "agents, cost_spread, dimensions, name, noise, spread"
+
+WRONG: list[tuple[str, str]] = [
+    # keys and tables
+    (added("[agents]\nintial = 3"), "[agents] intial = 3: no such key; did you mean 'initial'?"),
+    (added("[budgets]\niterations = 3"), "[budgets]: no such table; did you mean 'budget'?"),
+    (added("[cloud]\nx = 3"), f"[cloud]: no such table; there are: {TABLES}"),
+    (changed(AGENTS, "agent = 4"), "[objective] agent = 4: no such key; did you mean 'agents'?"),
+    (changed(AGENTS, "colour = 4"), f"[objective] colour = 4: no such key; there are: {QUADRATIC}"),
+    (added("querries = 2"), "[[algorithm]] 1 querries = 2: no such key; did you mean 'queries'?"),
+    (added("[timing]\nlatency = {model = 'constant', maen = 1}"),
+     "[timing] latency.maen = 1: no such key; did you mean 'mean'?"),
+    # what is missing
+    (changed(SEED, ""), '[study] name: is missing; give name = "…"'),
+    (changed("[budget]\niterations = 5", ""), "[budget]: is missing; give [budget] with iterations = 50"),
+    (changed(BUDGET, ""), "[budget] iterations: is missing; give iterations = 50, or pulls = 1000"),
+    (changed('[[algorithm]]\nname = "random"', ""), '[algorithm]: is missing; give [[algorithm]] with name = "fts"'),
+    (added("[timing]\nlatency = {mean = 1.0}"), "[timing] latency.model: is missing; give model = …"),
+    (added("[agents.history]\nalgorithm = 'random'"),
+     "[agents.history] observations: is missing; give observations = 50"),
+    # names
+    (changed('"random"', '"ftz"'),
+     f"[[algorithm]] 1 name = 'ftz': no algorithm 'ftz'; did you mean 'fts'? there are: {ALGORITHMS}"),
+    (changed(NAME, 'name = "digit"'),
+     f"[objective] name = 'digit': no objective 'digit'; did you mean 'digits'? there are: {OBJECTIVES}"),
+    (added("preset = 'faithful'"), "[[algorithm]] 1 preset = 'faithful': no preset 'faithful'; there are: none"),
+    (added("[timing]\nevaluation = {model = 'lognorm'}"),
+     "[timing] evaluation.model = 'lognorm': no timing model 'lognorm'; did you mean 'lognormal'? "
+     "there are: constant, cost, exponential, gamma, lognormal, pareto"),
+    (added("[availability]\nmodel = 'bernouli'"),
+     "[availability] model = 'bernouli': no availability model 'bernouli'; did you mean 'bernoulli'? "
+     "there are: always, bernoulli, daily, markov, trace"),
+    (added("[exchange]\nmode = 'barier'"),
+     "[exchange] mode = 'barier': no exchange mode 'barier'; did you mean 'barrier'? "
+     "there are: barrier, buffered, deadline, first_k, immediate"),
+    (added("[hosting]\nkind = 'cloud'"), "[hosting] kind = 'cloud': must be 'inline', 'dedicated' or 'packed'"),
+    (added("[agents.history]\nalgorithm = 'rnadom'\nobservations = 5"),
+     "[agents.history] algorithm = 'rnadom': no algorithm 'rnadom'; did you mean 'random'? "
+     f"there are: {ALGORITHMS}"),
+    # types
+    (changed(BUDGET, "iterations = 5.5"), "[budget] iterations = 5.5: must be a whole number"),
+    (changed(BUDGET, "iterations = '5'"), "[budget] iterations = '5': must be a whole number"),
+    (changed(SEED, 'name = "right"\nseed = true'), "[study] seed = true: must be a whole number"),
+    (changed(SEED, "name = 3"), "[study] name = 3: must be a string in quotes"),
+    (changed(AGENTS, "agents = 'four'"), "[objective] agents = 'four': must be a whole number"),
+    (changed("[[algorithm]]", "[algorithm]"),
+     "[algorithm]: there may be several, so it is a list; write [[algorithm]]"),
+    (added("[agents]\ntargets = 'some'"),
+     "[agents] targets = 'some': must be \"all\" or a list of agents, such as [0, 1]"),
+    (added("[agents.history]\nalgorithm = 'random'\nobservations = 5\nfresh = 1"),
+     "[agents.history] fresh = 1: must be true or false"),
+    # ranges
+    (changed(BUDGET, "iterations = 0"), "[budget] iterations = 0: must be at least 1"),
+    (changed(BUDGET, "iterations = 5\ntime = 0.0"), "[budget] time = 0.0: must be above 0"),
+    (changed(BUDGET, "iterations = 5\ntime = inf"), "[budget] time = inf: must be a finite number"),
+    (changed(AGENTS, "noise = nan"), "[objective] noise = nan: must be a finite number"),
+    (changed(AGENTS, "agents = 0"), "[objective] agents = 0: will not do; take at least 1"),
+    (changed(SEED, 'name = "right"\nseed = -1'), "[study] seed = -1: must be at least 0"),
+    (changed(SEED, f'name = "right"\nseed = {2**63}'), f"[study] seed = {2**63}: must be below {2**63}"),
+    (changed(SEED, 'name = ""'), "[study] name = '': must not be empty"),
+    (changed(SEED, 'name = "right"\nreplicates = 0'), "[study] replicates = 0: must be at least 1"),
+    (added("[timing]\nevaluation = {model = 'lognormal', mean = -1}"),
+     "[timing] evaluation.mean = -1: must be above 0"),
+    (added("[availability]\nmodel = 'bernoulli'\nprobability = 1.5"),
+     "[availability] probability = 1.5: must be in [0, 1)"),
+    (added("[agents.history]\nalgorithm = 'random'\nobservations = 0"),
+     "[agents.history] observations = 0: must be at least 1"),
+    (added("[agents]\ninitial = -1"), "[agents] initial = -1: must be at least 0"),
+    # what does not go together
+    (added("[agents]\ntargets = []"), '[agents] targets = []: must name at least one agent; "all" means every agent'),
+    (added("[agents]\ntargets = [0, 4]"),
+     "[agents] targets = [0, 4]: there is no agent 4; this objective has agents 0 to 3"),
+    (added("[agents]\ntargets = [1, 2, 1]"),
+     "[agents] targets = [1, 2, 1]: agent 1 stands there twice; name each agent once"),
+    (added("[[algorithm]]\nname = 'random'"),
+     "[[algorithm]] 2 name = 'random': label 'random' belongs to [[algorithm]] 1; give this one another label"),
+    (added("[hosting]\nkind = 'dedicated'\nworkers = 2"),
+     "[hosting] workers = 2: dedicated hosting has one worker for each agent; leave it out"),
+    (added("[hosting]\nkind = 'packed'\nworkers = 0"), "[hosting] workers = 0: must be at least 1 for packed hosting"),
+    (added("[hosting]\naddress = 'auto'"),
+     "[hosting] address = 'auto': inline without workers starts no Ray; give workers or leave it out"),
+    (added("[timing]\nclock = 'wall'"),
+     "[timing] clock = 'wall': needs agents in processes of their own; set [hosting] kind to dedicated or packed"),
+    (added("[agents.history]\nalgorithm = 'random'\nobservations = 2"),
+     "[agents.history] initial: must be at most observations = 2"),
+    (changed(SEED, 'name = "right"\nreplicates = 2')
+     + "\n[agents.history]\nalgorithm = 'random'\nobservations = 5\nfresh = false\n",
+     "[agents.history] fresh = false: 'quadratic' gives every replicate other functions; set fresh = true"),
+    (added("[[algorithm]]\nname = 'fts'\nevery = 0"),
+     "[[algorithm]] 2 name = 'fts': sends one message, before the start; under 'immediate' hardly one is answered in time: "
+     'set [exchange] mode = "barrier", or let it send again'),
+    (added("[[algorithm]]\nname = 'fts'\nweights = [1.0, 2.0]"),
+     "[[algorithm]] 2 weights = [1.0, 2.0]: must be one number for each of the 4 agents, not 2"),
+    # sweeps
+    (added("[sweep]\n'hosting.workers' = [0, 2]"),
+     "[sweep] \"hosting.workers\" = [0, 2]: changes no result, so it cannot be swept; leave it out"),
+    (added("[sweep]\n'algorithm.random.label' = ['a', 'b']"),
+     "[sweep] \"algorithm.random.label\" = [\"a\", \"b\"]: changes no result, so it cannot be swept; leave it out"),
+    (added('[sweep]\n"objective.agnets" = [1]'),
+     "[sweep] \"objective.agnets\" = [1]: no such key; did you mean 'agents'?"),
+    (added('[sweep]\n"objective.spread" = [0.1, "wide"]'),
+     "[sweep] \"objective.spread\" = [0.1, \"wide\"]: 'wide' must be a number"),
+    (added('[sweep]\n"objective.spread" = 0.1'), '[sweep] "objective.spread" = 0.1: must be a list'),
+    (added('[sweep]\n"objective.spread" = []'), '[sweep] "objective.spread" = []: must not be empty'),
+    (added('[sweep]\n"algorithm.fts.features" = [50]'),
+     '[sweep] "algorithm.fts.features" = [50]: begins with no algorithm\'s label and a dot; labels are: random'),
+    (added('[agents]\ntargets = [3]\n[sweep]\n"objective.agents" = [4, 2]'),
+     "[sweep]: with objective.agents = 2: [agents] targets = [3]: there is no agent 3; "
+     "this objective has agents 0 to 1"),
+    (added('[sweep]\n"objective.spread" = [0.1, 0.5, 0.1]'),
+     '[sweep] "objective.spread" = [0.1, 0.5, 0.1]: 0.1 stands there twice; name each value once'),
+    (added('[sweep]\n"objective.spread" = [1, 1.0]'),
+     '[sweep] "objective.spread" = [1, 1.0]: 1.0 stands there twice; name each value once'),
+    # sizes
+    (changed(AGENTS, "agents = 2000001"), "[objective] agents = 2000001: must be at most 2,000,000"),
+    (changed(AGENTS, f"dimensions = {10**18}"), f"[objective] dimensions = {10**18}: must be at most 1,000"),
+    (changed(BUDGET, f"iterations = {10**18}"), f"[budget] iterations = {10**18}: must be at most 1,000,000,000"),
+    (added(f"[agents]\ninitial = {10**9}"), f"[agents] initial = {10**9}: must be at most 1,000,000"),
+    (added(f"[hosting]\nworkers = {10**9}"), f"[hosting] workers = {10**9}: must be at most 10,000"),
+    (changed(SEED, 'name = "right"\nreplicates = 50000') + "\n[[algorithm]]\nname = 'ts'\n[[algorithm]]\nname = 'fts'\n",
+     "[study] replicates = 50000: makes 150,000 runs of all cells and algorithms; take fewer, at most 100,000"),
+    (added(f'[sweep]\n"objective.spread" = {[n / 1000 for n in range(101)]}\n"study.seed" = {list(range(100))}'),
+     "[sweep]: has 10,100 cells; name fewer values, for at most 10,000"),
+    # names
+    (changed(SEED, 'name = "two\\nlines"'),
+     "[study] name = 'two\\nlines': holds the control character U+000A; give a name that stands on one line"),
+    (changed(SEED, 'name = "a/b"'), "[study] name = 'a/b': holds '/', and a folder is called after it; write '-' in its place"),
+    (changed(SEED, 'name = "  "'), "[study] name = '  ': must not be empty"),
+    (changed(SEED, f'name = "{"n" * 201}"'), f"[study] name = '{'n' * 58}…: has 201 bytes; give a name of at most 200"),
+    (added('label = "\\u001b[31m"'),
+     "[[algorithm]] 1 label = '\\x1b[31m': holds the control character U+001B; give a name that stands on one line"),
+    (added(f'label = "{"é" * 101}"'), f"[[algorithm]] 1 label = '{'é' * 58}…: has 202 bytes; give a name of at most 200"),
+    (added('[[group]]\nname = "a\\u0085"\nagents = [1]'),
+     "[[group]] 1 name = 'a\\x85': holds the control character U+0085; give a name that stands on one line"),
+    # no study at all
+    (f"a = {'[' * 20_000}{']' * 20_000}", "tables and lists lie in each other more than 16 deep; no study needs that"),
+    (f"[{'a.' * 20_000}a]", "tables and lists lie in each other more than 16 deep; no study needs that"),
+    (changed(SEED, f'name = "right"\nseed = {"9" * 5000}'),
+     "not TOML (Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits); write a smaller number"),
+    ("[study]\nname = \n", "line 2, column 8: not TOML (invalid value); strings stand in quotes, tables in [brackets]"),
+    (changed("[budget]", "[study]"),
+     "line 8, column 7: not TOML (cannot declare ('study',) twice); strings stand in quotes, tables in [brackets]"),
+    (" \n", "the file is empty; it needs [study], [objective], [budget] and one [[algorithm]]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line"), WRONG, ids=[line[:60] for _, line in WRONG])
+def test_a_wrong_study_is_told_in_one_line_what_is_wrong_and_what_would_do(
+    text: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError, match=r"^study\.toml: ") as caught:
+        load_study("study.toml")
+    assert str(caught.value) == f"study.toml: {line}"
+
+
+def test_the_study_they_all_differ_from_is_right(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(RIGHT, encoding="utf-8")
+    assert load_study(path).labels == ("random",)
+
+
+def test_faults_in_several_places_are_all_told_each_in_a_line_of_its_own() -> None:
+    with pytest.raises(StudyError, match="seed") as caught:
+        load_study({"study": {"name": "x", "seed": -1}, "objective": {"name": "quadratic"}, "algorithm": 3, "budget": {}})
+    assert str(caught.value).splitlines() == [
+        "study: [study] seed = -1: must be at least 0",
+        "study: [budget] iterations: is missing; give iterations = 50, or pulls = 1000",
+        "study: [algorithm] = 3: must be a list",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("budget.iterations=0", "--set: [budget] iterations = 0: must be at least 1"),
+        ("budget.iteration=3", "--set: [budget] iteration = 3: no such key; did you mean 'iterations'?"),
+        ("algorithm.fts.p=1", "--set algorithm.fts.p: begins with no algorithm's label and a dot; labels are: random"),
+        ("iterations", "--set iterations: is not key=value; write, for example, --set budget.iterations=20"),
+        ("study.name=@", "--set study.name=@: @ is no TOML value; put quotes round a string"),
+        (f"{'a.' * 9000}b=1", f"--set {'a.' * 29}a…: {DEEP}"),
+        (f"study.x={'[' * 9000}", f"--set study.x={'[' * 51}…: {DEEP}"),
+        ("study.name=", "--set study.name=: nothing is no TOML value; put quotes round a string"),
+    ],
+)
+def test_a_wrong_override_is_told_apart_from_a_wrong_file(override: str, line: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(RIGHT, encoding="utf-8")
+    with pytest.raises(StudyError, match="^--set") as caught:
+        load_study(path, [override])
+    assert str(caught.value) == line
+
+
+def test_what_is_no_readable_file_is_told_what_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("right.toml").write_text(RIGHT, encoding="utf-8")
+    Path("latin.toml").write_bytes(b'[study]\nname = "caf\xe9"\n')
+    for name, line in {
+        "rihgt.toml": "rihgt.toml: no such file; in that folder there are: latin.toml, right.toml",
+        "nowhere/x.toml": "nowhere/x.toml: no such file; give the path of a study file",
+        ".": ".: is a directory; give the study file in it",
+        "right.toml/x": "right.toml/x: cannot be read (Not a directory); check the path and its permissions",
+        "n" * 300: f"{'n' * 300}: cannot be read (File name too long); check the path and its permissions",
+        "/dev/zero": "/dev/zero: is larger than 16 MiB; give a study file",
+        "latin.toml": "latin.toml: byte 19: not UTF-8; save the file as UTF-8 text",
+    }.items():
+        with pytest.raises(StudyError, match="; ") as caught:
+            load_study(name)
+        assert str(caught.value) == line
+
+
+INITIAL: list[tuple[str, str]] = [
+    ("agent,point,x1\n0,0,0.5\n", "has columns agent, point, x1; it must have agent, replicate, point, x1, x2"),
+    ("agent,replicate,point,x1,x2\n0,0,0,0.5,1.5\n", "row 1 is at [0.5, 1.5]; points must be in the unit cube"),
+    ("agent,replicate,point,x1,x2\n0,0,0,0.5,nan\n", "column x2 holds null; it must hold numbers"),
+    ("agent,replicate,point,x1,x2\n0,0,0,a,0.5\n", "column x1 holds string; it must hold numbers"),
+    ("agent,replicate,point,x1,x2\n0.5,0,0,0.5,0.5\n", "column agent holds double; it must hold whole numbers"),
+    ("agent,replicate,point,x1,x2\n0,0,0,0.5,0.5\n",
+     "has no points for agent 1, replicate 0; every target needs some in each"),
+    ("agent,replicate,point,x1,x2\n0,0,0,0.5,0.5\n0,0,1,0.5,0.5\n1,0,0,0.5,0.5\n",
+     "has 1 points for agent 1, replicate 0, but 2 for agent 0, replicate 0; give all of them equally many"),
+    ("", "cannot be read as csv (Empty CSV file)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "remedy"), INITIAL, ids=[remedy[:40] for _, remedy in INITIAL])
+def test_a_wrong_file_of_initial_points_is_told_what_it_lacks(text: str, remedy: str, tmp_path: Path) -> None:
+    (tmp_path / "points.csv").write_text(text, encoding="utf-8")
+    path = tmp_path / "study.toml"
+    path.write_text(added("[agents]\ntargets = [0, 1]\ninitial_file = 'points.csv'"), encoding="utf-8")
+    with pytest.raises(StudyError, match="initial_file") as caught:
+        load_study(path)
+    assert str(caught.value) == f"{path}: [agents] initial_file = 'points.csv': {remedy}"
+
+
+def test_initial_points_that_are_missing_or_differ_in_number_from_what_is_asked_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(added("[agents]\ntargets = [0]\ninitial_file = 'points.csv'"), encoding="utf-8")
+    with pytest.raises(StudyError, match="no such file; the path counts from the folder of the study file"):
+        load_study(path)
+    (tmp_path / "points.csv").write_text("agent,replicate,point,x1,x2\n0,0,0,0.5,0.5\n", encoding="utf-8")
+    with pytest.raises(StudyError, match="initial = 3: initial_file has 1 points for each target; leave initial out"):
+        load_study(path, ["agents.initial=3"])
+    assert load_study(path).agents.initial == 1

@@ -1,0 +1,223 @@
+"""What a study with a wrong world is told: times, network, absence, groups, faults, exchange, in one line each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from right_study import BUDGET, NAME, added, changed
+
+from fedbo.study.document import StudyError
+from fedbo.study.study import load_study
+
+WALL = "[timing]\nclock = 'wall'\n"
+PACKED = "\n[hosting]\nkind = 'packed'\n"
+NO_EFFECT = 'has no effect in real time; leave it out, or set clock = "virtual"'
+WHO = 'must be "all", the name of a group, or a list of agents, such as [0, 1]'
+ENDS = changed(BUDGET, "iterations = 5\ntime = 4.0")
+
+
+def group(text: str, name: str = "slow") -> str:
+    return f"[[group]]\nname = '{name}'\n{text}\n"
+
+
+def fault(kind: str, text: str = "") -> str:
+    return f"[[fault]]\nkind = '{kind}'\n{text}\n"
+
+
+WRONG: list[tuple[str, str]] = [
+    # times
+    ("[timing]\nspeed = {factors = []}", "[timing] speed.factors = []: must be one or more numbers above 0"),
+    ("[timing]\nspeed = {factors = [1.0, -2.0]}",
+     "[timing] speed.factors = [1.0, -2.0]: must be one or more numbers above 0"),
+    ("[timing]\nspeed = {factors = [1.0, 2.0], shares = [1.0]}",
+     "[timing] speed.shares = [1.0]: must be as many as the 2 factors, or none"),
+    ("[timing]\nspeed = 2.0", "[timing] speed = 2.0: must be a table"),
+    ("[timing]\ndecision = {coefficient = -0.1}", "[timing] decision.coefficient = -0.1: must be at least 0"),
+    ("[timing]\ndecision = {coeficient = 0.1}",
+     "[timing] decision.coeficient = 0.1: no such key; did you mean 'coefficient'?"),
+    ("[timing]\nlatency = {model = 'cost'}",
+     "[timing] latency.model = 'cost': only evaluations have costs; take another model for messages"),
+    # network
+    ("[network]\nbandwidth = 0", "[network] bandwidth = 0: must be above 0"),
+    ("[network]\nlink = 'fast'", "[network] link = 'fast': must be a number"),
+    ("[network]\nretry = 0.0", "[network] retry = 0.0: must be above 0"),
+    ("[network]\nattempts = 0", "[network] attempts = 0: must be at least 1"),
+    ("[network]\natempts = 3", "[network] atempts = 3: no such key; did you mean 'attempts'?"),
+    # absence
+    ("[availability]\nleaving = 'gone'", "[availability] leaving = 'gone': must be 'resumed' or 'lost'"),
+    ("[availability]\nmodel = 'markov'\npresent = 0", "[availability] present = 0: must be above 0"),
+    ("[availability]\nmodel = 'trace'", "[availability] file: is missing; give file = …"),
+    ("[availability]\nmodel = 'trace'\nfile = 'bad.csv'",
+     "[availability] file = 'bad.csv': has agent 0, start 2.0, end 1.0 in row 1; start must be below end"),
+    ("[availability]\nmodel = 'daily'\npresent = 4\nleaving = 'lost'\n[timing]\nevaluation = {model = 'constant', mean = 2}",
+     "[availability] present = 4: is shorter than a step, which takes 6 and is lost with each day; lengthen it, set "
+     'leaving = "resumed", or end the study by [budget] time'),
+    # exchange
+    ("[exchange]\nmode = 'deadline'\nlength = 0", "[exchange] length = 0: must be above 0"),
+    ("[exchange]\nmode = 'deadline'\nlate = 'later'", "[exchange] late = 'later': no late 'later'; there are: carry, drop"),
+    ("[exchange]\nmode = 'deadline'\nk = 3",
+     "[exchange] k = 3: no such key; there are: late, length, mode, selection, staleness"),
+    ("[exchange]\nmode = 'first_k'\nk = 5",
+     "[exchange] k = 5: must be at most 4, the number of agents that optimise and so keep sending"),
+    ("[exchange]\nmode = 'buffered'",
+     "[exchange] k: must be at most 4, the number of agents that optimise and so keep sending"),
+    ("[exchange]\nstaleness = {wieght = 'hinge'}",
+     "[exchange] staleness.wieght = 'hinge': no such key; did you mean 'weight'?"),
+    ("[exchange]\nstaleness = {weight = 'hing'}",
+     "[exchange] staleness.weight = 'hing': no weight 'hing'; did you mean 'hinge'? "
+     "there are: constant, exponential, hinge, polynomial"),
+    ("[exchange]\nstaleness = {bound = -1}", "[exchange] staleness.bound = -1: must be at least 0"),
+    ("[exchange]\nstaleness = 'hinge'", "[exchange] staleness = 'hinge': must be a table"),
+    ("[exchange]\nselection = {who = 'some'}",
+     "[exchange] selection.who = 'some': no who 'some'; there are: all, fraction, poisson, speed"),
+    ("[exchange]\nselection = {who = 'poisson', share = 0.0}", "[exchange] selection.share = 0.0: must be in (0, 1]"),
+    ("[exchange]\nselection = {who = 'fraction', share = 0.5}",
+     "[exchange] selection.who = 'fraction': under 'immediate' there are no rounds of which this could be a share; "
+     'take "poisson"'),
+    ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {who = 'speed', share = 0.5}",
+     "[exchange] selection.who = 'speed': under 'buffered' there are no rounds of which this could be a share; "
+     'take "poisson"'),
+    # evaluations, checkpoints, snapshots
+    ("[evaluation]\nretries = 1.5", "[evaluation] retries = 1.5: must be a whole number"),
+    ("[evaluation]\nfailure = 'ignore'", "[evaluation] failure = 'ignore': no failure 'ignore'; there are: drop, stop, worst"),
+    ("[evaluation]\ntime_limit = 0", "[evaluation] time_limit = 0: must be above 0"),
+    ("[evaluation]\nmemory_limit = 100",
+     '[evaluation] memory_limit = 100: is watched in real time only; leave it out, or set clock = "wall"'),
+    ("[evaluation]\nretry = 1", "[evaluation] retry = 1: no such key; did you mean 'retries'?"),
+    ("[agents]\ncheckpoint = 0", "[agents] checkpoint = 0: must be at least 1"),
+    ("[recovery]\nseconds = 0", "[recovery] seconds = 0: must be above 0"),
+    ("[recovery]\nevent = 3", "[recovery] event = 3: no such key; did you mean 'events'?"),
+    # groups
+    ("[group]\nname = 'slow'", "[group]: there may be several, so it is a list; write [[group]]"),
+    ("[[group]]\nagents = [1]", '[[group]] 1 name: is missing; give name = "slow"'),
+    (group(""), "[[group]] 1: has no agents; give agents = [0, 1], or a share of all, such as share = 0.2"),
+    (group("agents = [1]\nshare = 0.5"), "[[group]] 1 share = 0.5: stands beside a list of agents; give one of the two"),
+    (group("agents = []"), "[[group]] 1 agents = []: must name at least one agent"),
+    (group("agents = 'all'"), "[[group]] 1 agents = 'all': must be a list of agents, such as [0, 1]"),
+    (group("agents = [4]"), "[[group]] 1 agents = [4]: there is no agent 4; this objective has agents 0 to 3"),
+    (group("agents = [1, 1]"), "[[group]] 1 agents = [1, 1]: agent 1 stands there twice; name each agent once"),
+    (group("agents = [1]", "all"), "[[group]] 1 name = 'all': means every agent; give this group another name"),
+    (group("agents = [1]") + group("agents = [2]"),
+     "[[group]] 2 name = 'slow': is the name of [[group]] 1 too; give this one another name"),
+    (group("agents = [1, 2]") + group("agents = [2]", "far"),
+     "[[group]] 2 agents = [2]: agent 2 is in group 'slow' already; an agent belongs to one group at most"),
+    (group("share = 0.1"), "[[group]] 1 share = 0.1: is no agent of 4; raise it to more than half of one, 0.125"),
+    (group("share = 1.5"), "[[group]] 1 share = 1.5: must be at most 1"),
+    (group("agents = [0, 1]") + group("share = 0.75", "far"),
+     "[[group]] 2 share = 0.75: is 3 of 4 agents, and 2 are in no other group; lower it"),
+    (group("agents = [1]\nspead = 3"), "[[group]] 1 spead = 3: no such key; did you mean 'speed'?"),
+    (group("agents = [1]\nevaluation = {model = 'constant', maen = 3}"),
+     "[[group]] 1 evaluation.maen = 3: no such key; did you mean 'mean'?"),
+    (group("agents = [1]\navailability = {model = 'markov', leaving = 'lost'}"),
+     "[[group]] 1 availability.leaving = 'lost': no such key; there are: absent, model, present"),
+    (group("agents = [1]\nleaving = 'away'"), "[[group]] 1 leaving = 'away': must be 'resumed' or 'lost'"),
+    # faults
+    ("[fault]\nkind = 'crash'", "[fault]: there may be several, so it is a list; write [[fault]]"),
+    ("[[fault]]\nrate = 0.1", '[[fault]] 1 kind: is missing; give kind = "crash"'),
+    (fault("crsh"), "[[fault]] 1 kind = 'crsh': no fault 'crsh'; did you mean 'crash'? there are: coordinator, corruption, "
+     "crash, delay, duplication, hang, loss, partition, reordering, slow"),
+    (fault("crash"), "[[fault]] 1: give one of at, event and rate"),
+    (fault("crash", "at = 1.0\nrate = 0.1"), "[[fault]] 1 at = 1.0: must be the only one of at, event and rate"),
+    (fault("crash", "at = -1.0"), "[[fault]] 1 at = -1.0: must be at least 0, when the study starts"),
+    (fault("crash", "event = 0"), "[[fault]] 1 event = 0: must be at least 1, the first event"),
+    (fault("crash", "rate = -0.1"), "[[fault]] 1 rate = -0.1: must be at least 0"),
+    (fault("crash", "rate = 0.1\nstate = 'gone'"), "[[fault]] 1 state = 'gone': no state 'gone'; there are: kept, lost"),
+    (fault("crash", "rate = 0.1\nrestart = 0"), "[[fault]] 1 restart = 0: must be above 0; leave it out for a loss for good"),
+    (fault("crash", "rate = 0.1\nagents = 'slow'"), "[[fault]] 1 agents = 'slow': no group 'slow'; there are: all"),
+    (group("agents = [1]") + fault("crash", "rate = 0.1\nagents = 'slwo'"),
+     "[[fault]] 1 agents = 'slwo': no group 'slwo'; did you mean 'slow'? there are: all, slow"),
+    (fault("hang", "rate = 0.1\nagents = [4]"),
+     "[[fault]] 1 agents = [4]: there is no agent 4; this objective has agents 0 to 3"),
+    (fault("hang", "rate = 0.1\nagents = []"),
+     '[[fault]] 1 agents = []: must name at least one agent; "all" means every agent'),
+    (fault("hang", "rate = 0.1\nagents = [0.5]"), f"[[fault]] 1 agents = [0.5]: {WHO}"),
+    (fault("hang", "rate = 0.1\nagents = 3"), f"[[fault]] 1 agents = 3: {WHO}"),
+    (fault("hang", "rate = 0.1\nduration = 0"), "[[fault]] 1 duration = 0: must be above 0"),
+    (fault("slow", "rate = 0.1\nfactor = 0.5"), "[[fault]] 1 factor = 0.5: must be at least 1"),
+    (fault("coordinator", "rate = 0.1\nagents = [1]"),
+     "[[fault]] 1 agents = [1]: no such key; there are: at, duration, event, kind, label, rate"),
+    (fault("loss", "probability = 1.5"), "[[fault]] 1 probability = 1.5: must be in [0, 1]"),
+    (fault("loss", "start = -1"), "[[fault]] 1 start = -1: must be at least 0, when the study starts"),
+    (fault("loss", "start = 3\nend = 2"), "[[fault]] 1 end = 2: must be above start = 3.0"),
+    (fault("loss", "direction = 'side'"), "[[fault]] 1 direction = 'side': no direction 'side'; there are: both, down, up"),
+    (fault("corruption", "how = 'bit'"),
+     "[[fault]] 1 how = 'bit': no how 'bit'; did you mean 'bits'? there are: bits, nan, replay, shape"),
+    (fault("loss", "label = 'x'") + fault("delay", "label = 'x'"),
+     "[[fault]] 2 label = 'x': label 'x' belongs to [[fault]] 1; give this one another label"),
+    # real time
+    (f"{WALL}speed = {{factors = [1.0, 2.0]}}{PACKED}", f"[timing] speed: {NO_EFFECT}"),
+    (f"{WALL}decision = {{coefficient = 1.0}}{PACKED}", f"[timing] decision: {NO_EFFECT}"),
+    (f"{WALL}evaluation = {{model = 'gamma'}}{PACKED}", f"[timing] evaluation.model = 'gamma': {NO_EFFECT}"),
+    (WALL + PACKED + group("agents = [1]\nevaluation = {model = 'constant'}"), f"[[group]] 1 evaluation: {NO_EFFECT}"),
+    (WALL + PACKED + fault("crash", "at = 1"),
+     "[[fault]] 1 kind = 'crash': strikes a real process, and its neighbours would suffer too; "
+     'set [hosting] kind = "dedicated"'),
+    # sweeps
+    ("[sweep]\nfault.loss.probability = [0.1]",
+     '[sweep] "fault.loss.probability" = [0.1]: begins with no fault\'s label and a dot; labels are: none'),
+    (fault("loss") + "[sweep]\nfault.loss.probability = [0.0, 2.0]",
+     '[sweep] "fault.loss.probability" = [0.0, 2.0]: 2.0 must be in [0, 1]'),
+    (fault("crash", "rate = 0.0") + "[sweep]\nfault.crash.agents = ['slow']",
+     "[sweep] \"fault.crash.agents\" = [\"slow\"]: no group 'slow'; there are: all"),
+    (group("agents = [1]") + "[sweep]\ngroup.far.share = [0.5]",
+     '[sweep] "group.far.share" = [0.5]: begins with no group\'s name and a dot; names are: slow'),
+    ("[sweep]\nrecovery.events = [1]",
+     '[sweep] "recovery.events" = [1]: changes no result, so it cannot be swept; leave it out'),
+    ("[sweep]\nexchange.staleness.wieght = ['hinge']",
+     "[sweep] \"exchange.staleness.wieght\" = [\"hinge\"]: no such key; did you mean 'weight'?"),
+]  # fmt: skip
+
+WHOLE: list[tuple[str, str]] = [
+    (ENDS + fault("crash", "at = 4.0"), "[[fault]] 1 at = 4.0: must be before the study's end; [budget] time = 4"),
+    (ENDS + fault("loss", "start = 5"), "[[fault]] 1 start = 5: must be before the study's end; [budget] time = 4"),
+    (changed(NAME, 'name = "branin"') + "[timing]\nevaluation = {model = 'cost'}\n",
+     "[timing] evaluation.model = 'cost': 'branin' reports no costs; take another model, or an objective that does: "
+     "python_function with a cost, quadratic"),
+    (changed(NAME, 'name = "branin"') + group("agents = [1]\nevaluation = {model = 'cost'}"),
+     "[[group]] 1 evaluation.model = 'cost': 'branin' reports no costs; take another model, or an objective that does: "
+     "python_function with a cost, quadratic"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [(added(text), line) for text, line in WRONG] + WHOLE,
+    ids=[line[:70] for _, line in WRONG + WHOLE],
+)
+def test_a_wrong_world_is_told_in_one_line_what_is_wrong_and_what_would_do(
+    text: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(text, encoding="utf-8")
+    Path("bad.csv").write_text("agent,start,end\n0,2,1\n", encoding="utf-8")
+    with pytest.raises(StudyError, match=r"^study\.toml: ") as caught:
+        load_study("study.toml")
+    assert str(caught.value) == f"study.toml: {line}"
+
+
+@pytest.mark.parametrize("table", ["[availability]\n", "[[group]]\nname = 'slow'\nagents = [1]\n[group.availability]\n"])
+def test_a_trace_that_is_missing_is_looked_for_beside_the_study(table: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(added(f"{table}model = 'trace'\nfile = 'none.csv'"), encoding="utf-8")
+    with pytest.raises(StudyError, match="file = 'none.csv': is not there: ") as caught:
+        load_study(path)
+    assert f"is not there: {tmp_path / 'none.csv'}; give the path" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "line"),
+    [
+        ("fault.crash.rate=2", "--set fault.crash.rate: begins with no fault's label and a dot; labels are: loss, loss 2"),
+        ("fault.loss 2.probability=2", "--set: [[fault]] 2 probability = 2: must be in [0, 1]"),
+        ("group.slow.share=2", "--set group.slow.share: begins with no group's name and a dot; names are: none"),
+        ("network.link=-1", "--set: [network] link = -1: must be above 0"),
+        ("exchange.staleness={weight = 1}", "--set: [exchange] staleness.weight = 1: must be a string in quotes"),
+    ],
+)
+def test_a_wrong_override_of_a_world_is_told_apart_from_a_wrong_file(override: str, line: str, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(added(fault("loss") * 2), encoding="utf-8")
+    with pytest.raises(StudyError, match="^--set") as caught:
+        load_study(path, [override])
+    assert str(caught.value) == line

@@ -1,0 +1,202 @@
+"""Objectives made from other objectives, and from Python functions."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Array, Costly, Objective, cost_of, reports_costs
+from fedbo.objectives.derived.wrappers import Noisy, Scaled, Shifted
+from fedbo.objectives.functions import Branin, Quadratic
+from fedbo.objectives.python_function import PythonFunction
+
+X = np.array([0.25, 0.75])
+
+
+def bowl(noise: float = 0.0) -> Objective:
+    return Quadratic(noise=noise).objective(0, Streams(0).rng("world"), Streams(0).rng("own"))
+
+
+def draws(step: int = 0) -> np.random.Generator:
+    return Streams(0, step=step).rng("noise")
+
+
+def test_wrappers_compose_and_carry_best_value_and_score_through() -> None:
+    inner = bowl()
+    value = inner.score(X)
+    assert value is not None
+    wrapped = Shifted(Scaled(Noisy(inner, 0.04), factor=3.0, offset=1.0), shift=-2.0)
+    assert isinstance(wrapped, Objective)
+    assert wrapped.best_value == -1.0
+    assert wrapped.score(X) == (1.0 + 3.0 * value) - 2.0
+    _, second = draws().standard_normal(2)  # the bowl draws first, though its noise is nought
+    noise = 0.2 * second
+    assert wrapped.evaluate(X, draws()) == pytest.approx((1.0 + 3.0 * (value + noise)) - 2.0, rel=1e-14)
+    assert pickle.loads(pickle.dumps(wrapped)).evaluate(X, draws()) == wrapped.evaluate(X, draws())
+
+
+def test_noise_on_noise_uses_one_stream_without_repeating_a_draw() -> None:
+    """The variances add: chi-squared with 4,000 degrees of freedom, fixed seed, false alarm below 1e-5."""
+    noisy, rng = Noisy(bowl(noise=0.01), 0.03), draws()
+    assert np.var([noisy.evaluate(X, rng) for _ in range(4000)]) == pytest.approx(0.04, rel=0.1)
+
+
+def test_an_objective_without_a_score_gets_one_when_noise_is_added() -> None:
+    plain = PythonFunction(lambda x: float(x[0]), (0.0, 0.0), (1.0, 1.0)).objective(0, draws(), draws())
+    assert plain.score(X) is None and Scaled(plain, 2.0).score(X) is None and Shifted(plain, 2.0).best_value is None
+    assert Noisy(plain, 1.0).score(X) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Noisy(bowl(), -0.1), "variance = -0.1 will not do"),
+        (lambda: Scaled(bowl(), -1.0), "factor = -1.0 will not do: take a positive number"),
+        (lambda: Scaled(bowl(), 1.0, float("nan")), "offset = nan will not do"),
+        (lambda: Shifted(bowl(), float("inf")), "shift = inf will not do"),
+    ],
+)
+def test_a_wrapper_refuses_what_would_break_the_order_of_values(make: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+def test_wrappers_cost_what_the_objective_inside_costs_and_1_where_it_says_nothing() -> None:
+    inner = Quadratic(cost_spread=3.0).objective(0, draws(), draws())
+    assert cost_of(inner, X) == 1.0 + 3.0 * 0.5
+    plain = Branin().objective(0, draws(), draws())
+    assert not isinstance(plain, Costly) and cost_of(plain, X) == 1.0
+    for wrap in (lambda one: Noisy(one, 0.04), lambda one: Scaled(one, 3.0), lambda one: Shifted(one, -2.0)):
+        assert wrap(inner).cost(X) == 2.5 and wrap(plain).cost(X) == 1.0
+
+
+def test_a_bowl_costs_most_in_the_corner_farthest_from_the_origin() -> None:
+    one = Quadratic(dimensions=3, cost_spread=2.0).objective(0, draws(), draws())
+    assert [one.cost(np.full(3, u)) for u in (0.0, 0.5, 1.0)] == [1.0, 2.0, 3.0]
+    assert bowl().evaluate(X, draws()) == Quadratic(cost_spread=2.0).objective(
+        0, Streams(0).rng("world"), Streams(0).rng("own")
+    ).evaluate(X, draws())
+    with pytest.raises(ValueError, match=r"cost_spread = -1.0 will not do: take 0 \(all cost 1\) or more"):
+        Quadratic(cost_spread=-1.0)
+
+
+def value_of(function: Callable[..., Any], agent: int = 1, **settings: Any) -> float:
+    federation = PythonFunction(function, (0.0, 0.0), (1.0, 1.0), agents=2, **settings)
+    return federation.objective(agent, draws(), draws()).evaluate(X, draws())
+
+
+def test_a_function_is_given_the_agent_and_the_stream_when_it_asks() -> None:
+    def of_all(x: Array, agent: int, rng: np.random.Generator) -> float:
+        return float(x[0] + agent + rng.standard_normal())
+
+    assert value_of(lambda x: x[0]) == 0.25
+    assert value_of(lambda x, agent: x[0] + agent) == 1.25
+    assert value_of(lambda x, agent=5: x[0] + agent) == 1.25
+    assert value_of(lambda x, power=2: x[0] ** power) == 0.0625
+    assert value_of(of_all) == 1.25 + draws().standard_normal()
+    assert value_of(np.sum) == 1.0
+
+
+def test_a_minimised_function_is_negated_once_and_its_metric_turns_it_back() -> None:
+    federation = PythonFunction(lambda x: 3.0 + x[0], (0.0,), (1.0,), direction="minimise", best=3.0, metric_name="loss")
+    one = federation.objective(0, draws(), draws())
+    assert one.evaluate(np.array([0.5]), draws()) == -3.5 and one.best_value == -3.0
+    assert federation.metric.native(-3.5) == 3.5 and federation.metric.name == "loss"
+
+
+def test_parameters_take_their_names_and_scales() -> None:
+    federation = PythonFunction(lambda x: 0.0, (1e-3, 0.0), (1.0, 2.0), names=("rate", "depth"), log=(True, False))
+    assert [(p.name, p.low, p.high, p.log) for p in federation.parameters] == [
+        ("rate", 1e-3, 1.0, True),
+        ("depth", 0.0, 2.0, False),
+    ]
+
+
+def test_a_function_cannot_change_the_point_it_was_given() -> None:
+    def rude(x: Array) -> float:
+        x[:] = 0.0
+        return 1.0
+
+    point = X.copy()
+    PythonFunction(rude, (0.0, 0.0), (1.0, 1.0)).objective(0, draws(), draws()).evaluate(point, draws())
+    assert np.array_equal(point, X)
+
+
+def test_a_second_function_says_what_an_evaluation_of_the_first_costs() -> None:
+    def dear(x: Array, agent: int) -> float:
+        x[:] *= 8.0
+        return float(x.sum()) + agent
+
+    free = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), agents=2)
+    costly = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), agents=2, cost=dear)
+    assert reports_costs(costly) and not reports_costs(free)
+    assert costly.objective(1, draws(), draws()).cost(X) == 9.0 and X.sum() == 1.0
+    assert free.objective(1, draws(), draws()).cost(X) == 1.0
+    named = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), cost="math:fsum")
+    assert named.objective(0, draws(), draws()).cost(X) == 1.0
+    with pytest.raises(ValueError, match="cost = 'math:sinus' will not do: math has no 'sinus'"):
+        PythonFunction(np.sum, (0.0,), (1.0,), cost="math:sinus")
+
+
+@pytest.mark.parametrize("cost", [None, 0.0, -1.0, float("nan"), float("inf"), "dear"])
+def test_a_cost_that_is_no_finite_number_above_0_is_refused(cost: Any) -> None:
+    def odd(x: Array) -> Any:
+        return cost
+
+    one = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), cost=odd).objective(0, draws(), draws())
+    with pytest.raises(ValueError, match="odd returned .*: one finite number above 0 would do"):
+        one.cost(X)
+
+
+def test_a_function_that_returns_no_number_is_named() -> None:
+    def forgetful(x: Array) -> None:
+        return None
+
+    with pytest.raises(TypeError, match="forgetful returned None: one number would do"):
+        value_of(forgetful)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("math", 'write it as "package.module:name"'),
+        ("no_such_module:f", "there is no module 'no_such_module'"),
+        ("json.no_such:f", "there is no module 'json.no_such'"),
+        ("math:sinus", "math has no 'sinus'; its callables: .*'sin'"),
+        ("math:pi", "it is a float, and a callable would do"),
+        (7, "give a callable"),
+    ],
+)
+def test_a_function_that_is_not_there_is_refused_with_what_would_do(place: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=f"function = .* will not do: .*{said}"):
+        PythonFunction(place, (0.0,), (1.0,))
+
+
+def test_what_a_users_own_module_misses_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "module_that_misses_another.py").write_text("import no_such_library\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
+        PythonFunction("module_that_misses_another:f", (0.0,), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"low": ()}, "low = "),
+        ({"high": (1.0, 2.0)}, "high = "),
+        ({"names": ("a", "b")}, "names = "),
+        ({"log": (True,)}, "parameter x1: a log range must start above 0"),
+        ({"high": (0.0,)}, "parameter x1: .* is not a finite range"),
+        ({"direction": "up"}, "direction = 'up' will not do: 'maximise' or 'minimise'"),
+        ({"agents": 0}, "agents = 0 will not do"),
+    ],
+)
+def test_settings_of_a_function_are_checked_by_name(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        PythonFunction(**{"function": abs, "low": (0.0,), "high": (1.0,), **settings})

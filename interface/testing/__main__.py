@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Hostings
-from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
+from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, broken_workers, start_ray
 from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study
 
@@ -29,6 +29,8 @@ def trials(given: argparse.Namespace) -> Trial:
     if given.what == "kills":
         return lambda study, folder, seed: broken_by_kills(study, folder, given.limit, given.kills, seed)[0]
     start_ray()
+    if given.what == "workers":
+        return lambda study, folder, seed: broken_workers(study, folder)
     hostings = Hostings()
     often = given.kills / 100
     return lambda study, folder, seed: broken_hostings(
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--studies", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no study after so many seconds")
-    parser.add_argument("--try", dest="what", choices=("laws", "hostings", "kills"), default="laws")
+    parser.add_argument("--try", dest="what", choices=("laws", "hostings", "workers", "kills"), default="laws")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a study may take")
     parser.add_argument("--replay", type=int, default=10, help="replay one study of so many")
     parser.add_argument(
@@ -64,17 +66,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     trial, began, count, broken = trials(given), time.monotonic(), 0, 0
-    for seed in range(given.first, given.first + given.studies):
-        if time.monotonic() - began > given.seconds:
-            break
-        document, study = draw_study(seed)
-        found, count = tried(trial, study, seed, given.room), count + 1
-        if found:
-            broken += 1
-            print(f"seed {seed}: {len(found)} broken, such as {found[0]}", flush=True)
-            if given.shrink:
-                least = shrink(document, lambda one: bool(tried(trial, load_study(one), seed, given.room)), 60)  # noqa: B023
-                print(f"  {json.dumps(least)}", flush=True)
+    with tempfile.TemporaryDirectory() as files:
+        for seed in range(given.first, given.first + given.studies):
+            if time.monotonic() - began > given.seconds:
+                break
+            (folder := Path(files) / str(seed)).mkdir()
+            document, study = draw_study(seed, folder)
+            found, count = tried(trial, study, seed, given.room), count + 1
+            if found:
+                broken += 1
+                print(f"seed {seed}: {len(found)} broken, such as {found[0]}", flush=True)
+                if given.shrink:
+                    least = shrink(document, lambda one: bool(tried(trial, load_study(one), seed, given.room)), 60)  # noqa: B023
+                    print(f"  {json.dumps(least)}", flush=True)
+            if count % 500 == 0:
+                print(f"{count} studies, {broken} broken; {time.monotonic() - began:.0f} s", flush=True)
     print(
         f"{count} studies, seeds {given.first} to {given.first + count - 1}: {broken} broken; {time.monotonic() - began:.0f} s"
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import ray
 
+import fedbo
 from fedbo.execution.replay import replay
 from fedbo.study.study import Study
 from fedbo.testing.carrying_out import Ending, Hostings, begin_or_go_on, forked, hosted, tables
@@ -85,6 +86,21 @@ def broken_hostings(
             continue  # what was written before a study ends by its own wish depends on who was how far
         broken += _differences(expected, tables(folder / name), name)
     return broken
+
+
+def broken_workers(study: Study, folder: Path) -> list[str]:
+    """Compare the tables of a study that two coordinators on Ray run side by side with those of one process."""
+    ways = {"alone": hosted(study, "inline"), "workers": hosted(study, "inline", 2)}
+    ended = {}
+    for name, one in ways.items():
+        try:
+            fedbo.run(one, out=folder / name)
+            ended[name] = ""
+        except fedbo.RunError as error:
+            ended[name] = type(error.__cause__).__name__
+    if any(ended.values()):
+        return [] if ended["alone"] == ended["workers"] else [f"inline 2: ended with {ended}"]
+    return _differences(tables(folder / "alone"), tables(folder / "workers"), "inline 2")
 
 
 def _differences(expected: dict[str, bytes], found: dict[str, bytes], name: str) -> list[str]:

@@ -6,13 +6,17 @@ run, so a crash is a defect of the run or of the checks.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedbo.algorithms.catalog import algorithms
+from fedbo.study.invalid import Faults
 from fedbo.study.study import Study, StudyError, load_study
+from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.draws import Draws
+from fedbo.testing.files import draw_initial_file, draw_trace
 from fedbo.testing.settings import draw_algorithm, draw_objective
 from fedbo.testing.surroundings import (
     draw_availability,
@@ -30,14 +34,15 @@ TRIES = 200
 _BANDITS = frozenset(("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne", "fn_ucb", "gp_ts", "hct", "t_hoo"))
 
 
-def draw_study(seed: int) -> tuple[Document, Study]:
+def draw_study(seed: int, folder: Path | None = None) -> tuple[Document, Study]:
     """Draw a study that the checks accept: its document and the checked study; the same for the same seed.
 
+    With a `folder`, which must be empty, it may name files, which are written there.
     RuntimeError when hardly anything that is drawn is accepted, which says that the draws no longer fit the checks.
     """
     refused: list[str] = []
     for number in range(TRIES):
-        document = draw_document(np.random.default_rng([seed, number]))
+        document = draw_document(np.random.default_rng([seed, number]), folder)
         document["study"] |= {"name": f"drawn {seed}"}
         try:
             return document, load_study(document)
@@ -46,8 +51,8 @@ def draw_study(seed: int) -> tuple[Document, Study]:
     raise RuntimeError(f"seed {seed}: all of {TRIES} drawn studies were refused, the last with: {refused[-1]}")
 
 
-def draw_document(rng: np.random.Generator) -> Document:
-    """Draw a study's tables; they need not go together."""
+def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Document:
+    """Draw a study's tables; they need not go together. With a folder they may name files there."""
     draws = Draws(rng)
     objective = draw_objective(draws)
     count: int = objective.get("agents") or objective.get("nodes") or 2
@@ -70,6 +75,8 @@ def draw_document(rng: np.random.Generator) -> Document:
     }
     if draws.chance(0.5):
         document["availability"] = draw_availability(draws) | draws.keep(0.5, leaving=draws.one_of("resumed", "lost"))
+    if folder is not None:
+        _name_files(draws, document, folder, targets, listed)
     if draws.chance(0.25):
         document["group"] = [draw_group(draws, listed)]
     groups = ["others"] if "group" in document else []
@@ -78,6 +85,20 @@ def draw_document(rng: np.random.Generator) -> Document:
         document["budget"] |= {"time": draws.number(20.0, 200.0)}
     document["sweep"] = _sweep(draws, document) if draws.chance(0.1) else {}
     return {name: table for name, table in document.items() if table}
+
+
+def _name_files(draws: Draws, document: Document, folder: Path, targets: list[int], listed: list[int]) -> None:
+    """Let initial points or absences come from files, now and then."""
+    if draws.chance(0.15):
+        document["availability"] = {"model": "trace", "file": draw_trace(draws, folder, listed)}
+    if draws.chance(0.15):
+        try:
+            dimensions = len(ObjectiveTable.model_validate(document["objective"]).make().parameters)
+        except Faults:  # the study will be refused
+            return
+        replicates = document["study"].get("replicates", 1)
+        document["agents"].pop("initial", None)
+        document["agents"]["initial_file"] = draw_initial_file(draws, folder, targets, replicates, dimensions)
 
 
 def _may_never_end(document: Document, bandits: bool) -> bool:

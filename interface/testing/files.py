@@ -1,0 +1,36 @@
+"""Files that a random study may name: initial points and traces of availability, written to a folder when they are drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedbo.testing.draws import Draws
+
+
+def draw_initial_file(draws: Draws, folder: Path, targets: list[int], replicates: int, dimensions: int) -> str:
+    """Write initial points of the unit cube for every target and replicate, all equally many; give the file's path."""
+    lines, points = [",".join(["agent", "replicate", "point", *(f"x{n + 1}" for n in range(dimensions))])], draws.whole(1, 3)
+    for agent in targets:
+        for replicate in range(replicates):
+            for point in range(points):
+                values = [f"{value:.4f}" for value in draws.rng.random(dimensions)]
+                lines.append(",".join([str(agent), str(replicate), str(point), *values]))
+    return _write(folder, "points", lines)
+
+
+def draw_trace(draws: Draws, folder: Path, agents: list[int]) -> str:
+    """Write windows in which some agents are there, the last of them long; give the file's path."""
+    lines = ["agent,start,end"]
+    for agent in draws.some_of(agents):
+        time = draws.number(0.0, 2.0)
+        for place in range(count := draws.whole(1, 4)):
+            end = round(time + (500.0 if place == count - 1 else draws.number(0.5, 8.0)), 3)
+            lines.append(f"{agent},{time},{end}")
+            time = round(end + draws.number(0.1, 3.0), 3)
+    return _write(folder, "trace", lines)
+
+
+def _write(folder: Path, name: str, lines: list[str]) -> str:
+    path = folder / f"{name}-{len(list(folder.glob('*.csv')))}.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)

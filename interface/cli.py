@@ -211,8 +211,12 @@ def _expected(error: Exception) -> int:
 def _kept(error: Exception) -> str:
     """Say where that is which a run had done before it failed, unless its error does."""
     directory = str(getattr(error, "directory", ""))
-    said = not directory or directory in str(error)
-    return "" if said else f"; what was done is in {directory}; go on with: fedbo resume {directory}"
+    if not directory or directory in str(error):
+        return ""
+    from fedbo.coordinator.state import EndlessError
+
+    again = "" if isinstance(error.__cause__, EndlessError) else f"; go on with: fedbo resume {directory}"
+    return f"; what was done is in {directory}{again}"
 
 
 def _complain(line: str, code: int) -> int:

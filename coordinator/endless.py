@@ -42,8 +42,8 @@ def _words(core: Core, again: bool) -> str:
     step, times = state.step[agent], state.restarts.get(agent, 0)
     begun = f"has begun step {step} again {times} times and never ended it" if again else f"is at step {step}"
     since = f"nothing has come further since time {state.moved:g}, in {state.idle} events"
-    remedy = "let it be left in peace for longer than its step takes, or end the study by [budget] time"
-    return f"the run would never end: agent {agent} {begun}, {since}; in its way: {_causes(core, agent)}; {remedy}"
+    remedy = "let it go uninterrupted for longer than its step takes, or set [budget] time"
+    return f"the run would never end: agent {agent} {begun}, {since}; what interrupts it: {_causes(core, agent)}; {remedy}"
 
 
 def _who(core: Core) -> int:

@@ -18,6 +18,7 @@ from fedbo.study.listing import TABLES, Item, groups
 from fedbo.study.settings import names_of
 from fedbo.study.study import Study
 
+METHODS = [name for name in pages.NAMES if name.startswith("docs/algorithms/")]
 ROOMS = "actors|algorithms|benchmarks|coordinator|examples|interface|objectives|surrogates|tests"
 
 
@@ -101,15 +102,32 @@ def _codes(grid: pages.Grid) -> list[str]:
     return [name for row in grid.rows[1:] for name in re.findall(r"`(\w+)`", row[0])]
 
 
-@pytest.mark.parametrize(("page", "names"), [("algorithms", algorithms), ("objectives", federations)])
+@pytest.mark.parametrize(("page", "names"), [("algorithms/index", algorithms), ("objectives", federations)])
 def test_everything_in_the_catalogue_is_named_on_its_page(page: str, names: Callable[[], Mapping[str, object]]) -> None:
     assert set(names()) <= set(pages.inline(f"docs/{page}.md"))
 
 
+def _page_of(algorithm: str) -> str:
+    """Give the page that the table of all methods links in the row of an algorithm."""
+    grid = next(grid for grid in pages.grids("docs/algorithms/index.md") if grid.rows[0][-1] == "page")
+    row = next(row for row in grid.rows if f"`{algorithm}`" in row[0])
+    linked = re.search(r"\((\w+\.md)", row[3])
+    assert linked is not None, f"no page of {algorithm}"
+    return f"docs/algorithms/{linked[1]}"
+
+
+def test_the_table_of_all_methods_names_their_presets_and_each_is_told_of_on_the_page_that_it_links() -> None:
+    grid = next(grid for grid in pages.grids("docs/algorithms/index.md") if grid.rows[0][-1] == "page")
+    for row in grid.rows[1:]:
+        for name in re.findall(r"`(\w+)`", row[0]):
+            assert set(re.findall(r"`(\w+)`", row[2])) == set(algorithms()[name].presets), name
+            assert name in pages.inline(_page_of(name)), name
+
+
 @pytest.mark.parametrize("item", groups()["objectives"] + groups()["algorithms"], ids=lambda item: item.name)
 def test_every_setting_of_an_objective_or_algorithm_is_in_the_documentation(item: Item) -> None:
-    page = "docs/objectives.md" if item in groups()["objectives"] else "docs/algorithms.md"
-    codes = {word for code in pages.inline(page) for word in re.findall(r"\w+", code)}
+    told = ["docs/objectives.md"] if item in groups()["objectives"] else METHODS
+    codes = {word for page in told for code in pages.inline(page) for word in re.findall(r"\w+", code)}
     assert set(item.settings) <= codes
 
 

@@ -7,7 +7,7 @@ virtual time a heap, in wall-clock time real processes. `Core` holds the rules, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from fedbo.actors.task import Order, Task
@@ -40,7 +40,7 @@ from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, Terms, cha
 from fedbo.coordinator.privacy.ledger import Entry, local_entry
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.server import Desk
-from fedbo.coordinator.state import ProtocolError, fresh_state
+from fedbo.coordinator.state import EndlessError, ProtocolError, fresh_state
 
 if TYPE_CHECKING:
     from fedbo.coordinator.runtime.event_log import Journal
@@ -147,11 +147,22 @@ class Core:
             self.state.disclosed += 1
 
     def close(self) -> None:
-        """Note that nothing else will happen; ProtocolError when an agent still waits for an answer."""
-        if self.state.waiting:
-            agents = ", ".join(map(str, sorted(self.state.waiting)[:5]))
-            more = " and others" if len(self.state.waiting) > 5 else ""
-            raise ProtocolError(f"agents {agents}{more} wait for an answer that never comes")
+        """Note that nothing else will happen; ProtocolError when an agent still waits for an answer.
+
+        EndlessError where the answer may be due to agents that are lost for good, without which the method cannot go on.
+        """
+        if not self.state.waiting:
+            return
+        words = f"{_named(self.state.waiting)} wait for an answer that never comes"
+        if not self.state.lost:
+            raise ProtocolError(words)
+        remedy = "let them come back (restart, windows), or take an exchange mode with rounds"
+        raise EndlessError(f"{words}, since {_named(self.state.lost)} are lost for good; {remedy}")
 
     def _tell(self, line: Line) -> None:
         self.journal.append(line)
+
+
+def _named(agents: Collection[int]) -> str:
+    """Name the first few of some agents."""
+    return f"agents {', '.join(map(str, sorted(agents)[:5]))}" + (" and others" if len(agents) > 5 else "")

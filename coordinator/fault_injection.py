@@ -127,6 +127,7 @@ class Trouble:
         for members in (state.away, state.ready, state.off):
             members.discard(agent)
         state.ended.add(agent)
+        state.lost.add(agent)
         return self._core.desk.leave(agent, now)
 
     def _coordinator(self, place: int, fault: Restart, now: float) -> list[Effect]:

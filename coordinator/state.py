@@ -76,6 +76,7 @@ class CoreState:
     - An agent in `waiting` stands still until an answer with at least this number; one in `away` is absent before a step,
       one in `ready` would begin its step but for what is in its way, one in `leaving` has done its work, one in `ended` too,
       or is lost for good, and one in `forgetful` has lost what it learned since its checkpoint.
+    - Those in `lost` have ended because they are lost for good.
     - `blocked` counts what keeps an agent from working and `cut` what cuts it off; those in `off` are known not to be there.
       `pace` is how fast it works, `asked` who was asked to send, `lasted` how long the last step of an agent took.
     - `awaited` are the messages under way by (agent, step), as they were sent last, `repeated` the answers that were sent more
@@ -111,6 +112,7 @@ class CoreState:
     ready: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
     ended: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
     forgetful: set[int] = field(default_factory=set)
     off: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)

@@ -18,8 +18,8 @@ import ray
 
 import fedbo
 from fedbo.execution.replay import replay
-from fedbo.study.study import Study
-from fedbo.testing.carrying_out import Ending, Hostings, begin_or_go_on, forked, hosted, tables
+from fedbo.study.study import Study, load_study
+from fedbo.testing.carrying_out import Ending, Hostings, begin_or_go_on, dying, forked, hosted, tables
 from fedbo.testing.invariants import violations
 
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
@@ -46,10 +46,12 @@ def broken_laws(study: Study, folder: Path, seconds: float, again: bool = False)
 def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed: int) -> tuple[list[str], int]:
     """Run a study, then again with up to `kills` kills at random moments; give what differs, and how often it was killed.
 
-    Kills are drawn over the time that the undisturbed run took, so that they fall in its end as well.
+    Every other kill comes before a random file operation, of which snapshots every few events make many, the others at a
+    random time; both are drawn over the whole undisturbed run, so that they fall in its end as well.
     """
+    often = load_study({**study.document(), "recovery": {"events": 6}})
     began = time.monotonic()
-    alone = forked(lambda: begin_or_go_on(study, folder / "alone"), folder, seconds)
+    alone = forked(lambda: _counted(often, folder / "alone", None), folder, seconds)
     took = time.monotonic() - began
     if alone.error.startswith(LEGAL_ENDS):
         return [], 0
@@ -57,8 +59,9 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
         return [_words(alone, "the run", seconds)], 0
     rng, directory, done = random.Random(seed), folder / "killed", 0
     while True:
-        limit = rng.uniform(0.0, 1.1 * took) if done < kills else seconds
-        ended = forked(lambda: begin_or_go_on(study, directory), folder, limit)
+        before = rng.randint(1, alone.given) if done < kills and done % 2 == 0 else None
+        limit = rng.uniform(0.0, 1.1 * took) if done < kills and done % 2 else seconds
+        ended = forked(lambda: _counted(often, directory, before), folder, limit)  # noqa: B023
         if not ended.killed:
             break
         if done >= kills:
@@ -67,6 +70,13 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
     if ended.code:
         return [_words(ended, "the resumed run", seconds)], done
     return _differences(tables(folder / "alone"), tables(directory), f"after {done} kills"), done
+
+
+def _counted(study: Study, directory: Path, before: int | None) -> int:
+    """Run or resume a study, to be killed before a file operation where one is given; give how many there were."""
+    count = dying(directory, before)
+    begin_or_go_on(study, directory)
+    return count()
 
 
 def broken_hostings(

@@ -10,6 +10,8 @@ import importlib
 import math
 from collections.abc import Callable, Mapping
 
+from fedbo.algorithms.settings import SettingError
+
 Schedule = float | str | Callable[[int], float]
 
 NAMED: dict[str, Callable[[int], float]] = {
@@ -53,7 +55,7 @@ def probability(schedule: Schedule, t: int) -> float:
     """
     p = _value(schedule, t, PROBABILITIES)
     if not 0 <= p <= 1:
-        raise ValueError(f"p must give probabilities; p_{t} = {p} is not in [0, 1]")
+        raise SettingError("p", f"must give probabilities; p_{t} = {p} is not in [0, 1]")
     return p
 
 
@@ -64,7 +66,7 @@ def temperature(schedule: Schedule, t: int) -> float:
     """
     value = _value(schedule, t, TEMPERATURES)
     if not value > 0:
-        raise ValueError(f"temperature must give numbers above 0; that of release {t} is {value}")
+        raise SettingError("temperature", f"must give numbers above 0; that of release {t} is {value}")
     return value
 
 
@@ -75,7 +77,7 @@ def amount(schedule: Schedule, t: int, name: str) -> float:
     """
     value = _value(schedule, t, AMOUNTS)
     if not 0 <= value < math.inf:
-        raise ValueError(f"{name} must give numbers from 0 on; that of iteration {t} is {value}")
+        raise SettingError(name, f"must give numbers from 0 on; that of iteration {t} is {value}")
     return value
 
 
@@ -98,7 +100,7 @@ def _check(
     schedule: Schedule, name: str, named: Mapping[str, Callable[[int], float]], value: Callable[[Schedule, int], float]
 ) -> None:
     if isinstance(schedule, str) and schedule not in named and ":" not in schedule:
-        raise ValueError(f"{name} must be {', '.join(named)}, a number, or a function's place as module:name, not '{schedule}'")
+        raise SettingError(name, f"must be {', '.join(named)}, a number, or a function's place as module:name", f"'{schedule}'")
     for t in (1, 2):
         value(schedule, t)
 

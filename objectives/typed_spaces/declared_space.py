@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.objectives.base import Parameter
+from fedbo.objectives.base import Parameter, Refused
 from fedbo.objectives.typed_spaces.typed import Fixed, Rule, Space
 
 Written = Mapping[str, Any]
@@ -48,7 +48,7 @@ def read_space(text: str) -> Space:
         written = json.loads(text)
         listed = written["hyperparameters"]
     except (ValueError, TypeError, KeyError):
-        raise ValueError(f"space = {text[:40]!r} will not do: give a ConfigSpace.ConfigurationSpace as JSON") from None
+        raise Refused("space", text[:40], "give a ConfigSpace.ConfigurationSpace as JSON") from None
     axes = _Axes()
     for each in listed:
         _add(axes, each)

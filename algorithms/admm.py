@@ -84,7 +84,7 @@ class Consensus(Coupled):
     weights: Row = ()
 
     def upload(self, problem: Problem) -> Declaration:
-        """The iterate x_i `(d,)` in native units, and its dual `(d,)`; ValueError when the settings do not suit the problem."""
+        """The iterate x_i `(d,)` in native units, and its dual `(d,)`; SettingError when settings do not suit the problem."""
         self.check(problem)
         if self.weights and (len(self.weights) != problem.n_agents or not min(self.weights) > 0):
             words = f"one number above 0 for each of the {problem.n_agents} agents"
@@ -165,7 +165,7 @@ class Allocation(Coupled):
             raise SettingError("changes", "must be in the order of their rounds", self.changes)
 
     def upload(self, problem: Problem) -> Declaration:
-        """What an agent uses, C_i z_i `(m,)`, and its relaxed form; ValueError when the settings do not suit the problem."""
+        """What an agent uses, C_i z_i `(m,)`, and its relaxed form; SettingError when the settings do not suit the problem."""
         self.check(problem)
         if len(self.matrices) not in (0, 1, problem.n_agents):
             needed = f"must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"

@@ -73,7 +73,7 @@ class Problem:
 
 
 def horizon(problem: Problem) -> int:
-    """Give T, the evaluations of each agent; ValueError where the budget counts decisions, of which one may make many."""
+    """Give T, the evaluations of each agent; SettingError where the budget counts decisions, of which one may make many."""
     if not problem.pulls:
         raise SettingError("name", "needs the number of evaluations of each agent: give [budget] pulls in place of iterations")
     return problem.pulls
@@ -202,7 +202,7 @@ class Private(Protocol):
     """
 
     def mechanism(self, problem: Problem) -> Mechanism:
-        """Declare the mechanism; ValueError when the settings do not suit the problem."""
+        """Declare the mechanism; SettingError when the settings do not suit the problem."""
 
     def weights(self, problem: Problem, release: int) -> Array:
         """Give the weights `(P, N)` of release number 0, 1, ...; they depend on nothing that is private."""

@@ -105,7 +105,7 @@ class DPFTSDE(Federated):
             raise SettingError("count_noise", needed, self.count_noise)
 
     def mechanism(self, problem: Problem) -> Mechanism:
-        """Declare how messages are released; ValueError when a fixed share of the agents is nobody."""
+        """Declare how messages are released; SettingError when a fixed share of the agents is nobody."""
         if self.sampling == "fixed" and round(self.share * problem.n_agents) < 1:
             raise SettingError("share", f"must select at least one of the {problem.n_agents} agents, not {self.share}")
         return Mechanism(
@@ -130,7 +130,7 @@ class DPFTSDE(Federated):
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """One vector omega_n `(M,)`; ValueError when the settings do not suit the problem."""
+        """One vector omega_n `(M,)`; SettingError when the settings do not suit the problem."""
         self.mechanism(problem)
         for t in range(1, problem.iterations + 1):
             probability(self.p, t)

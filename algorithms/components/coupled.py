@@ -141,7 +141,7 @@ class Coupled(Surrogate, ABC):
         return True
 
     def check(self, problem: Problem) -> None:
-        """Refuse settings that do not suit the problem; ValueError."""
+        """Refuse settings that do not suit the problem; SettingError."""
         check_frame((self.low, self.high), (self.box_low, self.box_high), problem)
         if self.evaluations is not None and self.evaluations >= problem.iterations:
             words = f"below the {problem.iterations} iterations: the last one evaluates what was agreed on"

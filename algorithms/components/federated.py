@@ -180,7 +180,7 @@ class Federated(ABC):
 
 
 def choose(settings: object, choices: dict[str, tuple[str, ...]]) -> None:
-    """Refuse a setting that is none of its choices; ValueError says what there is."""
+    """Refuse a setting that is none of its choices; SettingError says what there is."""
     for name, known in choices.items():
         if getattr(settings, name) not in known:
             raise UnknownChoice(name, getattr(settings, name), known)

@@ -69,7 +69,7 @@ def frame_of(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Proble
 
 
 def check_frame(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Problem) -> None:
-    """Refuse corners that are no box, and own boxes that do not lie within it; ValueError names the setting."""
+    """Refuse corners that are no box, and own boxes that do not lie within it; SettingError names the setting."""
     for name, corner in zip(("low", "high"), corners, strict=True):
         if len(corner) not in (0, problem.dim):
             raise SettingError(name, f"must have {problem.dim} numbers, one for each parameter, not {corner}")
@@ -84,7 +84,7 @@ def check_frame(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Pro
 
 
 def check_rows(rows: Rows, name: str, n_agents: int, length: int) -> None:
-    """Refuse rows that are neither none, one, nor one for each agent, or of another length; ValueError names the setting."""
+    """Refuse rows that are neither none, one, nor one for each agent, or of another length; SettingError names the setting."""
     if len(rows) not in (0, 1, n_agents):
         raise SettingError(name, f"must have one row, or one for each of the {n_agents} agents, not {len(rows)}")
     if any(len(row) != length for row in rows):

@@ -47,7 +47,7 @@ AMOUNTS: dict[str, Callable[[int], float]] = {
 
 
 def probability(schedule: Schedule, t: int) -> float:
-    """Give p_t; ValueError when it is no probability.
+    """Give p_t; SettingError when it is no probability.
 
     A schedule is a constant, one of `PROBABILITIES`, a function of t, or the place of such a function, `package.module:name`.
     For those of `NAMED` p_1 = p_2, as in the experiments of Dai et al. 2020, section 5; for those of `FROM_ZERO` p_1 = 0, as
@@ -60,7 +60,7 @@ def probability(schedule: Schedule, t: int) -> float:
 
 
 def temperature(schedule: Schedule, t: int) -> float:
-    """Give the temperature of release t, above 0 and perhaps infinite; ValueError when it is none.
+    """Give the temperature of release t, above 0 and perhaps infinite; SettingError when it is none.
 
     A schedule is a constant, one of `TEMPERATURES`, a function of t, or the place of such a function.
     """
@@ -71,7 +71,7 @@ def temperature(schedule: Schedule, t: int) -> float:
 
 
 def amount(schedule: Schedule, t: int, name: str) -> float:
-    """Give a finite number from 0 on, such as kappa_t or epsilon_t of iteration t; ValueError names the setting.
+    """Give a finite number from 0 on, such as kappa_t or epsilon_t of iteration t; SettingError names the setting.
 
     A schedule is a constant, one of `AMOUNTS`, a function of t, or the place of such a function.
     """
@@ -82,17 +82,17 @@ def amount(schedule: Schedule, t: int, name: str) -> float:
 
 
 def check_amount(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no amount at t = 1 and 2; ValueError names the setting and the remedy."""
+    """Refuse a schedule that gives no amount at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, AMOUNTS, lambda given, t: amount(given, t, name))
 
 
 def check(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no probability at t = 1 and 2; ValueError names the setting and the remedy."""
+    """Refuse a schedule that gives no probability at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, PROBABILITIES, probability)
 
 
 def check_temperature(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no temperature at t = 1 and 2; ValueError names the setting and the remedy."""
+    """Refuse a schedule that gives no temperature at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, TEMPERATURES, temperature)
 
 

@@ -287,14 +287,14 @@ def _lasting(rng: np.random.Generator, between: float) -> float:
 
 
 def above_zero(**settings: float) -> None:
-    """Check that settings are finite and above 0; ValueError begins with the name of the first that is not."""
+    """Check that settings are finite and above 0; SettingError for the first that is not."""
     for name, value in settings.items():
         if not 0 < value < inf:
             raise SettingError(name, f"must be {'finite' if value > 0 else 'above 0'}", value)
 
 
 def at_least_zero(**settings: float) -> None:
-    """Check that settings are finite and at least 0; ValueError begins with the name of the first that is not."""
+    """Check that settings are finite and at least 0; SettingError for the first that is not."""
     for name, value in settings.items():
         if not 0 <= value < inf:
             raise SettingError(name, f"must be {'finite' if value > 0 else 'at least 0'}", value)

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
+from fedbo.objectives.base import Refused
 from fedbo.study.invalid import Fault, Faults, no_such_key, remedy_of
 
 Settings = dict[str, Any]
@@ -114,7 +115,11 @@ def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[Fault]:
 
 
 def blame(error: Exception, given: Container[str] | None = None) -> Fault:
-    """Put what is wrong at the setting that the error names as its key, if that is among those `given`; else at the table."""
-    if isinstance(error, Refusal) and (given is None or error.key in given):
+    """Put what is wrong at the setting that the error names as its key; where it names none, at the table as a whole.
+
+    So it does for a setting that is not among those `given`, since only the message tells the default that came; what a
+    federation refuses is clear without.
+    """
+    if isinstance(error, Refusal) and (given is None or error.key in given or isinstance(error, Refused)):
         return Fault((error.key,), error.remedy)
     return Fault((), str(error))

@@ -53,7 +53,7 @@ def read_space(text: str) -> Space:
     for each in listed:
         _add(axes, each)
     if not axes.parameters:
-        raise ValueError("space will not do: nothing in it has more than one value")
+        raise Refused("space", text[:40], "nothing in it has more than one value")
     when: dict[str, list[Rule]] = {}
     for each in written.get("conditions") or ():
         when.setdefault(_child(each), []).append(_condition(axes, each))

@@ -120,6 +120,6 @@ def blame(error: Exception, given: Container[str] | None = None) -> Fault:
     So it does for a setting that is not among those `given`, since only the message tells the default that came; what a
     federation refuses is clear without.
     """
-    if isinstance(error, Refusal) and (given is None or error.key in given or isinstance(error, Refused)):
+    if isinstance(error, Refused) or (isinstance(error, Refusal) and (given is None or error.key in given)):
         return Fault((error.key,), error.remedy)
     return Fault((), str(error))

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
-from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coupled import Coupled, Member, answer_fields
 from fedbo.algorithms.components.native_scaling import Row, Rows
 from fedbo.algorithms.components.penalty_schedule import Course, Penalty, told
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 
 SENSES = ("equal", "at_most")
@@ -83,11 +84,11 @@ class Consensus(Coupled):
     weights: Row = ()
 
     def upload(self, problem: Problem) -> Declaration:
-        """The iterate x_i `(d,)` in native units, and its dual `(d,)`; ValueError when the settings do not suit the problem."""
+        """The iterate x_i `(d,)` in native units, and its dual `(d,)`; SettingError when settings do not suit the problem."""
         self.check(problem)
         if self.weights and (len(self.weights) != problem.n_agents or not min(self.weights) > 0):
             words = f"one number above 0 for each of the {problem.n_agents} agents"
-            raise ValueError(f"weights must be {words}, not {self.weights}")
+            raise SettingError("weights", f"must be {words}, not {self.weights}")
         return {"x": Field((problem.dim,)), "dual": Field((problem.dim,))}
 
     def download(self, problem: Problem) -> Declaration:
@@ -159,25 +160,24 @@ class Allocation(Coupled):
     def __post_init__(self) -> None:
         Coupled.__post_init__(self)
         if self.sense not in SENSES:
-            raise ValueError(unknown("sense", self.sense, SENSES))
+            raise UnknownChoice("sense", self.sense, SENSES)
         if list(self.changes) != sorted(self.changes, key=lambda row: row[:1]):
-            raise ValueError(f"changes must be in the order of their rounds, not {self.changes}")
+            raise SettingError("changes", "must be in the order of their rounds", self.changes)
 
     def upload(self, problem: Problem) -> Declaration:
-        """What an agent uses, C_i z_i `(m,)`, and its relaxed form; ValueError when the settings do not suit the problem."""
+        """What an agent uses, C_i z_i `(m,)`, and its relaxed form; SettingError when the settings do not suit the problem."""
         self.check(problem)
         if len(self.matrices) not in (0, 1, problem.n_agents):
-            raise ValueError(
-                f"matrices must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"
-            )
+            needed = f"must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"
+            raise SettingError("matrices", needed)
         m = self._rows(problem)
         for matrix in self.matrices:
             if len(matrix) != m or any(len(row) != problem.dim for row in matrix):
-                raise ValueError(f"matrices must all have {m} rows of {problem.dim} numbers, not {matrix}")
+                raise SettingError("matrices", f"must all have {m} rows of {problem.dim} numbers, not {matrix}")
         if len(self.total) not in (0, m):
-            raise ValueError(f"total must have {m} numbers, one for each row of the constraint, not {self.total}")
+            raise SettingError("total", f"must have {m} numbers, one for each row of the constraint, not {self.total}")
         if any(len(row) != m + 1 for row in self.changes):
-            raise ValueError(f"changes must have a round and {m} numbers in each row, not {self.changes}")
+            raise SettingError("changes", f"must have a round and {m} numbers in each row, not {self.changes}")
         return {"use": Field((m,)), "relaxed": Field((m,))}
 
     def download(self, problem: Problem) -> Declaration:

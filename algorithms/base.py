@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkab
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.projected import Lattice
 
@@ -72,9 +73,9 @@ class Problem:
 
 
 def horizon(problem: Problem) -> int:
-    """Give T, the evaluations of each agent; ValueError where the budget counts decisions, of which one may make many."""
+    """Give T, the evaluations of each agent; SettingError where the budget counts decisions, of which one may make many."""
     if not problem.pulls:
-        raise ValueError("name needs the number of evaluations of each agent: give [budget] pulls in place of iterations")
+        raise SettingError("name", "needs the number of evaluations of each agent: give [budget] pulls in place of iterations")
     return problem.pulls
 
 
@@ -201,7 +202,7 @@ class Private(Protocol):
     """
 
     def mechanism(self, problem: Problem) -> Mechanism:
-        """Declare the mechanism; ValueError when the settings do not suit the problem."""
+        """Declare the mechanism; SettingError when the settings do not suit the problem."""
 
     def weights(self, problem: Problem, release: int) -> Array:
         """Give the weights `(P, N)` of release number 0, 1, ...; they depend on nothing that is private."""

@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem, horizon
-from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import Alone
 from fedbo.algorithms.components.tree_search import POINTS
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 
 Whole = npt.NDArray[np.int64]
@@ -65,14 +66,14 @@ class BLiN(Alone):
     def __post_init__(self) -> None:
         for name, known in {"edges": ("ace", "doubling"), "point": POINTS}.items():
             if getattr(self, name) not in known:
-                raise ValueError(unknown(name, getattr(self, name), known))
+                raise UnknownChoice(name, getattr(self, name), known)
         if not self.zooming >= 0:
-            raise ValueError(f"zooming must be at least 0, not {self.zooming}")
+            raise SettingError("zooming", "must be at least 0", self.zooming)
         if self.batches < 0:
-            raise ValueError(f"batches must be at least 0, not {self.batches}")
+            raise SettingError("batches", "must be at least 0", self.batches)
         for name in ("lipschitz", "factor"):
             if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be above 0", getattr(self, name))
 
     @property
     def queries(self) -> None:
@@ -83,7 +84,7 @@ class BLiN(Alone):
         """Nothing is sent; ValueError when the settings do not suit the problem."""
         horizon(problem)
         if self.zooming > problem.dim:
-            raise ValueError(f"zooming must be at most d = {problem.dim}, the number of parameters, not {self.zooming}")
+            raise SettingError("zooming", f"must be at most d = {problem.dim}, the number of parameters, not {self.zooming}")
         return None
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 import fedbo.algorithms
 from fedbo.algorithms.base import Algorithm
+from fedbo.algorithms.settings import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,3 @@ def entry(name: str) -> Entry:
     if name not in algorithms():
         raise ValueError(unknown("algorithm", name, algorithms()))
     return algorithms()[name]
-
-
-def unknown(kind: str, name: str, known: Any) -> str:
-    """Say that there is no such name, what was probably meant, and what there is."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else ";"
-    return f"no {kind} '{name}'{hint} there are: {', '.join(names) or 'none'}"

@@ -18,6 +18,7 @@ from fedbo.algorithms.components.federated import Federated, FederatedState, cho
 from fedbo.algorithms.components.inner_search import scatter
 from fedbo.algorithms.components.regions import Regions, region_of, split_cube
 from fedbo.algorithms.components.schedules import Schedule, check_temperature, probability, temperature
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.features import Features
@@ -78,36 +79,35 @@ class DPFTSDE(Federated):
         check_temperature(self.temperature, "temperature")
         choose(self, {"message": ("draw", "mean"), "sampling": ("fixed", "poisson")})
         if self.regions < 1:
-            raise ValueError(f"regions must be at least 1, not {self.regions}")
+            raise SettingError("regions", "must be at least 1", self.regions)
         for name in ("contrast", "noise_multiplier", "count_noise"):
             if not 0 <= getattr(self, name) < inf:
-                raise ValueError(f"{name} must be at least 0 and finite, not {getattr(self, name)}")
+                raise SettingError(name, "must be at least 0 and finite", getattr(self, name))
         if not 0 <= self.memory < 1:
-            raise ValueError(f"memory must be at least 0 and below 1, not {self.memory}")
+            raise SettingError("memory", "must be at least 0 and below 1", self.memory)
         if not 0 < self.share <= 1:
-            raise ValueError(f"share must be above 0 and at most 1, not {self.share}")
+            raise SettingError("share", "must be above 0 and at most 1", self.share)
         if not self.clip > 0:
-            raise ValueError(f"clip must be above 0, not {self.clip}")
+            raise SettingError("clip", "must be above 0", self.clip)
         if self.clip == inf and (self.noise_multiplier or self.quantile is not None):
-            raise ValueError("clip must be finite where there is noise or a quantile, not inf")
+            raise SettingError("clip", "must be finite where there is noise or a quantile", "inf")
         self._check_quantile()
 
     def _check_quantile(self) -> None:
         if not 0 < self.rate < inf:
-            raise ValueError(f"rate must be above 0 and finite, not {self.rate}")
+            raise SettingError("rate", "must be above 0 and finite", self.rate)
         if self.quantile is None:
             return
         if not 0 < self.quantile < 1:
-            raise ValueError(f"quantile must lie between 0 and 1, not {self.quantile}")
+            raise SettingError("quantile", "must lie between 0 and 1", self.quantile)
         if self.noise_multiplier and not 2 * self.count_noise > self.noise_multiplier:
-            raise ValueError(
-                f"count_noise must be above noise_multiplier / 2 where there is a quantile, not {self.count_noise}"
-            )
+            needed = "must be above noise_multiplier / 2 where there is a quantile"
+            raise SettingError("count_noise", needed, self.count_noise)
 
     def mechanism(self, problem: Problem) -> Mechanism:
-        """Declare how messages are released; ValueError when a fixed share of the agents is nobody."""
+        """Declare how messages are released; SettingError when a fixed share of the agents is nobody."""
         if self.sampling == "fixed" and round(self.share * problem.n_agents) < 1:
-            raise ValueError(f"share must select at least one of the {problem.n_agents} agents, not {self.share}")
+            raise SettingError("share", f"must select at least one of the {problem.n_agents} agents, not {self.share}")
         return Mechanism(
             blocks=self.regions,
             clip=self.clip,
@@ -130,7 +130,7 @@ class DPFTSDE(Federated):
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """One vector omega_n `(M,)`; ValueError when the settings do not suit the problem."""
+        """One vector omega_n `(M,)`; SettingError when the settings do not suit the problem."""
         self.mechanism(problem)
         for t in range(1, problem.iterations + 1):
             probability(self.p, t)

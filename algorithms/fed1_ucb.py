@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
-from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import grid, nearest
 
@@ -78,12 +79,12 @@ class Fed1UCB:
 
     def __post_init__(self) -> None:
         if self.arms < 1:
-            raise ValueError(f"arms must be at least 1, not {self.arms}")
+            raise SettingError("arms", "must be at least 1", self.arms)
         for name in ("sigma", "constant", "length"):
             if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be above 0", getattr(self, name))
         if self.missing not in MISSING:
-            raise ValueError(unknown("missing", self.missing, MISSING))
+            raise UnknownChoice("missing", self.missing, MISSING)
 
     @property
     def queries(self) -> None:

@@ -2,7 +2,7 @@
 
 A client sends one mean for each node of a phase, and nothing else. The coordinator averages them, eliminates nodes that are
 surely not the best, and tells the children of the others. The paper's listing is garbled where it is public; what we take it
-to say, and what it leaves open, stands in docs/algorithms.md.
+to say, and what it leaves open, stands in docs/algorithms/fed_pne.md.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.elimination import Elimination
 from fedbo.algorithms.components.missing_clients import Missing, shares
 from fedbo.algorithms.components.partitions import Nodes, Partition
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.projected import Lattice
 
@@ -102,15 +103,15 @@ class FedPNE:
     def __post_init__(self) -> None:
         for name in ("nu", "c", "c1"):
             if not 0 < getattr(self, name) < inf:
-                raise ValueError(f"{name} must be above 0 and finite, not {getattr(self, name)}")
+                raise SettingError(name, "must be above 0 and finite", getattr(self, name))
         for name in ("rho", "delta"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
-                raise ValueError(f"{name} must lie between 0 and 1, not {value}")
+                raise SettingError(name, "must lie between 0 and 1", value)
         if self.quorum is not None and not 0 < self.quorum <= 1:
-            raise ValueError(f"quorum must be above 0 and at most 1, not {self.quorum}")
+            raise SettingError("quorum", "must be above 0 and at most 1", self.quorum)
         if not self.epsilon > 0:
-            raise ValueError(f"epsilon must be above 0, not {self.epsilon}")
+            raise SettingError("epsilon", "must be above 0", self.epsilon)
         self.partition(1)
         self._absence()
 

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
-from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import grid
 from fedbo.surrogates.neural import Sample, added, descend, empty, jacobian, parameters, value
@@ -102,16 +103,16 @@ class FNUCB:
     def __post_init__(self) -> None:
         for name in ("arms", "width"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+                raise SettingError(name, "must be at least 1", getattr(self, name))
         for name in ("ridge", "rate"):
             if not 0 < getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be above 0", getattr(self, name))
         for name in ("nu_a", "nu_b", "delay", "rise", "threshold", "steps", "until"):
             if not 0 <= getattr(self, name) < np.inf:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be at least 0", getattr(self, name))
         for name, known in (("criterion", CRITERIA), ("start", STARTS)):
             if getattr(self, name) not in known:
-                raise ValueError(unknown(name, getattr(self, name), known))
+                raise UnknownChoice(name, getattr(self, name), known)
 
     @property
     def queries(self) -> int:

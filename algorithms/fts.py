@@ -14,6 +14,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.federated import Federated, FederatedState, choose
 from fedbo.algorithms.components.inner_search import top_of_draw
 from fedbo.algorithms.components.schedules import probability
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.draws import message_function
@@ -51,12 +52,14 @@ class FTS(Federated):
         Federated.__post_init__(self)
         choose(self, {"query": ("draw", "mean"), "relay": ("all", "one")})
         if any(not 0 <= weight < np.inf for weight in self.weights) or (self.weights and not sum(self.weights) > 0):
-            raise ValueError(f"weights must be at least 0 with a positive sum, not {self.weights}")
+            raise SettingError("weights", "must be at least 0 with a positive sum", self.weights)
 
     def upload(self, problem: Problem) -> Declaration | None:
         """One draw omega_n `(M,)`; ValueError when the settings do not suit the problem."""
         if self.weights and len(self.weights) != problem.n_agents:
-            raise ValueError(f"weights must be one number for each of the {problem.n_agents} agents, not {len(self.weights)}")
+            raise SettingError(
+                "weights", f"must be one number for each of the {problem.n_agents} agents, not {len(self.weights)}"
+            )
         for t in range(1, problem.iterations + 1):
             probability(self.p, t)
         return {"omega": Field((self.features,))}

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
-from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import top_of_function
 from fedbo.algorithms.components.local_only import Alone
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import belief, expected_improvement, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
@@ -38,9 +39,9 @@ class GP(Surrogate, Alone):
         Surrogate.__post_init__(self)
         for name, known in {"acquisition": ("ei", "ucb"), "incumbent": INCUMBENTS}.items():
             if getattr(self, name) not in known:
-                raise ValueError(unknown(name, getattr(self, name), known))
+                raise UnknownChoice(name, getattr(self, name), known)
         if not self.beta >= 0:
-            raise ValueError(f"beta must be at least 0, not {self.beta}")
+            raise SettingError("beta", "must be at least 0", self.beta)
 
     def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
         """Begin without observations."""

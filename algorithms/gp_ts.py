@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
-from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import KERNELS, ArmBelief, draw, draw_apart, grid, nearest, observe, prior
 
@@ -53,18 +54,18 @@ class GPTS(Alone):
 
     def __post_init__(self) -> None:
         if self.arms < 1:
-            raise ValueError(f"arms must be at least 1, not {self.arms}")
+            raise SettingError("arms", "must be at least 1", self.arms)
         for name, known in (("kernel", KERNELS), ("draws", DRAWS)):
             if getattr(self, name) not in known:
-                raise ValueError(unknown(name, getattr(self, name), known))
+                raise UnknownChoice(name, getattr(self, name), known)
         for name in ("length_scale", "regulariser"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be above 0", getattr(self, name))
         for name in ("norm", "deviation", "multiplier"):
             if getattr(self, name) is not None and not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be at least 0", getattr(self, name))
         if not 0 < self.delta < 1:
-            raise ValueError(f"delta must lie between 0 and 1, not {self.delta}")
+            raise SettingError("delta", "must lie between 0 and 1", self.delta)
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none: the first round is a draw from the prior."""

@@ -9,6 +9,7 @@ from functools import lru_cache
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.box_tree import Bounds, deepest
 from fedbo.algorithms.components.tree_search import TreeSearch
+from fedbo.algorithms.settings import SettingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class HCT(TreeSearch):
     def __post_init__(self) -> None:
         TreeSearch.__post_init__(self)
         if not self.c > 0:
-            raise ValueError(f"c must be above 0, not {self.c}")
+            raise SettingError("c", "must be above 0", self.c)
         if not 0 < self.delta < 1:
-            raise ValueError(f"delta must lie between 0 and 1, not {self.delta}")
+            raise SettingError("delta", "must lie between 0 and 1", self.delta)
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
         """Take them from the next power of two, so that they change, and all nodes with them, when t = told + 1 reaches one."""

@@ -13,6 +13,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.inner_search import top_of_draw
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
@@ -67,7 +68,7 @@ class Pooled:
     def __post_init__(self) -> None:
         self._model  # noqa: B018  (checks what it is given)
         if self.features < 1:
-            raise ValueError(f"features must be at least 1, not {self.features}")
+            raise SettingError("features", "must be at least 1", self.features)
 
     @property
     def _model(self) -> Surrogate:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 
 
@@ -26,7 +27,7 @@ class Random(Alone):
 
     def __post_init__(self) -> None:
         if self.queries < 1:
-            raise ValueError(f"queries must be at least 1, not {self.queries}")
+            raise SettingError("queries", "must be at least 1", self.queries)
 
     def agent_init(self, problem: Problem, streams: Streams) -> RandomState:
         """Keep the dimension."""

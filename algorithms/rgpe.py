@@ -11,6 +11,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import Belief, belief, expected_improvement
 from fedbo.surrogates.ensemble import (
@@ -43,7 +44,7 @@ class RGPE(Transfer):
     def __post_init__(self) -> None:
         Transfer.__post_init__(self)
         if self.samples < 1:
-            raise ValueError(f"samples must be at least 1, not {self.samples}")
+            raise SettingError("samples", "must be at least 1", self.samples)
 
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams

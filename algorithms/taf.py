@@ -10,6 +10,7 @@ from fedbo.algorithms import rgpe
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState, alone
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.ensemble import Ensemble, discordance, means, rises
 from fedbo.surrogates.gp import Posterior
@@ -30,7 +31,7 @@ class TAF(Transfer):
     def __post_init__(self) -> None:
         Transfer.__post_init__(self)
         if not self.bandwidth > 0:
-            raise ValueError(f"bandwidth must be above 0, not {self.bandwidth}")
+            raise SettingError("bandwidth", "must be above 0", self.bandwidth)
 
     @property
     def _incumbents(self) -> bool:

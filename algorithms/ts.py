@@ -10,11 +10,12 @@ from typing import ClassVar
 import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
-from fedbo.algorithms.catalog import Entry, unknown
+from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import top_of_draw
 from fedbo.algorithms.components.local_only import Alone
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.draws import Draw, WeightSpace, pathwise_draw, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
@@ -47,15 +48,15 @@ class TS(Surrogate, Alone):
     def __post_init__(self) -> None:
         Surrogate.__post_init__(self)
         if self.draw not in DRAWS:
-            raise ValueError(unknown("draw", self.draw, DRAWS))
+            raise UnknownChoice("draw", self.draw, DRAWS)
         if self.features < 1:
-            raise ValueError(f"features must be at least 1, not {self.features}")
+            raise SettingError("features", "must be at least 1", self.features)
         if self.beta != "theoretical" and (isinstance(self.beta, str) or not self.beta > 0):
-            raise ValueError(f'beta must be above 0, or "theoretical", not {self.beta!r}')
+            raise SettingError("beta", 'must be above 0, or "theoretical"', repr(self.beta))
         if not self.norm >= 0:
-            raise ValueError(f"norm must be at least 0, not {self.norm}")
+            raise SettingError("norm", "must be at least 0", self.norm)
         if not 0 < self.delta < 1:
-            raise ValueError(f"delta must lie between 0 and 1, not {self.delta}")
+            raise SettingError("delta", "must lie between 0 and 1", self.delta)
 
     def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
         """Begin without observations."""

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, runtime_checkable
 
-from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.coordinator.selection import Selection
 
 
@@ -51,13 +51,13 @@ class Staleness:
     def __post_init__(self) -> None:
         known = ("constant", "polynomial", "exponential", "hinge")
         if self.weight not in known:
-            raise ValueError(unknown("weight", self.weight, known))
+            raise UnknownChoice("weight", self.weight, known)
         if not self.decay > 0:
-            raise ValueError(f"decay must be above 0, not {self.decay}")
+            raise SettingError("decay", "must be above 0", self.decay)
         if self.after < 0:
-            raise ValueError(f"after must be at least 0, not {self.after}")
+            raise SettingError("after", "must be at least 0", self.after)
         if self.bound is not None and self.bound < 0:
-            raise ValueError(f"bound must be at least 0, not {self.bound}")
+            raise SettingError("bound", "must be at least 0", self.bound)
 
     @property
     def even(self) -> bool:
@@ -205,7 +205,7 @@ class Deadline:
 
     def __post_init__(self) -> None:
         if not self.length > 0:
-            raise ValueError(f"length must be above 0, not {self.length}")
+            raise SettingError("length", "must be above 0", self.length)
         _late(self.late)
 
     @property
@@ -250,7 +250,7 @@ class FirstK:
         _count(self.k)
         _late(self.late)
         if self.oldest is not None and self.oldest < 0:
-            raise ValueError(f"oldest must be at least 0, not {self.oldest}")
+            raise SettingError("oldest", "must be at least 0", self.oldest)
 
     @property
     def carries(self) -> bool:
@@ -268,12 +268,12 @@ class FirstK:
 
 def _count(k: int) -> None:
     if k < 1:
-        raise ValueError(f"k must be at least 1, not {k}")
+        raise SettingError("k", "must be at least 1", k)
 
 
 def _late(late: str) -> None:
     if late not in ("drop", "carry"):
-        raise ValueError(unknown("late", late, ("drop", "carry")))
+        raise UnknownChoice("late", late, ("drop", "carry"))
 
 
 Mode = type[Barrier] | type[Deadline] | type[FirstK] | type[Buffered] | type[Immediate]

@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 
 
@@ -31,13 +31,13 @@ class Selection:
     def __post_init__(self) -> None:
         known = ("all", "fraction", "poisson", "speed")
         if self.who not in known:
-            raise ValueError(unknown("who", self.who, known))
+            raise UnknownChoice("who", self.who, known)
         if not 0 < self.share <= 1:
-            raise ValueError(f"share must be in (0, 1], not {self.share}")
+            raise SettingError("share", "must be in (0, 1]", self.share)
         if not 0 <= self.explore <= 1:
-            raise ValueError(f"explore must be in [0, 1], not {self.explore}")
+            raise SettingError("explore", "must be in [0, 1]", self.explore)
         if not self.penalty >= 0:
-            raise ValueError(f"penalty must be at least 0, not {self.penalty}")
+            raise SettingError("penalty", "must be at least 0", self.penalty)
 
     def of_round(self, agents: Sequence[int], pace: Mapping[int, float], streams: Streams) -> set[int]:
         """Choose among the `agents` that begin a round; `pace` is how long those took last who have reported before."""

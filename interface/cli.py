@@ -140,7 +140,7 @@ def list_(
     """List what a study can name, with its settings."""
     from dataclasses import asdict
 
-    from fedbo.algorithms.catalog import unknown
+    from fedbo.algorithms.settings import unknown
     from fedbo.reports.tables import console, items_table
     from fedbo.study.listing import groups
 

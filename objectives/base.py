@@ -60,10 +60,23 @@ class LibraryMissing(ImportError):
     """A library that only some objectives need is not installed."""
 
 
+class Refused(ValueError):
+    """A setting of a federation that will not do: `key` is its name, `remedy` what is shown beside it and its value."""
+
+    def __init__(self, key: str, value: object, remedy: str) -> None:
+        super().__init__(key, value, remedy)
+        self.key, self.remedy = key, f"will not do; {remedy}"
+
+    def __str__(self) -> str:
+        """Write the name, what came and what would do."""
+        key, value, remedy = self.args
+        return f"{key} = {value!r} will not do: {remedy}"
+
+
 def require(holds: bool, field: str, value: object, remedy: str) -> None:
-    """Refuse a setting: ValueError naming the field, what came and what would do, unless it holds."""
+    """Refuse a setting: Refused, naming the field, what came and what would do, unless it holds."""
     if not holds:
-        raise ValueError(f"{field} = {value!r} will not do: {remedy}")
+        raise Refused(field, value, remedy)
 
 
 def require_agent(agent: int, n_agents: int) -> None:

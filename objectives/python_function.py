@@ -10,7 +10,7 @@ from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, Refused, require, require_agent
 from fedbo.objectives.space import inside
 
 
@@ -151,7 +151,7 @@ def _module(module_name: str, function: str, setting: str) -> Any:
         if failure.name is None or not (module_name + ".").startswith(failure.name + "."):
             raise
         remedy = f"there is no module {failure.name!r}; run where it can be imported, or put its folder in PYTHONPATH"
-        raise ValueError(f"{setting} = {function!r} will not do: {remedy}") from failure
+        raise Refused(setting, function, remedy) from failure
 
 
 def _wanted(function: Callable[..., float]) -> int:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from fedbo.objectives.base import Array, Metric, Parameter, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, Refused, require_agent
 from fedbo.objectives.space import to_unit
 from fedbo.objectives.tables.surfaces import SAMPLE, Mean, Nearest, Process, fit
 from fedbo.objectives.tables.table import DESIGN, FACTS, TableError, complete_facts, points_of
@@ -57,7 +57,7 @@ class Tabulated:
         try:
             self._facts()
         except TableError as error:
-            raise ValueError(f"table = {self.table!r} will not do: {error}") from None
+            raise Refused("table", self.table, str(error)) from None
 
     @property
     def drawn(self) -> bool:

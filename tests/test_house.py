@@ -36,7 +36,7 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "surrogates": {".": ""},
     "algorithms": {
-        "components": "base catalog streams gp ts",
+        "components": "base catalog settings streams gp ts",
         ".": "components",
     },
     "actors": {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,18 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.retries < 0:
-            raise ValueError(f"retries must be at least 0, not {self.retries}")
+            raise SettingError("retries", "must be at least 0", self.retries)
         if self.failure not in ("drop", "worst", "stop"):
-            raise ValueError(unknown("failure", self.failure, ("drop", "worst", "stop")))
+            raise UnknownChoice("failure", self.failure, ("drop", "worst", "stop"))
         if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"time_limit must be above 0, not {self.time_limit}")
+            raise SettingError("time_limit", "must be above 0", self.time_limit)
         if self.memory_limit is not None and self.memory_limit < 1:
-            raise ValueError(f"memory_limit must be at least 1 MiB, not {self.memory_limit}")
+            raise SettingError("memory_limit", "must be at least 1 MiB", self.memory_limit)
         if self.parallel < 1:
-            raise ValueError(f"parallel must be at least 1, not {self.parallel}")
+            raise SettingError("parallel", "must be at least 1", self.parallel)
         for table in self.resources:
             if wrong := [name for name, amount in table.items() if not (name and 0 <= amount < math.inf)]:
-                raise ValueError(f"resources must be numbers of at least 0, not {wrong[0]} = {table[wrong[0]]}")
+                raise SettingError("resources", "must be numbers of at least 0", f"{wrong[0]} = {table[wrong[0]]}")
 
     @property
     def separate(self) -> bool:

@@ -27,6 +27,7 @@ from fedbo.algorithms.components.native_scaling import Frame, Row, Rows, check_f
 from fedbo.algorithms.components.penalty_schedule import Penalty
 from fedbo.algorithms.components.schedules import Schedule, amount, check_amount
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 
 
@@ -116,7 +117,7 @@ class Coupled(Surrogate, ABC):
         }
         for name, (holds, needed) in ranges.items():
             if not holds:
-                raise ValueError(f"{name} must be {needed}, not {getattr(self, name)}")
+                raise SettingError(name, f"must be {needed}", getattr(self, name))
 
     @abstractmethod
     def _matrix(self, problem: Problem) -> Array:
@@ -140,11 +141,11 @@ class Coupled(Surrogate, ABC):
         return True
 
     def check(self, problem: Problem) -> None:
-        """Refuse settings that do not suit the problem; ValueError."""
+        """Refuse settings that do not suit the problem; SettingError."""
         check_frame((self.low, self.high), (self.box_low, self.box_high), problem)
         if self.evaluations is not None and self.evaluations >= problem.iterations:
             words = f"below the {problem.iterations} iterations: the last one evaluates what was agreed on"
-            raise ValueError(f"evaluations must be {words}, not {self.evaluations}")
+            raise SettingError("evaluations", f"must be {words}, not {self.evaluations}")
         for t in range(1, problem.iterations + 1):
             amount(self.kappa, t, "kappa")
             amount(self.epsilon, t, "epsilon")

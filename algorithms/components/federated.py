@@ -14,10 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
-from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.schedules import Schedule, check, probability
 from fedbo.algorithms.components.surrogate import OwnState, evaluable, scaled
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.features import Features, draw_features, phi
@@ -75,13 +75,13 @@ class Federated(ABC):
         choose(self, {"kernel": ("se", "matern32", "matern52"), "control": ("none", "noise", "uniform")})
         for name in ("length_scale", "noise"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be above 0", getattr(self, name))
         if self.features < 1:
-            raise ValueError(f"features must be at least 1, not {self.features}")
+            raise SettingError("features", "must be at least 1", self.features)
         if not self.apart >= 0:
-            raise ValueError(f"apart must be at least 0, not {self.apart}")
+            raise SettingError("apart", "must be at least 0", self.apart)
         if self.every < 0:
-            raise ValueError(f"every must be 0 (once, before the start) or more, not {self.every}")
+            raise SettingError("every", "must be 0 (once, before the start) or more", self.every)
 
     @abstractmethod
     def _places(self, problem: Problem) -> int:
@@ -180,7 +180,7 @@ class Federated(ABC):
 
 
 def choose(settings: object, choices: dict[str, tuple[str, ...]]) -> None:
-    """Refuse a setting that is none of its choices; ValueError says what there is."""
+    """Refuse a setting that is none of its choices; SettingError says what there is."""
     for name, known in choices.items():
         if getattr(settings, name) not in known:
-            raise ValueError(unknown(name, getattr(settings, name), known))
+            raise UnknownChoice(name, getattr(settings, name), known)

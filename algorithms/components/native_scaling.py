@@ -13,6 +13,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Problem
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.settings import SettingError
 
 Row = tuple[float, ...]
 Rows = tuple[Row, ...]
@@ -68,26 +69,26 @@ def frame_of(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Proble
 
 
 def check_frame(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Problem) -> None:
-    """Refuse corners that are no box, and own boxes that do not lie within it; ValueError names the setting."""
+    """Refuse corners that are no box, and own boxes that do not lie within it; SettingError names the setting."""
     for name, corner in zip(("low", "high"), corners, strict=True):
         if len(corner) not in (0, problem.dim):
-            raise ValueError(f"{name} must have {problem.dim} numbers, one for each parameter, not {corner}")
+            raise SettingError(name, f"must have {problem.dim} numbers, one for each parameter, not {corner}")
     for name, rows in zip(("box_low", "box_high"), boxes, strict=True):
         check_rows(rows, name, problem.n_agents, problem.dim)
     for agent in range(problem.n_agents):
         frame = frame_of(corners, boxes, replace(problem, agent=agent), "plain")
         if not (frame.low < frame.high).all():
-            raise ValueError(f"high must be above low = {corners[0] or 0} in every parameter, not {corners[1] or 1}")
+            raise SettingError("high", f"must be above low = {corners[0] or 0} in every parameter, not {corners[1] or 1}")
         if not ((frame.low <= frame.start) & (frame.start < frame.end) & (frame.end <= frame.high)).all():
-            raise ValueError(f"box_low must lie below box_high, and both from low to high; those of agent {agent} do not")
+            raise SettingError("box_low", f"must lie below box_high, and both from low to high; those of agent {agent} do not")
 
 
 def check_rows(rows: Rows, name: str, n_agents: int, length: int) -> None:
-    """Refuse rows that are neither none, one, nor one for each agent, or of another length; ValueError names the setting."""
+    """Refuse rows that are neither none, one, nor one for each agent, or of another length; SettingError names the setting."""
     if len(rows) not in (0, 1, n_agents):
-        raise ValueError(f"{name} must have one row, or one for each of the {n_agents} agents, not {len(rows)}")
+        raise SettingError(name, f"must have one row, or one for each of the {n_agents} agents, not {len(rows)}")
     if any(len(row) != length for row in rows):
-        raise ValueError(f"{name} must have {length} numbers in each row, not {rows}")
+        raise SettingError(name, f"must have {length} numbers in each row, not {rows}")
 
 
 def _row(rows: Rows, agent: int, otherwise: Array) -> Array:

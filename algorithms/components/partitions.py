@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 
 Nodes = npt.NDArray[np.int64]
@@ -38,10 +38,10 @@ class Partition:
 
     def __post_init__(self) -> None:
         if self.branching < 2:
-            raise ValueError(f"branching must be at least 2, not {self.branching}")
+            raise SettingError("branching", "must be at least 2", self.branching)
         for name, known in (("split", tuple(SPLITS)), ("cuts", ("equal", "random")), ("point", ("centre", "uniform"))):
             if getattr(self, name) not in known:
-                raise ValueError(unknown(name, getattr(self, name), known))
+                raise UnknownChoice(name, getattr(self, name), known)
 
     @property
     def children(self) -> int:

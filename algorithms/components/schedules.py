@@ -10,6 +10,8 @@ import importlib
 import math
 from collections.abc import Callable, Mapping
 
+from fedbo.algorithms.settings import SettingError
+
 Schedule = float | str | Callable[[int], float]
 
 NAMED: dict[str, Callable[[int], float]] = {
@@ -45,7 +47,7 @@ AMOUNTS: dict[str, Callable[[int], float]] = {
 
 
 def probability(schedule: Schedule, t: int) -> float:
-    """Give p_t; ValueError when it is no probability.
+    """Give p_t; SettingError when it is no probability.
 
     A schedule is a constant, one of `PROBABILITIES`, a function of t, or the place of such a function, `package.module:name`.
     For those of `NAMED` p_1 = p_2, as in the experiments of Dai et al. 2020, section 5; for those of `FROM_ZERO` p_1 = 0, as
@@ -53,44 +55,44 @@ def probability(schedule: Schedule, t: int) -> float:
     """
     p = _value(schedule, t, PROBABILITIES)
     if not 0 <= p <= 1:
-        raise ValueError(f"p must give probabilities; p_{t} = {p} is not in [0, 1]")
+        raise SettingError("p", f"must give probabilities; p_{t} = {p} is not in [0, 1]")
     return p
 
 
 def temperature(schedule: Schedule, t: int) -> float:
-    """Give the temperature of release t, above 0 and perhaps infinite; ValueError when it is none.
+    """Give the temperature of release t, above 0 and perhaps infinite; SettingError when it is none.
 
     A schedule is a constant, one of `TEMPERATURES`, a function of t, or the place of such a function.
     """
     value = _value(schedule, t, TEMPERATURES)
     if not value > 0:
-        raise ValueError(f"temperature must give numbers above 0; that of release {t} is {value}")
+        raise SettingError("temperature", f"must give numbers above 0; that of release {t} is {value}")
     return value
 
 
 def amount(schedule: Schedule, t: int, name: str) -> float:
-    """Give a finite number from 0 on, such as kappa_t or epsilon_t of iteration t; ValueError names the setting.
+    """Give a finite number from 0 on, such as kappa_t or epsilon_t of iteration t; SettingError names the setting.
 
     A schedule is a constant, one of `AMOUNTS`, a function of t, or the place of such a function.
     """
     value = _value(schedule, t, AMOUNTS)
     if not 0 <= value < math.inf:
-        raise ValueError(f"{name} must give numbers from 0 on; that of iteration {t} is {value}")
+        raise SettingError(name, f"must give numbers from 0 on; that of iteration {t} is {value}")
     return value
 
 
 def check_amount(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no amount at t = 1 and 2; ValueError names the setting and the remedy."""
+    """Refuse a schedule that gives no amount at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, AMOUNTS, lambda given, t: amount(given, t, name))
 
 
 def check(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no probability at t = 1 and 2; ValueError names the setting and the remedy."""
+    """Refuse a schedule that gives no probability at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, PROBABILITIES, probability)
 
 
 def check_temperature(schedule: Schedule, name: str) -> None:
-    """Refuse a schedule that gives no temperature at t = 1 and 2; ValueError names the setting and the remedy."""
+    """Refuse a schedule that gives no temperature at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, TEMPERATURES, temperature)
 
 
@@ -98,7 +100,7 @@ def _check(
     schedule: Schedule, name: str, named: Mapping[str, Callable[[int], float]], value: Callable[[Schedule, int], float]
 ) -> None:
     if isinstance(schedule, str) and schedule not in named and ":" not in schedule:
-        raise ValueError(f"{name} must be {', '.join(named)}, a number, or a function's place as module:name, not '{schedule}'")
+        raise SettingError(name, f"must be {', '.join(named)}, a number, or a function's place as module:name", f"'{schedule}'")
     for t in (1, 2):
         value(schedule, t)
 

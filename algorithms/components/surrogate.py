@@ -9,15 +9,15 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
-from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, Posterior, condition, fit_gp, predict
 from fedbo.surrogates.projected import Lattice
 
 # For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
-# With a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms.md).
+# With a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms/admm.md).
 SMOOTH = replace(
     ROBUST,
     kernel="se",
@@ -76,14 +76,14 @@ class Surrogate:
     def __post_init__(self) -> None:
         for name, choices in {"surrogate": self.known, "coordinates": COORDINATES}.items():
             if getattr(self, name) not in choices:
-                raise ValueError(unknown(name, getattr(self, name), choices))
+                raise UnknownChoice(name, getattr(self, name), choices)
         if self.refit < 1:
-            raise ValueError(f"refit must be at least 1, not {self.refit}")
+            raise SettingError("refit", "must be at least 1", self.refit)
         for name in ("length_scale", "noise"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be above 0", getattr(self, name))
         if not 0 <= self.clip < 1:
-            raise ValueError(f"clip must be at least 0 and below 1, not {self.clip}")
+            raise SettingError("clip", "must be at least 0 and below 1", self.clip)
 
     def begin(self, problem: Problem) -> OwnState:
         """Begin without observations."""

@@ -19,6 +19,7 @@ from fedbo.algorithms.components.federated import choose
 from fedbo.algorithms.components.inner_search import top_of_function
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, scaled
 from fedbo.algorithms.gp import SEARCH, incumbent
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import belief, expected_improvement
 from fedbo.surrogates.ensemble import Ensemble, ensemble
@@ -80,11 +81,11 @@ class Transfer(ABC):
         choose(self, {"kernel": ("se", "matern32", "matern52")})
         for name in ("length_scale", "noise"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+                raise SettingError(name, "must be above 0", getattr(self, name))
         if self.features < 1:
-            raise ValueError(f"features must be at least 1, not {self.features}")
+            raise SettingError("features", "must be at least 1", self.features)
         if self.every < 0:
-            raise ValueError(f"every must be 0 (once, before the start) or more, not {self.every}")
+            raise SettingError("every", "must be 0 (once, before the start) or more", self.every)
 
     @abstractmethod
     def _acquisition(

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
-from fedbo.algorithms.catalog import unknown
 from fedbo.algorithms.components.box_tree import Address, Bough, Bounds, add, best_node, box, index, leaf_of, plant, refresh
 from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 
 POINTS = ("centre", "uniform")
@@ -58,13 +58,13 @@ class TreeSearch(Alone):
 
     def __post_init__(self) -> None:
         if not self.nu > 0:
-            raise ValueError(f"nu must be above 0, not {self.nu}")
+            raise SettingError("nu", "must be above 0", self.nu)
         if not 0 < self.rho < 1:
-            raise ValueError(f"rho must lie between 0 and 1, not {self.rho}")
+            raise SettingError("rho", "must lie between 0 and 1", self.rho)
         if self.branching < 2:
-            raise ValueError(f"branching must be at least 2, not {self.branching}")
+            raise SettingError("branching", "must be at least 2", self.branching)
         if self.point not in POINTS:
-            raise ValueError(unknown("point", self.point, POINTS))
+            raise UnknownChoice("point", self.point, POINTS)
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none: the tree says where to begin."""

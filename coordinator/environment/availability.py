@@ -10,9 +10,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.timing import Constant, Timing, above_zero, durations
-from fedbo.coordinator.environment.traces import FORMATS, cycling, schedule
+from fedbo.coordinator.environment.traces import FORMATS, cycling, not_there, schedule
 
 Array = npt.NDArray[np.float64]
 
@@ -58,7 +59,7 @@ class Bernoulli:
 
     def __post_init__(self) -> None:
         if not 0 <= self.probability < 1:
-            raise ValueError(f"probability must be in [0, 1), not {self.probability}")
+            raise SettingError("probability", "must be in [0, 1)", self.probability)
         above_zero(absence=self.absence)
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
@@ -117,11 +118,11 @@ class Daily:
     def __post_init__(self) -> None:
         above_zero(day=self.day)
         if not 0 < self.present <= self.day:
-            raise ValueError(f"present must be above 0 and at most a day of {self.day}, not {self.present}")
+            raise SettingError("present", f"must be above 0 and at most a day of {self.day}", self.present)
         if not 0 <= self.start < self.day:
-            raise ValueError(f"start must be at least 0 and below a day of {self.day}, not {self.start}")
+            raise SettingError("start", f"must be at least 0 and below a day of {self.day}", self.start)
         if self.zones < 1:
-            raise ValueError(f"zones must be at least 1, not {self.zones}")
+            raise SettingError("zones", "must be at least 1", self.zones)
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
         """Give no absence: agents come and go in continuous time."""
@@ -152,11 +153,11 @@ class Trace:
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
-            raise ValueError(f"format must be one of {', '.join(FORMATS)}, not {self.format}")
+            raise SettingError("format", f"must be one of {', '.join(FORMATS)}", self.format)
         try:
             schedule(self.file, self.format)
-        except FileNotFoundError as error:
-            raise ValueError(str(error)) from None  # a wrong setting, like any other
+        except FileNotFoundError:  # a wrong setting, like any other
+            raise SettingError("file", not_there(self.file)) from None
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
         """Give no absence: agents come and go in continuous time."""

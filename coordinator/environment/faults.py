@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.settings import SettingError, UnknownChoice
 
 Who = str | tuple[int, ...]
 
@@ -36,9 +36,9 @@ class Crash:
     def __post_init__(self) -> None:
         _when(self)
         if self.state not in ("kept", "lost"):
-            raise ValueError(unknown("state", self.state, ("kept", "lost")))
+            raise UnknownChoice("state", self.state, ("kept", "lost"))
         if self.restart is not None and not self.restart > 0:
-            raise ValueError(f"restart must be above 0, not {self.restart}; leave it out for a loss for good")
+            raise SettingError("restart", "must be above 0", self.restart, "leave it out for a loss for good")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Slow:
         _when(self)
         _positive(self.duration, "duration")
         if not self.factor >= 1:
-            raise ValueError(f"factor must be at least 1, not {self.factor}")
+            raise SettingError("factor", "must be at least 1", self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Duplication:
     def __post_init__(self) -> None:
         _span(self)
         if not self.by >= 0:
-            raise ValueError(f"by must be at least 0, not {self.by}")
+            raise SettingError("by", "must be at least 0", self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Corruption:
     def __post_init__(self) -> None:
         _span(self)
         if self.how not in ("bits", "nan", "shape", "replay"):
-            raise ValueError(unknown("how", self.how, ("bits", "nan", "shape", "replay")))
+            raise UnknownChoice("how", self.how, ("bits", "nan", "shape", "replay"))
 
 
 Strike = Crash | Hang | Slow | Partition | Restart
@@ -219,27 +219,28 @@ def strikes(fault: Strike, rng: np.random.Generator) -> Iterator[float]:
 def _when(fault: Strike) -> None:
     given = [name for name in ("at", "event", "rate") if getattr(fault, name) is not None]
     if len(given) != 1:
-        first = f"{given[0]} must be the only one of" if given else "give one of"
-        raise ValueError(f"{first} at, event and rate{', not ' * bool(given)}{' and '.join(given)}")
+        if not given:
+            raise ValueError("give one of at, event and rate")
+        raise SettingError(given[0], "must be the only one of at, event and rate", " and ".join(given))
     if fault.at is not None and not fault.at >= 0:
-        raise ValueError(f"at must be at least 0, when the study starts, not {fault.at}")
+        raise SettingError("at", "must be at least 0, when the study starts", fault.at)
     if fault.event is not None and fault.event < 1:
-        raise ValueError(f"event must be at least 1, the first event, not {fault.event}")
+        raise SettingError("event", "must be at least 1, the first event", fault.event)
     if fault.rate is not None and not fault.rate >= 0:
-        raise ValueError(f"rate must be at least 0, not {fault.rate}")
+        raise SettingError("rate", "must be at least 0", fault.rate)
 
 
 def _span(fault: Befall) -> None:
     if not 0 <= fault.probability <= 1:
-        raise ValueError(f"probability must be in [0, 1], not {fault.probability}")
+        raise SettingError("probability", "must be in [0, 1]", fault.probability)
     if not fault.start >= 0:
-        raise ValueError(f"start must be at least 0, when the study starts, not {fault.start}")
+        raise SettingError("start", "must be at least 0, when the study starts", fault.start)
     if fault.end is not None and not fault.end > fault.start:
-        raise ValueError(f"end must be above start = {fault.start}, not {fault.end}")
+        raise SettingError("end", f"must be above start = {fault.start}", fault.end)
     if fault.direction not in ("both", "up", "down"):
-        raise ValueError(unknown("direction", fault.direction, ("both", "up", "down")))
+        raise UnknownChoice("direction", fault.direction, ("both", "up", "down"))
 
 
 def _positive(value: float, name: str) -> None:
     if not value > 0:
-        raise ValueError(f"{name} must be above 0, not {value}")
+        raise SettingError(name, "must be above 0", value)

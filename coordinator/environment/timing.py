@@ -13,6 +13,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 
 Array = npt.NDArray[np.float64]
@@ -122,7 +123,7 @@ class Pareto:
     def __post_init__(self) -> None:
         above_zero(mean=self.mean)
         if not 1 < self.alpha < inf:
-            raise ValueError(f"alpha must be above 1 and finite, for a finite expectation, not {self.alpha}")
+            raise SettingError("alpha", "must be above 1 and finite, for a finite expectation", self.alpha)
         at_least_zero(between=self.between)
 
     def speed(self, rng: np.random.Generator) -> float:
@@ -198,13 +199,13 @@ class Classes:
 
     def __post_init__(self) -> None:
         if not self.factors or not all(isfinite(factor) and factor > 0 for factor in self.factors):
-            raise ValueError(f"factors must be one or more numbers above 0, not {self.factors}")
+            raise SettingError("factors", "must be one or more numbers above 0", self.factors)
         if not self.shares:
             return
         if len(self.shares) != len(self.factors):
-            raise ValueError(f"shares must be as many as the {len(self.factors)} factors, or none, not {len(self.shares)}")
+            raise SettingError("shares", f"must be as many as the {len(self.factors)} factors, or none", len(self.shares))
         if not all(isfinite(share) and share >= 0 for share in self.shares) or not sum(self.shares) > 0:
-            raise ValueError(f"shares must be at least 0, one of them above 0, not {self.shares}")
+            raise SettingError("shares", "must be at least 0, one of them above 0", self.shares)
 
     def factor(self, rng: np.random.Generator) -> float:
         """Draw the factor of one agent's class."""
@@ -286,14 +287,14 @@ def _lasting(rng: np.random.Generator, between: float) -> float:
 
 
 def above_zero(**settings: float) -> None:
-    """Check that settings are finite and above 0; ValueError begins with the name of the first that is not."""
+    """Check that settings are finite and above 0; SettingError for the first that is not."""
     for name, value in settings.items():
         if not 0 < value < inf:
-            raise ValueError(f"{name} must be {'finite' if value > 0 else 'above 0'}, not {value}")
+            raise SettingError(name, f"must be {'finite' if value > 0 else 'above 0'}", value)
 
 
 def at_least_zero(**settings: float) -> None:
-    """Check that settings are finite and at least 0; ValueError begins with the name of the first that is not."""
+    """Check that settings are finite and at least 0; SettingError for the first that is not."""
     for name, value in settings.items():
         if not 0 <= value < inf:
-            raise ValueError(f"{name} must be {'finite' if value > 0 else 'at least 0'}, not {value}")
+            raise SettingError(name, f"must be {'finite' if value > 0 else 'at least 0'}", value)

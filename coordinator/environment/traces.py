@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.algorithms.settings import SettingError
+
 Windows = tuple[tuple[float, float], ...]
 Schedule = Callable[[int], Iterator[float]]
 
@@ -125,29 +127,34 @@ def _joined(windows: Iterable[tuple[float, float]]) -> Windows:
     return tuple(joined)
 
 
+def not_there(file: str | Path) -> str:
+    """Say where a file was looked for in vain, and what would do."""
+    return f"is not there: {Path(file).absolute()}; give the path of a file with a trace"
+
+
 def _existing(path: Path) -> Path:
     if not path.is_file():
-        raise FileNotFoundError(f"file is not there: {path.absolute()}; give the path of a file with a trace")
+        raise FileNotFoundError(f"file {not_there(path)}")
     return path
 
 
 def _columns(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     table = _table(_existing(path))
     if any(table.column_names.count(name) != 1 for name in _COLUMNS):
-        raise ValueError(f"file has columns {', '.join(table.column_names)}; it must have agent, start and end, each once")
+        raise SettingError("file", f"has columns {', '.join(table.column_names)}; it must have agent, start and end, each once")
     if not len(table):
-        raise ValueError("file has no rows; give each window of presence a row, or leave the trace out")
+        raise SettingError("file", "has no rows; give each window of presence a row, or leave the trace out")
     for name in _COLUMNS:
         column = table.column(name)
         if column.null_count:
             row = column.is_null().to_pylist().index(True)
-            raise ValueError(f"file has no {name} in row {row + 1}; give every row an agent, a start and an end")
+            raise SettingError("file", f"has no {name} in row {row + 1}; give every row an agent, a start and an end")
     agent, start, end = (np.asarray(table.column(name)) for name in _COLUMNS)
     if not np.issubdtype(agent.dtype, np.integer):
-        raise ValueError(f"file has a column agent of type {agent.dtype}; it must hold whole numbers")
+        raise SettingError("file", f"has a column agent of type {agent.dtype}; it must hold whole numbers")
     for name, column in (("start", start), ("end", end)):
         if not (np.issubdtype(column.dtype, np.integer) or np.issubdtype(column.dtype, np.floating)):
-            raise ValueError(f"file has a column {name} of type {column.dtype}; it must hold numbers")
+            raise SettingError("file", f"has a column {name} of type {column.dtype}; it must hold numbers")
     return agent.astype(np.int64), start.astype(np.float64), end.astype(np.float64)
 
 
@@ -157,7 +164,7 @@ def _table(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     if path.suffix not in (".csv", ".parquet"):
-        raise ValueError(f"file ends in '{path.suffix}'; a table of windows must be .csv or .parquet")
+        raise SettingError("file", f"ends in '{path.suffix}'; a table of windows must be .csv or .parquet")
     try:
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders
@@ -166,7 +173,7 @@ def _table(path: Path) -> Any:
         # With one thread pyarrow names the row in which a number is none.
         return pacsv.read_csv(path, read_options=pacsv.ReadOptions(use_threads=False), convert_options=types)
     except (OSError, pa.ArrowException) as error:
-        raise ValueError(f"file cannot be read as {path.suffix[1:]} ({str(error).splitlines()[0]})") from None
+        raise SettingError("file", f"cannot be read as {path.suffix[1:]} ({str(error).splitlines()[0]})") from None
 
 
 def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> None:
@@ -178,7 +185,7 @@ def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], en
     ):
         if bad.any():
             row = int(np.argmax(bad))
-            raise ValueError(f"file has agent {agent[row]}, start {start[row]}, end {end[row]} in row {row + 1}; {said}")
+            raise SettingError("file", f"has agent {agent[row]}, start {start[row]}, end {end[row]} in row {row + 1}; {said}")
 
 
 def _check_overlaps(
@@ -191,9 +198,10 @@ def _check_overlaps(
     bad = (agent[before] == agent[after]) & (start[after] < end[before])
     if bad.any():
         one, two = int(before[np.argmax(bad)]), int(after[np.argmax(bad)])
-        raise ValueError(
-            f"file has overlapping windows of agent {agent[one]}: row {two + 1} starts at {start[two]}, "
-            f"before row {one + 1} ends at {end[one]}; join them into one"
+        raise SettingError(
+            "file",
+            f"has overlapping windows of agent {agent[one]}: row {two + 1} starts at {start[two]}, "
+            f"before row {one + 1} ends at {end[one]}; join them into one",
         )
 
 
@@ -202,36 +210,39 @@ def _object(path: Path) -> dict[str, Any]:
     try:
         clients = json.loads(_existing(path).read_text(encoding="utf-8"))
     except ValueError as error:  # also UnicodeDecodeError, which a pickle gives
-        raise ValueError(f"file is no JSON ({error}); {convert}") from None
+        raise SettingError("file", f"is no JSON ({error}); {convert}") from None
     if not isinstance(clients, dict) or not clients:
-        raise ValueError(f"file holds no JSON object of clients; {convert}")
+        raise SettingError("file", f"holds no JSON object of clients; {convert}")
     for name in clients:
         if not name.isdecimal():
-            raise ValueError(f"file names a client '{name}'; clients must be whole numbers")
+            raise SettingError("file", f"names a client '{name}'; clients must be whole numbers")
     return clients
 
 
 def _client(name: str, told: Any) -> tuple[Windows, float]:
     """Check and clip one client's intervals: time modulo finish_time never sees what lies behind it."""
     if not isinstance(told, dict) or not {"active", "inactive", "finish_time"} <= set(told):
-        raise ValueError(f"file gives client {name} not all it needs; it must have active, inactive and finish_time")
+        raise SettingError("file", f"gives client {name} not all it needs; it must have active, inactive and finish_time")
     active, inactive, period = told["active"], told["inactive"], told["finish_time"]
     if not (_number(period) and period > 0):
-        raise ValueError(f"file gives client {name} the finish_time {period!r}; it must be a number above 0")
+        raise SettingError("file", f"gives client {name} the finish_time {period!r}; it must be a number above 0")
     for key in ("active", "inactive"):
         if not isinstance(told[key], list) or not all(map(_number, told[key])):
-            raise ValueError(f"file gives client {name} times in {key} that will not do; it must be a list of finite numbers")
+            raise SettingError(
+                "file", f"gives client {name} times in {key} that will not do; it must be a list of finite numbers"
+            )
     if len(active) != len(inactive):
-        raise ValueError(
-            f"file gives client {name} {len(active)} times in active and {len(inactive)} in inactive; "
-            "each interval must have both"
+        raise SettingError(
+            "file",
+            f"gives client {name} {len(active)} times in active and {len(inactive)} in inactive; each interval must have both",
         )
     last = 0.0
     for number, (start, end) in enumerate(zip(active, inactive, strict=True)):
         if not last <= start <= end:
-            raise ValueError(
-                f"file gives client {name} interval {number} from {start} to {end}; "
-                "intervals must begin at 0 or later, end after they begin and follow each other in time"
+            raise SettingError(
+                "file",
+                f"gives client {name} interval {number} from {start} to {end}; "
+                "intervals must begin at 0 or later, end after they begin and follow each other in time",
             )
         last = end
     clipped = ((float(start), float(min(end, period))) for start, end in zip(active, inactive, strict=True) if start < period)

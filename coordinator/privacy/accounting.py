@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import betaln, erfcx, logsumexp, ndtr, xlog1py, xlogy
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.settings import unknown
 from fedbo.coordinator.privacy.displacement import divergences
 
 ACCOUNTANTS = ("moments", "rdp", "pld")

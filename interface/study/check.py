@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from fedbo.algorithms.base import Overlapping, Private
 from fedbo.study.check_environment import agents_remedy, exchange_combinations, world_combinations
 from fedbo.study.check_privacy import privacy_asked, private_combinations
-from fedbo.study.invalid import Fault
+from fedbo.study.invalid import Fault, Faults
 from fedbo.study.limits import STEPS
+from fedbo.study.settings import blame
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -126,7 +127,7 @@ def _declarations(study: Study) -> Iterator[Fault]:
             if isinstance(made, Private):
                 made.mechanism(problem)
         except ValueError as error:
-            yield Fault(("algorithm", number, str(error).split()[0]), str(error).partition(" ")[2])
+            yield from Faults([blame(error)]).under("algorithm", number).faults
         else:
             yield from private_combinations(study, number, made)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import Starting
-from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.settings import unknown
 from fedbo.coordinator.environment.availability import Daily
 from fedbo.coordinator.environment.faults import BEFALLS, Crash, Hang, Slow
 from fedbo.coordinator.environment.timing import Classes, Constant, Growth

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
+from fedbo.objectives.base import Refused
 from fedbo.study.invalid import Fault, Faults, no_such_key, remedy_of
 
 Settings = dict[str, Any]
 
-_REFUSED = re.compile(r"(\w+) = .* will not do: (.*)", re.DOTALL)
-_CAME = re.compile(r", not (\([^()]*\)|[^,;]+)(?=;|$)")
-_NO_SUCH = re.compile(r"no (\w+) '.*", re.DOTALL)
+
+@runtime_checkable
+class Refusal(Protocol):
+    """An error that says as data which setting it is of, and what would do; each room has its own, and so may anybody."""
+
+    key: str
+    remedy: str
 
 
 def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
@@ -41,7 +45,7 @@ def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None 
     try:
         return (make or declared)(**typed)
     except (ValueError, TypeError) as error:
-        raise Faults([_blame(str(error), given)]) from error
+        raise Faults([blame(error, given)]) from error
 
 
 def plain(instance: Any, names: Iterable[str]) -> Settings:
@@ -110,15 +114,12 @@ def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[Fault]:
     return [Fault((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
 
 
-def _blame(message: str, given: Mapping[str, Any]) -> Fault:
-    """Give the setting with whose name a message begins its place; what came is shown there already."""
-    refused = _REFUSED.fullmatch(message)
-    if refused:
-        return Fault((refused[1],), f"will not do; {refused[2]}")
-    no_such = _NO_SUCH.fullmatch(message)
-    if no_such and no_such[1] in given:
-        return Fault((no_such[1],), message)
-    first, _, rest = message.partition(" ")
-    if first in given and rest:
-        return Fault((first,), _CAME.sub("", rest))
-    return Fault((), message)
+def blame(error: Exception, given: Container[str] | None = None) -> Fault:
+    """Put what is wrong at the setting that the error names as its key; where it names none, at the table as a whole.
+
+    So it does for a setting that is not among those `given`, since only the message tells the default that came; what a
+    federation refuses is clear without.
+    """
+    if isinstance(error, Refused) or (isinstance(error, Refusal) and (given is None or error.key in given)):
+        return Fault((error.key,), error.remedy)
+    return Fault((), str(error))

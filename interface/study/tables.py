@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm
-from fedbo.algorithms.catalog import algorithms, unknown
+from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.settings import SettingError, unknown
 from fedbo.objectives.catalog import federations
 from fedbo.study.document import default_label
 from fedbo.study.invalid import Fault, Faults
@@ -123,7 +124,7 @@ class _Added:
 
     def __post_init__(self) -> None:
         if self.noise < 0:
-            raise ValueError("noise must be at least 0")
+            raise SettingError("noise", "must be at least 0")
 
 
 class AlgorithmTable(Named):

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedbo.algorithms.catalog import unknown
+from fedbo.algorithms.settings import unknown
 from fedbo.objectives.base import Federation
 from fedbo.objectives.catalog import federations
 from fedbo.study.document import Document, StudyError, parse_override, placed

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.objectives.base import Parameter
+from fedbo.objectives.base import Parameter, Refused
 from fedbo.objectives.typed_spaces.typed import Fixed, Rule, Space
 
 Written = Mapping[str, Any]
@@ -48,12 +48,12 @@ def read_space(text: str) -> Space:
         written = json.loads(text)
         listed = written["hyperparameters"]
     except (ValueError, TypeError, KeyError):
-        raise ValueError(f"space = {text[:40]!r} will not do: give a ConfigSpace.ConfigurationSpace as JSON") from None
+        raise Refused("space", text[:40], "give a ConfigSpace.ConfigurationSpace as JSON") from None
     axes = _Axes()
     for each in listed:
         _add(axes, each)
     if not axes.parameters:
-        raise ValueError("space will not do: nothing in it has more than one value")
+        raise Refused("space", text[:40], "nothing in it has more than one value")
     when: dict[str, list[Rule]] = {}
     for each in written.get("conditions") or ():
         when.setdefault(_child(each), []).append(_condition(axes, each))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from fedbo.actors.task import Choice, Order, Report, Task
+from fedbo.actors.task import Choice, Order, StepReport, Task
 from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
@@ -60,9 +60,9 @@ class FreeHosts:
     def submit(self, order: Order) -> None:
         self._orders[order.agent] = order
 
-    def result(self, agent: int, lease: int) -> Report:
+    def result(self, agent: int, lease: int) -> StepReport:
         order = self._orders[agent]
-        return Report(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, lease)
+        return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, lease)
 
     def decide(self, order: Order) -> Choice:
         return Choice(1)

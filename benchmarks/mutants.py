@@ -22,13 +22,13 @@ import fedbo.coordinator.core
 import fedbo.coordinator.privacy.aggregator
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
-from fedbo.actors.agent import Agent
+from fedbo.actors.agent import HostedAgent
 from fedbo.actors.remote import RayHosts, _Remote
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.privacy.aggregator import Door
 from fedbo.coordinator.runtime.engine import Agenda
 from fedbo.coordinator.runtime.snapshots import Keeper
-from fedbo.coordinator.server import Desk
+from fedbo.coordinator.server import Server
 from fedbo.testing.__main__ import Trial, tried
 from fedbo.testing.carrying_out import Hostings
 from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
@@ -202,7 +202,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "resume: crashed states are forgotten": ("kills", restored(forgets("forgetful", "ready", "off"))),
     "resume: the length of the log": ("kills", restored(lambda found: found._replace(lines=0))),
     "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
-    "resume: rows are written twice": ("kills", (Agent, "take", _take_again)),
+    "resume: rows are written twice": ("kills", (HostedAgent, "take", _take_again)),
     "resume: checkpoints are too young": ("kills", (fedbo.actors.host, "_kept", _saved_now)),
     "ledger: a release is missing": ("laws", (Core, "pour", _drops_entries)),
     "ledger: every third local message is missing": (
@@ -215,9 +215,9 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         (fedbo.coordinator.privacy.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
     ),
     "ledger: a message is released twice": ("laws", (Door, "release", _keeps_held)),
-    "exchange: messages are thought younger": ("laws", (Desk, "_staleness", _younger)),
-    "exchange: late messages take effect": ("laws", (Desk, "__init__", _accepts_late)),
-    "exchange: copies take effect": ("laws", (Desk, "_refusal", _accepts_copies)),
+    "exchange: messages are thought younger": ("laws", (Server, "_staleness", _younger)),
+    "exchange: late messages take effect": ("laws", (Server, "__init__", _accepts_late)),
+    "exchange: copies take effect": ("laws", (Server, "_refusal", _accepts_copies)),
     "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.runtime.actor, "run_virtual", _no_end)),
 }
 

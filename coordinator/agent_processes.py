@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedbo.actors.task import Choice, Order, Report, Task
+from fedbo.actors.task import Choice, Order, StepReport, Task
 from fedbo.coordinator.environment.availability import absences
 from fedbo.coordinator.environment.durations import Evaluations, Lengths
 from fedbo.coordinator.events import Arrived, Ask, Began, Commit, Decided, Effect, Event, Finished, Returned
-from fedbo.coordinator.state import ProtocolError, Step
+from fedbo.coordinator.state import AgentStep, ProtocolError
 
 if TYPE_CHECKING:
     from fedbo.coordinator.core import Core
@@ -48,7 +48,7 @@ class Steps:
         inbox, state.inbox[agent] = tuple(state.inbox[agent]), []
         state.base[agent] = state.rounds.age
         self._core.journal.append((now, "started", agent, number, 0, ""))
-        state.steps[agent] = Step(inbox, self._speaks(agent, number), now)
+        state.steps[agent] = AgentStep(inbox, self._speaks(agent, number), now)
         self._core.desk.expect(agent)
         return self.issue(agent, now)
 
@@ -151,7 +151,7 @@ class Steps:
         times = () if self._lengths is None else step.times(now)
         return [Commit(agent, times), *self._speak(agent, report, step.speaks, now)]
 
-    def _retrying(self, agent: int, report: Report, now: float) -> list[Effect]:
+    def _retrying(self, agent: int, report: StepReport, now: float) -> list[Effect]:
         """Let the evaluations that were tried again take their time, after all others."""
         assert self._lengths is not None
         state, step = self._core.state, self._core.state.steps[agent]
@@ -166,7 +166,7 @@ class Steps:
         state.lease[agent] += 1
         return [self.timer(agent)]
 
-    def _speak(self, agent: int, report: Report, asked: bool, now: float) -> list[Effect]:
+    def _speak(self, agent: int, report: StepReport, asked: bool, now: float) -> list[Effect]:
         """Send what a finished step has to say, and go on or wait."""
         state, effects, number = self._core.state, [], self._core.state.step[agent]
         if report.payload is None and self._core.desk.covers and self._core.algorithm.sends(number):

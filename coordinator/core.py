@@ -2,7 +2,7 @@
 
 The core knows neither clocks nor processes. A shell feeds it events in order of time and carries out its effects: in
 virtual time a heap, in wall-clock time real processes. `Core` holds the rules, which never change during a run, and one
-`CoreState`, which is all that does. The rules are in three parts: the steps of agents, the coordinator's desk, and trouble.
+`CoreState`, which is all that does. The rules are in three parts: the steps of agents, the server, and the fault injector.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from fedbo.coordinator.events import (
     Due,
     Effect,
     Event,
+    EventLine,
     Finished,
     Healed,
-    Line,
     Reached,
     Returned,
     Struck,
     Unheard,
 )
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.fault_injection import Trouble
+from fedbo.coordinator.fault_injection import FaultInjector
 from fedbo.coordinator.network import Network
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, Terms, charged_whole, unkept
-from fedbo.coordinator.privacy.ledger import Entry, local_entry
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, PrivacyBudget, charged_whole, unkept
+from fedbo.coordinator.privacy.ledger import LedgerEntry, local_entry
 from fedbo.coordinator.privacy.noise import Secure, Seeded
-from fedbo.coordinator.server import Desk
+from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import ProtocolError, fresh_state
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Core:
     """The rules of one run, its state, and the journal of what happened since the shell last emptied it."""
 
     def __init__(
-        self, task: Task, exchange: Exchange, world: World, terms: Terms = DEFAULT_TERMS, key: bytes | None = None
+        self, task: Task, exchange: Exchange, world: World, terms: PrivacyBudget = DEFAULT_TERMS, key: bytes | None = None
     ) -> None:
         self.algorithm, self.problem, self.exchange, self.world = task.algorithm, task.problem, exchange, world
         if wrong := unkept(task.algorithm, task.policy):
@@ -62,12 +62,12 @@ class Core:
         self.targets = frozenset(self.problem.targets)
         # Asked once: to look whether something keeps a protocol takes longer than to handle an event.
         self._local = self.algorithm if isinstance(self.algorithm, LocallyPrivate) else None
-        self.journal: list[Line] = []
-        self.entries: list[Entry] = []
+        self.journal: list[EventLine] = []
+        self.entries: list[LedgerEntry] = []
         self.state = fresh_state(self.problem.n_agents, self.algorithm.server_init(self.problem))
         self.door = self._door(terms, key)
         self.network = Network(world, task.streams, self.upload, self._tell)
-        self.steps, self.desk, self.trouble = Steps(self, task), Desk(self), Trouble(self, task.streams)
+        self.steps, self.desk, self.trouble = Steps(self, task), Server(self), FaultInjector(self, task.streams)
         self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
             Began: self.steps.began,
             Decided: self.steps.decided,
@@ -84,7 +84,7 @@ class Core:
             Died: self.trouble.died,
         }
 
-    def _door(self, terms: Terms, key: bytes | None) -> Door | None:
+    def _door(self, terms: PrivacyBudget, key: bytes | None) -> Door | None:
         """Make the door that private messages pass, and its state; a secret `key` for its noise, or the study's streams."""
         if not isinstance(self.algorithm, Private):
             return None
@@ -153,5 +153,5 @@ class Core:
             more = " and others" if len(self.state.waiting) > 5 else ""
             raise ProtocolError(f"agents {agents}{more} wait for an answer that never comes")
 
-    def _tell(self, line: Line) -> None:
+    def _tell(self, line: EventLine) -> None:
         self.journal.append(line)

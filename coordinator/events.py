@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedbo.actors.task import Choice, Order, Report
+from fedbo.actors.task import Choice, Order, StepReport
 from fedbo.algorithms.base import Inbound, Payload
 
 
@@ -25,7 +25,7 @@ class Finished(NamedTuple):
 
     agent: int
     lease: int
-    report: Report | None = None
+    report: StepReport | None = None
 
 
 class Reached(NamedTuple):
@@ -140,10 +140,10 @@ class Act(NamedTuple):
 # An effect is a step to begin, a decision to be waited for, a step that counts, something done to a process, or an event that
 # shall happen after a delay.
 Effect = Order | Ask | Commit | Act | tuple[float, Event]
-Line = tuple[float, str, int, int, int, str]
+EventLine = tuple[float, str, int, int, int, str]
 
 
-class Record(NamedTuple):
+class EventRecord(NamedTuple):
     """A line of the event log with its names; the core itself writes plain tuples, for speed."""
 
     time: float

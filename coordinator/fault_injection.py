@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.availability import Ascending, Changes
-from fedbo.coordinator.environment.faults import STRIKES, Crash, Hang, Partition, Restart, Slow, Strike, strikes
+from fedbo.coordinator.environment.faults import STRIKES, Crash, Hang, NetworkPartition, Restart, Slow, Strike, strikes
 from fedbo.coordinator.events import Act, Changed, Died, Effect, Healed, Struck
 
 if TYPE_CHECKING:
     from fedbo.coordinator.core import Core
 
 
-class Trouble:
-    """Carries absences and faults out on the state of a core.
+class FaultInjector:
+    """The fault injector: carries absences and faults out on the state of a core.
 
     While something is in an agent's way its step stands still. The coordinator is told of absences and crashes, so that no
     round waits for such an agent; of hangs, of slowness and of partitions nobody tells it.
@@ -144,17 +144,17 @@ class Trouble:
             core.journal.append((now, "up", COORDINATOR, state.rounds.number, 0, ""))
             state.down -= 1
             return core.desk.settle(now)
-        if isinstance(fault, Partition):
+        if isinstance(fault, NetworkPartition):
             state.cut[agent] -= 1
         if agent in state.ended:
             return []
-        word = {Crash: "restarted", Hang: "woke", Slow: "recovered", Partition: "joined"}[type(fault)]
+        word = {Crash: "restarted", Hang: "woke", Slow: "recovered", NetworkPartition: "joined"}[type(fault)]
         core.journal.append((now, word, agent, state.step[agent], 0, ""))
         if isinstance(fault, Slow):
             return self._slow(agent, 1 / fault.factor, now)
         # A live process that was killed knows from its checkpoint whether it had done its step.
         restore = "" if core.world.real else "before"
-        return [] if isinstance(fault, Partition) else self._unblock(agent, now, restore)
+        return [] if isinstance(fault, NetworkPartition) else self._unblock(agent, now, restore)
 
     def died(self, event: Died, now: float) -> list[Effect]:
         """A process is gone although no plan said so: its agent begins again in a new one."""
@@ -237,6 +237,6 @@ class Trouble:
 
 def _struck_alone(fault: Strike) -> list[int]:
     """List the agents that a fault strikes each at its own times, or COORDINATOR where it strikes all at once."""
-    if isinstance(fault, Restart | Partition) or fault.rate is None:
+    if isinstance(fault, Restart | NetworkPartition) or fault.rate is None:
         return [COORDINATOR]
     return [agent for agent in fault.agents if isinstance(agent, int)]

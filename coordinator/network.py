@@ -17,12 +17,12 @@ from fedbo.coordinator.environment.faults import (
     Delay,
     Duplication,
     Loss,
-    Partition,
+    NetworkPartition,
     Reordering,
     Restart,
 )
 from fedbo.coordinator.environment.timing import Timing, durations
-from fedbo.coordinator.events import Arrived, Delivered, Effect, Line, Reached, Unheard
+from fedbo.coordinator.events import Arrived, Delivered, Effect, EventLine, Reached, Unheard
 from fedbo.coordinator.messages import decode, encode, size, varies, weight
 from fedbo.coordinator.state import CoreState
 
@@ -30,7 +30,7 @@ from fedbo.coordinator.state import CoreState
 class Network:
     """Takes messages and says when they come to what; lines of the log go to `tell`."""
 
-    def __init__(self, world: World, streams: Streams, upload: Declaration | None, tell: Callable[[Line], None]) -> None:
+    def __init__(self, world: World, streams: Streams, upload: Declaration | None, tell: Callable[[EventLine], None]) -> None:
         self._world, self._streams, self._declared, self._tell = world, streams, upload, tell
         self._up_bytes = weight(upload)
         self._varies = varies(upload)
@@ -44,7 +44,7 @@ class Network:
             (place, fault, frozenset(fault.agents)) for place, fault in enumerate(world.plan) if isinstance(fault, BEFALLS)
         ]
         self._narrow = any(models.bandwidth for models in (world.common, *world.exceptions.values()))
-        self.breaks = any(isinstance(fault, Partition | Restart) for fault in world.plan)  # whether ways are ever cut
+        self.breaks = any(isinstance(fault, NetworkPartition | Restart) for fault in world.plan)  # whether ways are ever cut
         self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._befalls)
 
     def up(self, message: Arrived, state: CoreState, now: float) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""The coordinator's desk: messages that arrive, rounds that close, and the answers that go out."""
+"""The server of a run: messages that arrive, rounds that close, and the answers that go out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fedbo.coordinator.core import Core
 
 
-class Desk:
-    """Takes messages in, notes who has reported, and answers when the exchange mode says so."""
+class Server:
+    """The server: takes messages in, notes who has reported, and answers when the exchange mode says so."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.rows import Key, part_name
+from fedbo.actors.storage.rows import RunKey, part_name
 from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
 
 PROVISIONAL = "provisional"  # the kind of rows that will be written again when the run goes on
@@ -50,11 +50,11 @@ class Home(NamedTuple):
     """
 
     folder: Path
-    key: Key
+    key: RunKey
     attempt: int = 0
 
     @classmethod
-    def of(cls, parts: Path, key: Key) -> Home:
+    def of(cls, parts: Path, key: RunKey) -> Home:
         """Give the folder of a run among the parts of a study."""
         return cls(parts / part_name(key), key)
 

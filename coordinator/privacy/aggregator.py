@@ -29,16 +29,16 @@ from fedbo.coordinator.environment.environment import World
 from fedbo.coordinator.events import Arrived
 from fedbo.coordinator.exchange import Exchange, revealed
 from fedbo.coordinator.privacy.accounting import Charge, Spending, gaussian_epsilon
-from fedbo.coordinator.privacy.ledger import Entry, inverse
-from fedbo.coordinator.privacy.noise import Secure, Source
+from fedbo.coordinator.privacy.ledger import LedgerEntry, inverse
+from fedbo.coordinator.privacy.noise import NoiseSource, Secure
 from fedbo.coordinator.state import ProtocolError
 
 GRAIN = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a study asks of privacy: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
+class PrivacyBudget:
+    """The privacy budget of a study: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
 
     With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed.
     """
@@ -48,7 +48,7 @@ class Terms:
     secure_noise: bool = False
 
 
-DEFAULT_TERMS = Terms()
+DEFAULT_TERMS = PrivacyBudget()
 
 
 @dataclass(slots=True)
@@ -77,9 +77,9 @@ class DoorState:
 class Door:
     """The rules of the door; what changes is in its state."""
 
-    def __init__(self, algorithm: Private, problem: Problem, terms: Terms, source: Source, whole: str) -> None:
+    def __init__(self, algorithm: Private, problem: Problem, terms: PrivacyBudget, source: NoiseSource, whole: str) -> None:
         self.mechanism, self.terms = algorithm.mechanism(problem), terms
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
         self._algorithm, self._problem, self._source, self.whole = algorithm, problem, source, whole
         self._spending: Spending | None = None
 
@@ -252,11 +252,11 @@ class Door:
             if self.terms.epsilon_max is not None:
                 self._spent(state).add(charge)
 
-    def _entry(self, state: DoorState, now: float, arrived: npt.NDArray[np.int64], weights: Array) -> Entry:
+    def _entry(self, state: DoorState, now: float, arrived: npt.NDArray[np.int64], weights: Array) -> LedgerEntry:
         mechanism = self.mechanism
         # Where there is no gain from sampling, agents may also be in a release that were asked before its round was opened.
         heard = arrived.tolist()
-        return Entry(
+        return LedgerEntry(
             time=now,
             release=state.release,
             eligible=sorted({*state.eligible, *heard}),

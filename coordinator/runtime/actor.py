@@ -13,12 +13,12 @@ from typing import Any, Literal
 import ray
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.evaluation.evaluator import EvaluationLog, Line
+from fedbo.actors.evaluation.evaluator import EvaluationLine, EvaluationLog
 from fedbo.actors.history import learn
 from fedbo.actors.host import Hosts, InlineHosts, Live, Site
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.storage.checkpoint import read_checkpoint
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import Home, Superseded
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.task import Task
@@ -26,7 +26,7 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import World
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Terms
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, PrivacyBudget
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.engine import Agenda, Moment, Watch, run_virtual
 from fedbo.coordinator.runtime.event_log import Journal
@@ -44,7 +44,7 @@ class Run:
     It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` where those are given.
     """
 
-    key: Key
+    key: RunKey
     task: Task
     exchange: Exchange
     world: World
@@ -54,14 +54,14 @@ class Run:
     until: float = float("inf")
     seconds: float = 60.0
     events: int | None = None
-    terms: Terms = DEFAULT_TERMS
+    terms: PrivacyBudget = DEFAULT_TERMS
 
 
 @dataclass(frozen=True, slots=True)
 class Learning:
     """An earlier task of some agents, to be carried out before the runs that need it."""
 
-    key: Key
+    key: RunKey
     task: Task
     agents: tuple[int, ...]
     folder: Path
@@ -71,7 +71,7 @@ class Learning:
 class Standing:
     """How far a coordinator is: the share of its present run, and every target's best score so far."""
 
-    key: Key | None = None
+    key: RunKey | None = None
     share: float = 0.0
     best: tuple[float, ...] = ()
 
@@ -84,7 +84,7 @@ class Ended:
     stopped before its end.
     """
 
-    key: Key
+    key: RunKey
     time: float
     events: int
     stopped: bool
@@ -193,7 +193,7 @@ class Coordinator:
         keeper.end(core, agenda, journal, hosts, ended=not agenda.stopped)
         return result
 
-    def replay(self, run: Run, record: Sequence[Moment], evaluations: Sequence[Line]) -> Ended:
+    def replay(self, run: Run, record: Sequence[Moment], evaluations: Sequence[EvaluationLine]) -> Ended:
         """Carry out again a run that was made in real time, by its record, in this process and without waiting.
 
         What its `evaluations` gave is not found out again.

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedbo.actors.host import Hosts
-from fedbo.actors.task import Order, Report
+from fedbo.actors.task import Order, StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
-from fedbo.coordinator.events import BACKGROUND, MESSAGES, Act, Ask, Began, Commit, Decided, Effect, Event, Finished, Line
+from fedbo.coordinator.events import BACKGROUND, MESSAGES, Act, Ask, Began, Commit, Decided, Effect, Event, EventLine, Finished
 
-Sink = Callable[[list[Line]], None]
+Sink = Callable[[list[EventLine]], None]
 _OFTEN = 1000  # events without progress between two looks at a run that stands still
 BEAT = 0.4  # seconds between two looks at a run
 
@@ -82,7 +82,7 @@ class Watch:
     stop: Callable[[], bool] = lambda: False
     tick: Callable[[], None] = lambda: None
     keep: Callable[[int], None] = lambda events: None
-    record: Callable[[Moment, Report | None], None] = lambda moment, report: None
+    record: Callable[[Moment, StepReport | None], None] = lambda moment, report: None
     enough: Callable[[], bool] = lambda: False
 
 

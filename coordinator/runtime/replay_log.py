@@ -6,13 +6,13 @@ import heapq
 from collections.abc import Iterable
 
 from fedbo.actors.host import Hosts
-from fedbo.actors.task import Order, Report
+from fedbo.actors.task import Order, StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import BACKGROUND, Act, Ask, Began, Commit, Died, Event, Finished
 from fedbo.coordinator.runtime.engine import DIED, FINISHED, Agenda, Moment, ReplayError, Watch, look
 from fedbo.coordinator.runtime.wall_clock import LiveHosts, act
 
-Happened = tuple[Moment, Report | None]
+Happened = tuple[Moment, StepReport | None]
 
 
 def catch_up(core: Core, hosts: LiveHosts, agenda: Agenda, since: Iterable[Happened], watch: Watch) -> None:
@@ -44,7 +44,7 @@ def catch_up(core: Core, hosts: LiveHosts, agenda: Agenda, since: Iterable[Happe
     agenda.heap, agenda.waiting = left, sum(type(event) not in BACKGROUND for _, _, event in left)
 
 
-def _event(moment: Moment, report: Report | None, scheduled: dict[int, Event], place: int) -> Event:
+def _event(moment: Moment, report: StepReport | None, scheduled: dict[int, Event], place: int) -> Event:
     if moment.number == FINISHED:
         return Finished(moment.agent, moment.lease, report)
     if moment.number == DIED:
@@ -68,7 +68,7 @@ def run_recorded(core: Core, hosts: Hosts, watch: Watch, record: Iterable[Moment
         if number == FINISHED and core.current(Finished(agent, lease)):
             report = hosts.result(agent)
         elif number == FINISHED:  # it came too late, and counted for nothing
-            report = Report(agent, steps.get((agent, lease), -1), 0, None, lease)
+            report = StepReport(agent, steps.get((agent, lease), -1), 0, None, lease)
         for effect in core.handle(_event(moment, report, scheduled, place), now):
             if type(effect) is tuple:
                 count += 1

@@ -10,7 +10,7 @@ from fedbo.actors.host import Hosts, Live
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.run_folder import PROVISIONAL, Home, Latest
 from fedbo.actors.storage.sealed import sha256_of
-from fedbo.actors.task import Report
+from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.runtime.engine import Agenda, Moment
 from fedbo.coordinator.runtime.event_log import Journal, read_moments
@@ -71,7 +71,7 @@ class Keeper:
         found: Snapshot = read_checkpoint(self.home._replace(attempt=self.latest.attempt).core(self.latest.number))
         return found
 
-    def since(self) -> Iterator[tuple[Moment, Report | None]]:
+    def since(self) -> Iterator[tuple[Moment, StepReport | None]]:
         """Read what has happened in real time since the last snapshot."""
         for path in self.home.happened(self.latest):
             yield from read_moments(path)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fedbo.actors.host import Hosts
-from fedbo.actors.task import Report
+from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import Act, Died, Event, Finished
 from fedbo.coordinator.runtime.engine import BEAT, DIED, FINISHED, Agenda, Moment, Watch, carry_out, look
@@ -23,10 +23,10 @@ class LiveHosts(Hosts, Protocol):
     def reached(self) -> float:
         """Give the time at which the last of all evaluations that were noted down had ended."""
 
-    def ready(self, timeout: float) -> tuple[list[Report], list[int]]:
+    def ready(self, timeout: float) -> tuple[list[StepReport], list[int]]:
         """Give the reports that come within `timeout` seconds, and the agents whose process was found dead."""
 
-    def heard(self, report: Report) -> None:
+    def heard(self, report: StepReport) -> None:
         """Note that the coordinator has heard of this step."""
 
     def busy(self) -> bool:

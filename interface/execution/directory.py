@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fedbo.actors.evaluation.evaluator import EVALUATIONS
 from fedbo.actors.memory import read_history_table
-from fedbo.actors.storage.rows import OBSERVATIONS, Key, read_table, write_table
+from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table, write_table
 from fedbo.actors.storage.run_folder import Home
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
 from fedbo.coordinator.privacy.ledger import RELEASES, accounted
@@ -145,7 +145,7 @@ def best_values(ended: Sequence[Ended]) -> dict[str, Any]:
     return values
 
 
-def gather(study: Study, directory: Path, keys: Sequence[Key]) -> dict[str, str]:
+def gather(study: Study, directory: Path, keys: Sequence[RunKey]) -> dict[str, str]:
     """Put the parts together into one table of each kind, in canonical order, as far as the runs have come.
 
     Gives the SHA-256 of every table that was written, and of the study, by name. Damaged when a part is.

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedbo.actors.evaluation.evaluator import EVALUATIONS, Line, read_log
+from fedbo.actors.evaluation.evaluator import EVALUATIONS, EvaluationLine, read_log
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.run_folder import Home
 from fedbo.coordinator.runtime.actor import Run
@@ -60,7 +60,7 @@ class Follower:
             for path in home.tables("evaluations"):
                 columns = read_table(path).select(EVALUATIONS.names[3:]).to_pydict()
                 for line in zip(*columns.values(), strict=True):
-                    self._take(home.folder, federation, cast(Line, line))
+                    self._take(home.folder, federation, cast(EvaluationLine, line))
 
     def look(self) -> bool:
         """Tell the callbacks what is new, and say whether that is enough; one that gives True says so as well."""
@@ -74,7 +74,7 @@ class Follower:
                     self._take(home.folder, federation, line)
         return self._enough
 
-    def _take(self, folder: Path, federation: Federation, line: Line) -> None:
+    def _take(self, folder: Path, federation: Federation, line: EvaluationLine) -> None:
         key = (folder, line[0], line[1], line[7] is None)
         if key in self._seen:
             return
@@ -89,7 +89,7 @@ class Follower:
             self._enough |= callback(found) is True
 
 
-def _evaluation(federation: Federation, line: Line) -> Evaluation:
+def _evaluation(federation: Federation, line: EvaluationLine) -> Evaluation:
     agent, number, x, value, _, started, finished, error, _, metrics = line
     space = lattice_of(federation)
     if space is None:

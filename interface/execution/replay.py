@@ -13,7 +13,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedbo.actors.evaluation.evaluator import EVALUATIONS, Line
+from fedbo.actors.evaluation.evaluator import EVALUATIONS, EvaluationLine
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
@@ -99,7 +99,7 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
         alone_run = replace(run, hosting="inline")
         if study.timing.clock == "wall":
             moments, evaluations = _recorded(directory, "record", run), _recorded(directory, "evaluations", run)
-            coordinator.replay(alone_run, [Moment(*row) for row in moments], [cast(Line, row) for row in evaluations])
+            coordinator.replay(alone_run, [Moment(*row) for row in moments], [cast(EvaluationLine, row) for row in evaluations])
         else:
             coordinator.run(alone_run)
     files = gather(study, place, [run.key for run in work])

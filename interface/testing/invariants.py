@@ -14,7 +14,7 @@ from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication
 from fedbo.coordinator.exchange import Exchange
 from fedbo.study.study import Study
 from fedbo.testing.ledger_laws import ledger
-from fedbo.testing.run_tables import NEAR, Row, Run, runs_of
+from fedbo.testing.run_tables import NEAR, Row, RunTables, runs_of
 
 PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed": "recovered", "cut": "joined", "down": "up"}
 
@@ -29,7 +29,7 @@ def violations(study: Study, directory: Path) -> list[str]:
     return found
 
 
-def _times(run: Run) -> Iterator[str]:
+def _times(run: RunTables) -> Iterator[str]:
     """Time never goes back, events are numbered without gaps, and nothing happens after the budget's time."""
     times = [event["time"] for event in run.events]
     if any(after < before for before, after in zip(times, times[1:], strict=False)):
@@ -41,7 +41,7 @@ def _times(run: Run) -> Iterator[str]:
         yield f"something happened after [budget] time = {end}"
 
 
-def _steps(run: Run) -> Iterator[str]:
+def _steps(run: RunTables) -> Iterator[str]:
     """Steps of an agent begin in their order, end at most once, and every end follows a beginning."""
     at: dict[int, int] = {}
     open_: set[int] = set()
@@ -58,7 +58,7 @@ def _steps(run: Run) -> Iterator[str]:
             open_.discard(agent)
 
 
-def _messages(run: Run) -> Iterator[str]:
+def _messages(run: RunTables) -> Iterator[str]:
     """A message takes effect once at most, after it was sent, with the bytes that were sent, and has one fate."""
     sent: dict[tuple[int, int], list[Row]] = defaultdict(list)
     fates: dict[tuple[int, int], list[str]] = defaultdict(list)
@@ -88,12 +88,12 @@ def _messages(run: Run) -> Iterator[str]:
             yield f"nothing became of message {key}"
 
 
-def _lost_for_good(run: Run, agent: int) -> bool:
+def _lost_for_good(run: RunTables, agent: int) -> bool:
     ended = [e for e in run.events if e["agent"] == agent and (e["kind"], e["detail"]) == ("crashed", "for good")]
     return bool(ended) or run.study.availability.model == "trace"
 
 
-def _answers(run: Run) -> Iterator[str]:
+def _answers(run: RunTables) -> Iterator[str]:
     """Rounds close in their order, and an answer reaches an agent once, after its round has closed."""
     closed = 0
     heard: set[tuple[int, int]] = set()
@@ -112,7 +112,7 @@ def _answers(run: Run) -> Iterator[str]:
         heard.add(key)
 
 
-def _observations(run: Run) -> Iterator[str]:
+def _observations(run: RunTables) -> Iterator[str]:
     """Points lie in the box, values are finite where nothing failed, and t_n counts the observations of each agent."""
     low = np.array([parameter.low for parameter in run.federation.parameters])
     high = np.array([parameter.high for parameter in run.federation.parameters])
@@ -132,7 +132,7 @@ def _observations(run: Run) -> Iterator[str]:
                 yield f"agent {row['agent']}: t_n is {row['t_n']} at its observation {counted[row['agent']]}"
 
 
-def _evaluations(run: Run) -> Iterator[str]:
+def _evaluations(run: RunTables) -> Iterator[str]:
     """Each row belongs to a step that has ended, evaluations of an agent follow each other, and each failure was told."""
     ended = {(event["agent"], event["step"]) for event in run.of("finished")}
     last: dict[int, float] = {}
@@ -148,7 +148,7 @@ def _evaluations(run: Run) -> Iterator[str]:
         yield f"{failed} rows failed, {len(run.of('failed'))} events tell of it"
 
 
-def _budget(run: Run) -> Iterator[str]:
+def _budget(run: RunTables) -> Iterator[str]:
     """No agent exceeds its budget; who was there to the end has used it, or has been waiting."""
     study = run.study
     targets = (0,) if run.table.centralised else study.targets
@@ -169,7 +169,7 @@ def _budget(run: Run) -> Iterator[str]:
             yield f"agent {agent} was never done, and nothing tells why"
 
 
-def _interruptions(run: Run) -> Iterator[str]:
+def _interruptions(run: RunTables) -> Iterator[str]:
     """What begins to keep an agent or the coordinator from working ends later, and ends only what has begun."""
     begun: Counter[tuple[str, int]] = Counter()
     over: set[int] = set()
@@ -186,7 +186,7 @@ def _interruptions(run: Run) -> Iterator[str]:
                 begun[first, agent] = 0
 
 
-def _staleness(run: Run) -> Iterator[str]:
+def _staleness(run: RunTables) -> Iterator[str]:
     """No message takes effect that is older than the mode and its bound allow, and no round closes that has had nothing."""
     exchange: Exchange = run.study.exchange.make()
     bound, closed, base = exchange.staleness.bound, 0, dict[tuple[int, int], int]()

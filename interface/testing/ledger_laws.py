@@ -11,10 +11,10 @@ from scipy import optimize, stats
 
 from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.coordinator.privacy.ledger import LOCAL
-from fedbo.testing.run_tables import NEAR, Row, Run
+from fedbo.testing.run_tables import NEAR, Row, RunTables
 
 
-def ledger(run: Run) -> Iterator[str]:
+def ledger(run: RunTables) -> Iterator[str]:
     """Every message that arrived is in the next release, each release is entered, and epsilon never falls."""
     made = run.table.make()
     if isinstance(made, LocallyPrivate) and made.hides:
@@ -34,7 +34,7 @@ def ledger(run: Run) -> Iterator[str]:
     yield from _recomputed(run, central)
 
 
-def _local(run: Run) -> Iterator[str]:
+def _local(run: RunTables) -> Iterator[str]:
     """A message that its sender hid has left it once it was sent, whether it arrives or not."""
     sent = Counter(event["agent"] for event in run.of("sent") if event["detail"] != "again")
     entered = Counter(row["arrived"][0] for row in run.releases)
@@ -42,7 +42,7 @@ def _local(run: Run) -> Iterator[str]:
         yield f"{dict(sent)} messages were sent, {dict(entered)} are in the ledger"
 
 
-def _released(run: Run, central: Sequence[Row]) -> Iterator[str]:
+def _released(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
     """What arrived between two releases is in the second; at the very moment of one it may be in either."""
     last = -math.inf
     for row in central:
@@ -53,7 +53,7 @@ def _released(run: Run, central: Sequence[Row]) -> Iterator[str]:
         last = row["time"]
 
 
-def _charged(run: Run, made: Private, central: Sequence[Row]) -> Iterator[str]:
+def _charged(run: RunTables, made: Private, central: Sequence[Row]) -> Iterator[str]:
     """An agent is charged its weights over the noise: sqrt(mean_p (phi_pn / phi_max)^2) / z (Dai et al. 2021, Prop. 1)."""
     problem = run.study.problem_of(run.table)
     mechanism = made.mechanism(problem)
@@ -68,7 +68,7 @@ def _charged(run: Run, made: Private, central: Sequence[Row]) -> Iterator[str]:
                 yield f"agent {agent} was charged {norm} for release {row['release']}, its weights cost {norms[agent]}"
 
 
-def _recomputed(run: Run, central: Sequence[Row]) -> Iterator[str]:
+def _recomputed(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
     """Where every message is charged in full, epsilon is that of one Gaussian mechanism (Dong, Roth, Su 2022)."""
     if not central or not all(row["whole"] for row in central):
         return

@@ -19,7 +19,7 @@ NEAR = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunTables:
     """The tables of one run: one cell, one algorithm, one replicate; `study` is the cell's own."""
 
     study: Study
@@ -39,7 +39,7 @@ class Run:
         return any(isinstance(fault.make(), kind) for fault in self.study.fault) and not self.table.centralised
 
 
-def runs_of(study: Study, directory: Path) -> Iterator[Run]:
+def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
     """Read the tables of a study, run by run."""
     read: dict[str, dict[tuple[Any, ...], list[Row]]] = {}
     for name in ("observations", "events", "privacy", "privacy_agents"):
@@ -51,4 +51,4 @@ def runs_of(study: Study, directory: Path) -> Iterator[Run]:
         for table in cell.study.algorithm:
             for replicate in range(cell.study.study.replicates):
                 key = (cell.number, table.title, replicate)
-                yield Run(cell.study, federation, table, *(read[name][key] for name in read))
+                yield RunTables(cell.study, federation, table, *(read[name][key] for name in read))

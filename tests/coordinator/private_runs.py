@@ -16,9 +16,9 @@ from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import Models, World
 from fedbo.coordinator.events import Arrived
 from fedbo.coordinator.exchange import Barrier, Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, DoorState, Terms
-from fedbo.coordinator.privacy.ledger import Entry
-from fedbo.coordinator.privacy.noise import Seeded, Source
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, DoorState, PrivacyBudget
+from fedbo.coordinator.privacy.ledger import LedgerEntry
+from fedbo.coordinator.privacy.noise import NoiseSource, Seeded
 
 NUMBERS = 5  # M
 
@@ -126,7 +126,7 @@ class Discreet(Setting):
 
     exchange: Exchange = Barrier()
     availability: Any = Always()
-    terms: Terms = DEFAULT_TERMS
+    terms: PrivacyBudget = DEFAULT_TERMS
     key: bytes | None = None
 
     def core(self) -> Core:
@@ -134,7 +134,7 @@ class Discreet(Setting):
         return Core(self.task(), self.exchange, World(common, **self.world), self.terms, self.key)
 
 
-def releases(ran: Ran) -> list[Entry]:
+def releases(ran: Ran) -> list[LedgerEntry]:
     """Give the entries of the ledger that are releases."""
     assert ran.core.door is not None
     return [entry for entry in ran.core.door.entries if not entry.refused]
@@ -148,9 +148,9 @@ class Stand:
         law: Mechanism,
         agents: int,
         phi: Callable[[int], Array] | None = None,
-        source: Source | None = None,
+        source: NoiseSource | None = None,
         whole: str = "",
-        terms: Terms = DEFAULT_TERMS,
+        terms: PrivacyBudget = DEFAULT_TERMS,
         numbers: int = NUMBERS,
     ) -> None:
         self.algorithm = Whisper(law, phi)

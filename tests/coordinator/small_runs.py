@@ -16,7 +16,7 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Availability, Bernoulli
 from fedbo.coordinator.environment.environment import Models, World
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
-from fedbo.coordinator.events import Record
+from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
 from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
 from fedbo.objectives.functions import Quadratic
@@ -59,7 +59,7 @@ class Setting:
         core, records, agenda = setting.core(), list[Any](), Agenda()
         hosts = InlineHosts(setting.task(), range(setting.agents))
         run_virtual(core, hosts, Watch(records.extend), agenda, setting.until)
-        return Ran(core, hosts, [Record(*line) for line in records], agenda)
+        return Ran(core, hosts, [EventRecord(*line) for line in records], agenda)
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Ran:
 
     core: Core
     hosts: InlineHosts
-    records: list[Record]
+    records: list[EventRecord]
     outcome: Agenda
 
     @property
@@ -76,7 +76,7 @@ class Ran:
         agents = self.hosts.host.agents
         return [row for number in sorted(agents) for row in each(agents[number].memory.rows)]
 
-    def of(self, kind: str) -> list[Record]:
+    def of(self, kind: str) -> list[EventRecord]:
         return [record for record in self.records if record.kind == kind]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_runs import Setting, fts
 
-from fedbo.actors.task import Report
+from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Decision
 from fedbo.coordinator.core import ProtocolError
 from fedbo.coordinator.events import Arrived, Began, Finished
@@ -49,7 +49,7 @@ def test_a_bad_message_becomes_an_event_and_changes_nothing(kind: str) -> None:
 def test_a_second_copy_of_a_message_becomes_an_event_and_changes_nothing() -> None:
     core = Setting(fts()).core()
     core.handle(Began(), 0.0)
-    core.handle(Finished(1, 1, Report(1, 0, 2, GOOD)), 0.5)
+    core.handle(Finished(1, 1, StepReport(1, 0, 2, GOOD)), 0.5)
     arrived = Arrived(1, 1, 0, 0, 0.5, GOOD)
     core.handle(arrived, 1.0)
     before, core.journal = _everything(core), []
@@ -62,7 +62,7 @@ def test_a_round_does_not_hang_on_an_agent_whose_message_was_refused() -> None:
     core = Setting(fts(), agents=2, exchange=Barrier()).core()
     core.handle(Began(), 0.0)
     for agent, payload in ((0, GOOD), (1, {"omega": np.full(20, np.inf)})):
-        core.handle(Finished(agent, 1, Report(agent, 0, 2, payload)), 0.5)
+        core.handle(Finished(agent, 1, StepReport(agent, 0, 2, payload)), 0.5)
         effects = core.handle(Arrived(agent, agent, 0, 0, 0.5, payload), 0.6)
     assert {event.agent for _, event in effects} == {0, 1}
     assert not core.state.server.held[1]
@@ -96,7 +96,7 @@ def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> Non
 
 def test_the_core_makes_the_same_of_a_copy_of_its_state() -> None:
     first, second = Setting(fts()).core(), Setting(fts()).core()
-    event = Finished(0, 1, Report(0, 0, 2, GOOD))
+    event = Finished(0, 1, StepReport(0, 0, 2, GOOD))
     first.handle(Began(), 0.0)
     second.handle(Began(), 0.0)
     second.state = copy.deepcopy(first.state)

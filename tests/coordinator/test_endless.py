@@ -11,7 +11,7 @@ from small_runs import Setting, fts
 
 from fedbo.actors.host import InlineHosts
 from fedbo.coordinator.environment.availability import Always, Daily
-from fedbo.coordinator.environment.faults import Crash, Hang, Loss, Partition, Restart
+from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
@@ -48,7 +48,9 @@ def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: s
     [
         plan(Hang(ALL, rate=1.0, duration=1000.0)),
         replace(plan(Loss(ALL, probability=1.0)), exchange=Barrier(), world={"plan": (Loss(ALL, 1.0),), "attempts": 10**9}),
-        replace(plan(), exchange=Barrier(), world={"plan": (Partition(ALL, rate=1.0, duration=1e9),), "attempts": 10**9}),
+        replace(
+            plan(), exchange=Barrier(), world={"plan": (NetworkPartition(ALL, rate=1.0, duration=1e9),), "attempts": 10**9}
+        ),
         replace(plan(), exchange=Barrier(), world={"plan": (Restart(rate=1.0, duration=1e9),), "attempts": 10**9}),
     ],
     ids=["hangs", "loss", "partitions", "coordinator"],

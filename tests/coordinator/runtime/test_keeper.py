@@ -15,7 +15,7 @@ from talking import Talk
 
 from fedbo.actors.evaluation.evaluator import EvaluationLog, Known, Outcome, read_log
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import Home, Latest, Superseded, append_whole
 from fedbo.actors.storage.sealed import Damaged, sha256_of
 from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
@@ -26,7 +26,7 @@ from fedbo.coordinator.runtime.event_log import Journal, read_moments
 from fedbo.coordinator.runtime.snapshots import Keeper
 from fedbo.objectives.python_function import PythonFunction
 
-KEY = Key(0, "FTS", 0)
+KEY = RunKey(0, "FTS", 0)
 PLAN = (Crash((0, 1, 2, 3, 4), rate=0.1, state="lost", restart=0.5), Loss((0, 1, 2, 3, 4)), Duplication((0, 1, 2, 3, 4)))
 
 

@@ -10,12 +10,12 @@ import pytest
 from small_runs import Setting, fts
 
 from fedbo.actors.host import Host, Site
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import Home, Superseded
 from fedbo.actors.task import Order
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 
-KEY = Key(0, "FTS", 0)
+KEY = RunKey(0, "FTS", 0)
 
 
 def host_of(home: Home) -> Host:

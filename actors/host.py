@@ -17,7 +17,7 @@ from fedbo.actors.evaluation.overlap import bench_of
 from fedbo.actors.memory import Memory, UncommittedStep
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.rows import each, write_rows
-from fedbo.actors.storage.run_folder import PROVISIONAL, Home, Latest, Superseded
+from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder, SnapshotIndex, Superseded
 from fedbo.actors.task import Choice, Order, StepReport, Task
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]
@@ -30,10 +30,10 @@ class Site(NamedTuple):
     the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own.
     """
 
-    home: Home
+    home: RunFolder
     real: bool = False
     lossy: bool = False
-    latest: Latest = Latest()
+    latest: SnapshotIndex = SnapshotIndex()
     recorded: bool = False
     life: int = 0
     dispatcher: Any = None

@@ -25,7 +25,7 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import Models, World
 from fedbo.coordinator.environment.timing import Constant, Lognormal, durations
 from fedbo.coordinator.exchange import Immediate
-from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.objectives.functions import Quadratic
 
 LATENCY = 0.05
@@ -91,9 +91,9 @@ def with_fedbo(agents: int, iterations: int) -> tuple[float, int, float]:
     problem = Problem(1, agents, tuple(range(agents)), 0, iterations)
     world = World(Models(evaluation=Lognormal(1.0, 1.0), latency=Constant(LATENCY)))
     core = Core(Task(Quadratic(agents=agents), Talkative(), problem, Streams(1)), Immediate(), world)
-    records, agenda = [], Agenda()
+    records, agenda = [], EventQueue()
     begun = time.process_time()
-    run_virtual(core, FreeHosts(), Watch(records.extend), agenda)
+    run_virtual(core, FreeHosts(), RunHooks(records.extend), agenda)
     return time.process_time() - begun, agenda.events, agenda.time
 
 

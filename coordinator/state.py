@@ -8,7 +8,7 @@ from typing import Any
 
 from fedbo.actors.task import Order, StepReport
 from fedbo.algorithms.base import Inbound
-from fedbo.coordinator.events import Arrived
+from fedbo.coordinator.events import MessageReceived
 from fedbo.coordinator.exchange import Rounds
 
 
@@ -115,9 +115,9 @@ class CoreState:
     off: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
     lasted: dict[int, float] = field(default_factory=dict)
-    awaited: dict[tuple[int, int], Arrived] = field(default_factory=dict)
+    awaited: dict[tuple[int, int], MessageReceived] = field(default_factory=dict)
     repeated: dict[tuple[int, int], int] = field(default_factory=dict)
-    previous: dict[int, Arrived] = field(default_factory=dict)
+    previous: dict[int, MessageReceived] = field(default_factory=dict)
     down: int = 0
     free: float = 0.0
     overdue: bool = False

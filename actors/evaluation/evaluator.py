@@ -17,7 +17,7 @@ import pyarrow as pa
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, column, write_table
-from fedbo.actors.storage.run_folder import Home, append_whole
+from fedbo.actors.storage.run_folder import RunFolder, append_whole
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
@@ -204,7 +204,7 @@ class EvaluationLog:
     the agent, the evaluation's number, and then the columns of `EVALUATIONS` from `x` on.
     """
 
-    def __init__(self, home: Home, agents: set[int], since: int | None) -> None:
+    def __init__(self, home: RunFolder, agents: set[int], since: int | None) -> None:
         home.folder.mkdir(parents=True, exist_ok=True)
         self._home, self._agents, self._real = home, agents, since is None
         self._found = {line[:2]: line for line in self._lines()}

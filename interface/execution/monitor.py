@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbo.actors.evaluation.evaluator import EVALUATIONS, EvaluationLine, read_log
 from fedbo.actors.storage.rows import read_table
-from fedbo.actors.storage.run_folder import Home
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
@@ -47,7 +47,7 @@ class Follower:
         self._callbacks, self._budget = tuple(callbacks), study.budget
         wanted = self._callbacks or self._budget.target is not None or self._budget.evaluations is not None
         real = study.timing.clock == "wall"
-        self._homes = [(Home.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
+        self._homes = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
         self._places: dict[Path, int] = {}
         self._seen: set[tuple[Path, int, int, bool]] = set()
         self._counts: dict[Path, int] = {}

@@ -14,9 +14,9 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import Models, World
-from fedbo.coordinator.events import Arrived
+from fedbo.coordinator.events import MessageReceived
 from fedbo.coordinator.exchange import Barrier, Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, DoorState, PrivacyBudget
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, AggregatorState, PrivacyBudget, PrivateAggregator
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Seeded
 
@@ -156,8 +156,8 @@ class Stand:
         self.algorithm = Whisper(law, phi)
         self.problem = Problem(2, agents, tuple(range(agents)), 2, 6)
         self.source = Seeded(Streams(11)) if source is None else source
-        self.door = Door(self.algorithm, self.problem, terms, self.source, whole)
-        self.state: DoorState = self.door.fresh(numbers)
+        self.door = PrivateAggregator(self.algorithm, self.problem, terms, self.source, whole)
+        self.state: AggregatorState = self.door.fresh(numbers)
         self.server = Whispered()
         self.agents = range(agents)
 
@@ -172,7 +172,8 @@ class Stand:
         for agent, vector in messages.items():
             if agent in asked:
                 assert (
-                    self.door.take(self.state, Arrived(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True) is None
+                    self.door.take(self.state, MessageReceived(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True)
+                    is None
                 )
         self.server = Whispered()
         ones = np.ones(len(self.agents)) if worth is None else worth

@@ -18,7 +18,7 @@ from fedbo.coordinator.environment.environment import Models, World
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
 from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
-from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.objectives.functions import Quadratic
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}
@@ -56,9 +56,9 @@ class Setting:
 
     def run(self, **changes: Any) -> Ran:
         setting = replace(self, **changes)
-        core, records, agenda = setting.core(), list[Any](), Agenda()
+        core, records, agenda = setting.core(), list[Any](), EventQueue()
         hosts = InlineHosts(setting.task(), range(setting.agents))
-        run_virtual(core, hosts, Watch(records.extend), agenda, setting.until)
+        run_virtual(core, hosts, RunHooks(records.extend), agenda, setting.until)
         return Ran(core, hosts, [EventRecord(*line) for line in records], agenda)
 
 
@@ -69,7 +69,7 @@ class Ran:
     core: Core
     hosts: InlineHosts
     records: list[EventRecord]
-    outcome: Agenda
+    outcome: EventQueue
 
     @property
     def rows(self) -> list[Any]:

@@ -14,7 +14,7 @@ from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.exchange import Barrier
-from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.coordinator.state import EndlessError
 
 ALL = tuple(range(2))
@@ -62,7 +62,7 @@ def test_a_run_in_which_nothing_comes_further_ends(setting: Setting) -> None:
 
 def test_it_is_given_up_at_the_same_event_after_a_stop() -> None:
     def moment(stops: int) -> tuple[int, float]:
-        core, agenda, left = LOST.core(), Agenda(), [stops]
+        core, agenda, left = LOST.core(), EventQueue(), [stops]
         hosts = InlineHosts(LOST.task(), range(LOST.agents))
 
         def stop() -> bool:
@@ -72,7 +72,7 @@ def test_it_is_given_up_at_the_same_event_after_a_stop() -> None:
         with pytest.raises(EndlessError, match="never end"):
             while True:
                 agenda.stopped = False
-                run_virtual(core, hosts, Watch(lambda lines: None, stop), agenda)
+                run_virtual(core, hosts, RunHooks(lambda lines: None, stop), agenda)
         return agenda.events, agenda.time
 
     assert moment(0) == moment(4)
@@ -87,10 +87,10 @@ def test_a_run_that_ends_in_time_is_not_given_up() -> None:
 def test_memory_does_not_grow_with_what_has_happened() -> None:
     def most(until: float) -> tuple[int, int]:
         setting = replace(LOST, until=until)
-        core, agenda = setting.core(), Agenda()
+        core, agenda = setting.core(), EventQueue()
         hosts = InlineHosts(setting.task(), range(setting.agents))
         tracemalloc.start()
-        run_virtual(core, hosts, Watch(lambda lines: None, tick=lambda: None), agenda, until)
+        run_virtual(core, hosts, RunHooks(lambda lines: None, tick=lambda: None), agenda, until)
         core.journal = []
         left, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()

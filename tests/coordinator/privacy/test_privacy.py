@@ -42,7 +42,7 @@ from fedbo.coordinator.environment.faults import (
     Slow,
 )
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Pareto, Timing
-from fedbo.coordinator.events import Arrived, EventRecord
+from fedbo.coordinator.events import EventRecord, MessageReceived
 from fedbo.coordinator.exchange import (
     Barrier,
     Buffered,
@@ -58,7 +58,7 @@ from fedbo.coordinator.privacy import aggregator
 from fedbo.coordinator.privacy.aggregator import PrivacyBudget, charged_whole, contributions, deviations
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
-from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.coordinator.selection import Selection
 from fedbo.coordinator.server import Server
 
@@ -77,7 +77,7 @@ KEY = bytes(range(32))
 everything = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 
 
-def door(ran: Ran) -> aggregator.Door:
+def door(ran: Ran) -> aggregator.PrivateAggregator:
     assert ran.core.door is not None
     return ran.core.door
 
@@ -394,7 +394,7 @@ class Chatty(InlineHosts):
 def test_a_sender_that_was_not_asked_is_refused_and_changes_nothing() -> None:
     setting = Discreet(Whisper(replace(LAW, share=0.4)), latency=Constant(0.0))
     honest, core, records = setting.run(), setting.core(), list[Any]()
-    run_virtual(core, Chatty(setting.task(), range(5)), Watch(records.extend), Agenda())
+    run_virtual(core, Chatty(setting.task(), range(5)), RunHooks(records.extend), EventQueue())
     refused = [EventRecord(*line) for line in records if "not sampled" in line[5]]
     assert len(refused) == 5 * 6 - len([r for r in honest.of("sent") if r.step < 6]) + 5 - len(
         [r for r in honest.of("sent") if r.step == 6]
@@ -413,14 +413,14 @@ def test_what_is_refused_leaves_the_door_as_it_was() -> None:
     good, age = {"vector": said(0, 0, 2.0)}, state.rounds.age
     bad_nan, bad_inf = ({"vector": np.full(NUMBERS, number)} for number in (np.nan, np.inf))
     wrong = {
-        "not sampled": Arrived(unasked, unasked, 99, age, 0.0, good),
-        "duplicate": Arrived(heard, heard, max(state.seen[heard]), age, 0.0, good),
-        "had closed": Arrived(asked, asked, 98, age - 1, 0.0, good),
-        "in the name of": Arrived(unasked, asked, 99, age, 0.0, good),
-        "there is no agent": Arrived(77, 77, 99, age, 0.0, good),
-        "NaN": Arrived(asked, asked, 99, age, 0.0, bad_nan),
-        "infinit": Arrived(asked, asked, 99, age, 0.0, bad_inf),
-        "shape": Arrived(asked, asked, 99, age, 0.0, {"vector": np.zeros(NUMBERS + 1)}),
+        "not sampled": MessageReceived(unasked, unasked, 99, age, 0.0, good),
+        "duplicate": MessageReceived(heard, heard, max(state.seen[heard]), age, 0.0, good),
+        "had closed": MessageReceived(asked, asked, 98, age - 1, 0.0, good),
+        "in the name of": MessageReceived(unasked, asked, 99, age, 0.0, good),
+        "there is no agent": MessageReceived(77, 77, 99, age, 0.0, good),
+        "NaN": MessageReceived(asked, asked, 99, age, 0.0, bad_nan),
+        "infinit": MessageReceived(asked, asked, 99, age, 0.0, bad_inf),
+        "shape": MessageReceived(asked, asked, 99, age, 0.0, {"vector": np.zeros(NUMBERS + 1)}),
     }
     before = pack(state.door)
     for words, message in wrong.items():
@@ -430,7 +430,7 @@ def test_what_is_refused_leaves_the_door_as_it_was() -> None:
         (line,) = core.journal
         assert line[1] in ("rejected", "late")
         assert words in line[5] or words in ("NaN", "infinit", "shape"), line
-    core.handle(Arrived(asked, asked, 99, age, 0.0, good), 5.0)
+    core.handle(MessageReceived(asked, asked, 99, age, 0.0, good), 5.0)
     assert pack(state.door) != before
 
 
@@ -525,9 +525,9 @@ def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrup
         evaluation=Exponential(1.0),
     )
     whole = setting.run()
-    core, agenda, hosts, entries = setting.core(), Agenda(), InlineHosts(setting.task(), range(5)), list[LedgerEntry]()
+    core, agenda, hosts, entries = setting.core(), EventQueue(), InlineHosts(setting.task(), range(5)), list[LedgerEntry]()
     for until in (0.7, 2.5, 4.0, 7.5, math.inf):
-        run_virtual(core, hosts, Watch(lambda lines: None), agenda, until)
+        run_virtual(core, hosts, RunHooks(lambda lines: None), agenda, until)
         assert core.door is not None
         entries += core.door.entries
         kept, core = pack(core.state), setting.core()
@@ -654,7 +654,7 @@ def happened(setting: Discreet, coin: str) -> list[Any]:
     core, lines, found = setting.core(), list[Any](), list[Any]()
     assert core.door is not None and core.door.whole == ""
     core.door._source = Bent(core.door._source, coin)
-    run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), Watch(lines.extend), Agenda(), setting.until)
+    run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), RunHooks(lines.extend), EventQueue(), setting.until)
     for line in lines:
         record = EventRecord(*line)
         own = record.agent == 0 and record.kind in ("sent", "arrived", "late", "lost", "rejected") and record.detail != "down"

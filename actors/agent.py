@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.evaluation.batches import LEAST, Made, Seen, highest, made_at_once, timed
+from fedbo.actors.evaluation.batches import LEAST, Made, StepObservations, highest, made_at_once, timed
 from fedbo.actors.evaluation.evaluator import EvaluationError, EvaluationLog, Evaluator, Known, Outcome, Pulls
 from fedbo.actors.evaluation.overlap import Bench, Overlap
 from fedbo.actors.evaluation.pulls import counted, within
-from fedbo.actors.memory import Done, Flying, Memory, read_history
+from fedbo.actors.memory import Flying, Memory, UncommittedStep, read_history
 from fedbo.actors.storage.rows import Kept, Row, checked
-from fedbo.actors.task import Choice, Order, Report, Task
+from fedbo.actors.task import Choice, Order, StepReport, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective, cost_of
@@ -23,7 +23,7 @@ from fedbo.objectives.derived.centralised import Centralised
 from fedbo.objectives.space import from_unit
 
 
-class Agent:
+class HostedAgent:
     """One agent of a run."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Agent:
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
         self.memory = Memory(task.algorithm.agent_init(self._problem, self._streams.at(0)))
         self.saved = self.memory
-        self.done: Done | None = None
+        self.done: UncommittedStep | None = None
         self._overlap: Overlap | None = None
 
     def overlapping(self, bench: Callable[[Objective], Bench], log: EvaluationLog | None, again: bool) -> None:
@@ -81,7 +81,7 @@ class Agent:
             words = f"agent {self.number}: its cost could not be told: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
 
-    def work(self, order: Order) -> Report | None:
+    def work(self, order: Order) -> StepReport | None:
         """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop.
 
         None where evaluations overlap and waiting for them was given up.
@@ -97,10 +97,10 @@ class Agent:
             return self._work_overlapping(order, before, decision)
         seen = self._evaluate(order, decision)
         memory = self._learned(decision, seen, self.memory.algorithm)
-        report = Report(self.number, order.step, len(decision.x), None, order.lease, memory.t_n, seen.retried, seen.failed)
+        report = StepReport(self.number, order.step, len(decision.x), None, order.lease, memory.t_n, seen.retried, seen.failed)
         return self._end(order, before, memory, report, seen.rows)
 
-    def _work_overlapping(self, order: Order, before: Memory, decision: Decision) -> Report | None:
+    def _work_overlapping(self, order: Order, before: Memory, decision: Decision) -> StepReport | None:
         """Begin what was decided, and learn from what ends until there is a free place; other steps' points may be among it."""
         assert self._overlap is not None
         taken = self._overlap.step(self.memory, decision, order, self.number)
@@ -113,10 +113,10 @@ class Agent:
             self.memory = taken.memory._replace(rows=taken.memory.rows + tuple(rows))
             return None
         failed = tuple(outcome.error.splitlines()[0] for _, outcome in taken.ended if outcome.error)
-        report = Report(self.number, order.step, len(decision.x), None, order.lease, taken.memory.t_n, failed=failed)
+        report = StepReport(self.number, order.step, len(decision.x), None, order.lease, taken.memory.t_n, failed=failed)
         return self._end(order, before, taken.memory, report, tuple(rows))
 
-    def _end(self, order: Order, before: Memory, memory: Memory, report: Report, rows: tuple[Kept, ...]) -> Report:
+    def _end(self, order: Order, before: Memory, memory: Memory, report: StepReport, rows: tuple[Kept, ...]) -> StepReport:
         """Write the message, and remember the step as one that does not count yet."""
         payload = None
         if self.task.algorithm.sends(order.step) and order.speaks:
@@ -124,7 +124,7 @@ class Agent:
             memory = memory._replace(algorithm=state)
         report = report._replace(payload=payload, pulled=memory.pulled)
         self.memory = memory._replace(step=order.step, decision=None, undecided=None)
-        self.done = Done(before, report, rows, self.memory)
+        self.done = UncommittedStep(before, report, rows, self.memory)
         return report
 
     def commit(self, times: Sequence[float]) -> None:
@@ -199,7 +199,7 @@ class Agent:
         algorithm = self.task.algorithm
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 
-    def _evaluate(self, order: Order, decision: Decision) -> Seen:
+    def _evaluate(self, order: Order, decision: Decision) -> StepObservations:
         """Evaluate every point of a decision, at once where that can be."""
         natives = from_unit(self.task.federation.parameters, decision.x)
         made: Made | None = None
@@ -209,7 +209,7 @@ class Agent:
         if made is None or order.tries is not None or len(natives) < LEAST:  # with `tries` some may take too long
             return self._seen_in(order.step, decision, self._one_by_one(order, decision, natives, made))
         batch = made.batch((self.number, self._phase(order.step), order.step), decision, natives, self.memory.t_n)
-        return Seen(np.arange(len(natives)), made.means, (batch,), len(natives))
+        return StepObservations(np.arange(len(natives)), made.means, (batch,), len(natives))
 
     def _one_by_one(self, order: Order, decision: Decision, natives: Array, made: Made | None) -> list[Outcome]:
         """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
@@ -237,7 +237,7 @@ class Agent:
             return None
         return [Pulls(times, decision.clip, self.task.noise) for times in counted(decision).tolist()]
 
-    def _learned(self, decision: Decision, seen: Seen, state: Any) -> Memory:
+    def _learned(self, decision: Decision, seen: StepObservations, state: Any) -> Memory:
         """Tell the algorithm what was seen, point by point, and what the policy gives for a point that failed."""
         memory, worst, told, values = self.memory, self.memory.worst, seen.points, seen.values
         pulls = counted(decision)
@@ -266,7 +266,7 @@ class Agent:
     def _phase(self, step: int) -> str:
         return "initial" if step == 0 and self.task.phase == "search" else self.task.phase
 
-    def _seen_in(self, step: int, decision: Decision, outcomes: Sequence[Outcome]) -> Seen:
+    def _seen_in(self, step: int, decision: Decision, outcomes: Sequence[Outcome]) -> StepObservations:
         """Give what was seen in evaluations that were made one by one."""
         told: dict[int, float] = {}
         rows, t_n, units = [], self.memory.t_n, decision.x.tolist()
@@ -280,7 +280,9 @@ class Agent:
         points = np.array(sorted(told), dtype=np.int64)
         retried = tuple(outcome.point for outcome in outcomes[len(decision.x) :])
         failed = tuple(outcome.error.splitlines()[0] for outcome in outcomes if outcome.error)
-        return Seen(points, np.array([told[point] for point in sorted(told)]), tuple(rows), len(outcomes), retried, failed)
+        return StepObservations(
+            points, np.array([told[point] for point in sorted(told)]), tuple(rows), len(outcomes), retried, failed
+        )
 
     def _row(self, step: int, made: Decision | Flying, u: list[float], outcome: Outcome) -> Row:
         return Row(

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from fedbo.actors.agent import Agent
+from fedbo.actors.agent import HostedAgent
 from fedbo.actors.memory import history_file, sum_file
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.rows import Key, each, write_rows
+from fedbo.actors.storage.rows import RunKey, each, write_rows
 from fedbo.actors.task import Order, Task
 
 
@@ -20,13 +20,13 @@ def history_task(task: Task) -> Task:
     return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None)
 
 
-def learn(task: Task, numbers: Iterable[int], key: Key, folder: Path) -> None:
+def learn(task: Task, numbers: Iterable[int], key: RunKey, folder: Path) -> None:
     """Let each of these agents make `initial + iterations` observations; agents whose file is there are left alone."""
     for number in numbers:
         path = history_file(folder, number)
         if path.exists() and sum_file(path).exists():  # the sum comes last
             continue
-        agent = Agent(task, number)
+        agent = HostedAgent(task, number)
         total, step = task.problem.initial + task.problem.iterations, 0
         while agent.memory.evaluated < total:
             agent.work(Order(number, step))

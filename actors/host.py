@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, Protocol
 
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.agent import Agent
+from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.evaluator import EvaluationError, EvaluationLog, Evaluator, write_evaluations
 from fedbo.actors.evaluation.overlap import bench_of
-from fedbo.actors.memory import Done, Memory
+from fedbo.actors.memory import Memory, UncommittedStep
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.rows import each, write_rows
-from fedbo.actors.storage.run_folder import PROVISIONAL, Home, Latest, Superseded
-from fedbo.actors.task import Choice, Order, Report, Task
+from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder, SnapshotIndex, Superseded
+from fedbo.actors.task import Choice, Order, StepReport, Task
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]
 
@@ -30,10 +30,10 @@ class Site(NamedTuple):
     the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own.
     """
 
-    home: Home
+    home: RunFolder
     real: bool = False
     lossy: bool = False
-    latest: Latest = Latest()
+    latest: SnapshotIndex = SnapshotIndex()
     recorded: bool = False
     life: int = 0
     dispatcher: Any = None
@@ -47,12 +47,12 @@ class Live(NamedTuple):
     slowed: dict[int, float]
 
 
-class Kept(NamedTuple):
-    """What a checkpoint holds of one agent: what it knows, its last own checkpoint, and a step that does not count yet."""
+class AgentCheckpoint(NamedTuple):
+    """The checkpoint of one agent: what it knows, its last own checkpoint, and a step that does not count yet."""
 
     memory: Memory
     saved: Memory
-    done: Done | None
+    done: UncommittedStep | None
 
 
 class Host:
@@ -60,7 +60,7 @@ class Host:
 
     def __init__(self) -> None:
         threadpool_limits(1)  # one thread each: the replicates and hosts are what runs in parallel
-        self.agents: dict[int, Agent] = {}
+        self.agents: dict[int, HostedAgent] = {}
         self._site: Site | None = None
         self._log: EvaluationLog | None = None
         self._place, self._epoch = 0, 0.0
@@ -80,7 +80,7 @@ class Host:
         real, recorded = (False, False) if site is None else (site.real, site.recorded)
         self._log = None if site is None else EvaluationLog(site.home, set(numbers), None if real else site.latest.number)
         evaluator = Evaluator(task.policy, real, self._log, self._linger if real else None, recorded)
-        self.agents = {number: Agent(task, number, self.clock, evaluator) for number in numbers}
+        self.agents = {number: HostedAgent(task, number, self.clock, evaluator) for number in numbers}
         for agent in self.agents.values() if site is not None and task.policy.overlaps and (real or recorded) else ():
             assert site is not None
             run = None if recorded else str(site.home.folder)
@@ -116,7 +116,7 @@ class Host:
         self._commit(commits)
         return self.agents[order.agent].decide(order)
 
-    def work(self, commits: Commits, orders: Sequence[Order]) -> list[Report]:
+    def work(self, commits: Commits, orders: Sequence[Order]) -> list[StepReport]:
         """Carry out steps of several agents, one after the other."""
         self._commit(commits)
         try:
@@ -127,7 +127,7 @@ class Host:
             self._halted, reports = True, []  # the run has ended, and its files are gone
         return [report for report in reports if report is not None]
 
-    def _work(self, order: Order) -> Report | None:
+    def _work(self, order: Order) -> StepReport | None:
         agent = self.agents[order.agent]
         real = self._site is not None and self._site.real
         if real and agent.done is not None and agent.done.report.step < order.step:  # else it was not heard of
@@ -135,16 +135,16 @@ class Host:
         try:
             report = agent.work(order)
         except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
-            return Report(order.agent, order.step, 0, None, order.lease, failure=str(error))
+            return StepReport(order.agent, order.step, 0, None, order.lease, failure=str(error))
         if report is not None and self._site is not None and self._site.real:
             self._if_ours(partial(self._keep, agent, self._site.home.checkpoint(order.agent, self._site.life)))
         return report
 
-    def _keep(self, agent: Agent, path: Path) -> dict[str, str]:
+    def _keep(self, agent: HostedAgent, path: Path) -> dict[str, str]:
         """Write the checkpoint that an agent makes for itself, the first of a process in place of its predecessors'."""
         assert self._site is not None
         first = not path.exists()
-        digest = write_checkpoint(Kept(agent.memory, agent.saved, agent.done), path)
+        digest = write_checkpoint(AgentCheckpoint(agent.memory, agent.saved, agent.done), path)
         for older in self._site.home.checkpoints(agent.number) if first else ():
             if older < path:
                 older.unlink(missing_ok=True)
@@ -194,7 +194,7 @@ class Host:
         assert self._site is not None
         path = self._site.home.agents(number, self._place)
         names = self._write(number, self._site.lossy)
-        kept = {agent.number: Kept(agent.settled, agent.saved, None) for agent in self.agents.values()}
+        kept = {agent.number: AgentCheckpoint(agent.settled, agent.saved, None) for agent in self.agents.values()}
         names[path.name] = write_checkpoint(kept, path)
         if self._log is not None:
             self._log.begin(number)
@@ -247,7 +247,7 @@ class Hosts(Protocol):
     def decide(self, order: Order) -> Choice:
         """Wait for an agent's decision."""
 
-    def result(self, agent: int) -> Report:
+    def result(self, agent: int) -> StepReport:
         """Wait for the report of the last order that the agent was given.
 
         What interrupts a step and lets it go on later gives the step's end another lease, but no other order.
@@ -292,7 +292,7 @@ class InlineHosts:
         """Let the agent decide."""
         return self.host.decide((), order)
 
-    def result(self, agent: int) -> Report:
+    def result(self, agent: int) -> StepReport:
         """Carry the order out now."""
         return sound(self.host.work((), [self._orders.pop(agent)])[0])
 
@@ -324,19 +324,19 @@ class InlineHosts:
         return self.host.finish((), number, kind)
 
 
-def sound(report: Report) -> Report:
+def sound(report: StepReport) -> StepReport:
     """Give a report back, or raise what ended the run."""
     if report.failure is not None:
         raise EvaluationError(report.failure)
     return report
 
 
-def _kept(site: Site, numbers: Sequence[int]) -> dict[int, Kept]:
+def _kept(site: Site, numbers: Sequence[int]) -> dict[int, AgentCheckpoint]:
     """Read what is kept of these agents; an agent without a checkpoint of its own begins anew."""
     if site.real:
         paths = {number: site.home.checkpoints(number) for number in numbers}
         return {number: read_checkpoint(written[-1]) for number, written in paths.items() if written}
-    found: dict[int, Kept] = {}
+    found: dict[int, AgentCheckpoint] = {}
     for path in sorted(site.home.folder.glob(f"{site.latest.stem}-*.agents")):
         found |= {number: kept for number, kept in read_checkpoint(path).items() if number in numbers}
     return found

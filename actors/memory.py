@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from fedbo.actors.storage.rows import Kept, Row, read_table
 from fedbo.actors.storage.sealed import Damaged, check_file
-from fedbo.actors.task import Report
+from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Array, Decision
 
 
@@ -55,11 +55,11 @@ class Memory(NamedTuple):
     flight: tuple[Flying, ...] = ()
 
 
-class Done(NamedTuple):
-    """A step that an agent has done and that does not count yet: what it knew before, its report, and its rows."""
+class UncommittedStep(NamedTuple):
+    """A step done and not yet committed: what it knew before, its report, and its rows."""
 
     before: Memory
-    report: Report
+    report: StepReport
     rows: tuple[Kept, ...]
     after: Memory
 

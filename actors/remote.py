@@ -11,7 +11,7 @@ import ray
 
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host import Host, Live, Site, sound
-from fedbo.actors.task import Choice, Order, Report, Task
+from fedbo.actors.task import Choice, Order, StepReport, Task
 
 _DEATHS = 5  # how often a process may die before its agents have finished anything
 
@@ -61,7 +61,7 @@ class RayHosts:
         for host, process in zip(self._hosts, _got(loads), strict=True):
             host.process = process
         self._host_of = {number: host for host in self._hosts for number in host.numbers}
-        self._reports: dict[tuple[int, int], Report] = {}
+        self._reports: dict[tuple[int, int], StepReport] = {}
         self._given: dict[int, int] = {}  # the lease of each agent's last order: only its report counts in virtual time
         self._asked: list[Any] = []
         self._best: dict[int, float] = {}
@@ -103,7 +103,7 @@ class RayHosts:
             if host.buffer and (self._real or len(host.calls) < 2):
                 self._send(host)
 
-    def result(self, agent: int) -> Report:
+    def result(self, agent: int) -> StepReport:
         """Wait for the report of the agent's last order."""
         host, wanted = self._host_of[agent], (agent, self._given[agent])
         while wanted not in self._reports:
@@ -165,7 +165,7 @@ class RayHosts:
         """Give the time at which the last of all evaluations that were noted down had ended."""
         return max(_got([host.handle.reached.remote() for host in self._hosts]), default=0.0)
 
-    def ready(self, timeout: float) -> tuple[list[Report], list[int]]:
+    def ready(self, timeout: float) -> tuple[list[StepReport], list[int]]:
         """Give the reports of calls that end within `timeout` seconds, and the agents whose process was found dead."""
         calls = {call: host for host in self._hosts for call, _ in host.calls}
         if not calls:
@@ -185,7 +185,7 @@ class RayHosts:
             self.heard(sound(report))
         return reports, dead
 
-    def heard(self, report: Report) -> None:
+    def heard(self, report: StepReport) -> None:
         """Note which step of an agent the coordinator has heard of last."""
         self._heard[report.agent] = report.step
 

@@ -39,8 +39,8 @@ class Choice(NamedTuple):
     pulls: tuple[int, ...] | None = None
 
 
-class Report(NamedTuple):
-    """What the coordinator learns of a finished step: how many points there were, and the message. No observations.
+class StepReport(NamedTuple):
+    """The report of a finished step to the coordinator: how many points there were, and the message. No observations.
 
     `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few
     words what was wrong with each evaluation that failed. `failure` says why the run cannot go on. `pulled` counts all

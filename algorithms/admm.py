@@ -24,8 +24,8 @@ from fedbo.algorithms.streams import Streams
 SENSES = ("equal", "at_most")
 
 
-class Desk(NamedTuple):
-    """The coordinator's state: two rows of every agent's newest message, and what they have come to.
+class ADMMServer(NamedTuple):
+    """The server's state: two rows of every agent's newest message, and what they have come to.
 
     `first (N, m)` and `second (N, m)` are x and the dual for consensus, C z and its relaxed form for allocation; `before (N,
     m)` is C z as it was in the last answer. `step (N,)` is the message's, -1 for none, and `fresh (N,)` says that it came
@@ -49,13 +49,13 @@ class Desk(NamedTuple):
         return np.asarray(self.step >= 0)
 
 
-def _desk(penalty: Penalty, n: int, m: int) -> Desk:
+def _desk(penalty: Penalty, n: int, m: int) -> ADMMServer:
     first, second, before = np.zeros((3, n, m))
     nobody = np.zeros(n, dtype=bool)
-    return Desk(penalty, first, second, before, np.full(n, -1), nobody, np.full(m, np.nan), np.zeros(m))
+    return ADMMServer(penalty, first, second, before, np.full(n, -1), nobody, np.full(m, np.nan), np.zeros(m))
 
 
-def _keep(state: Desk, message: Inbound, first: str, second: str) -> Desk:
+def _keep(state: ADMMServer, message: Inbound, first: str, second: str) -> ADMMServer:
     """Keep an agent's newest message; one that comes after a newer one says nothing."""
     if message.step <= state.step[message.sender]:
         return state
@@ -66,7 +66,7 @@ def _keep(state: Desk, message: Inbound, first: str, second: str) -> Desk:
     return state
 
 
-def _share(state: Desk) -> float:
+def _share(state: ADMMServer) -> float:
     """Say what part of a round the messages since the last answer are."""
     return float(state.fresh.sum()) / max(int(state.held.sum()), 1)
 
@@ -108,17 +108,17 @@ class Consensus(Coupled):
         # With over-relaxation the dual makes up for the way from x to the relaxed point.
         return {"x": use, "dual": state.multiplier + state.rho * (state.relaxed - use)}
 
-    def server_init(self, problem: Problem) -> Desk:
+    def server_init(self, problem: Problem) -> ADMMServer:
         """Begin without messages."""
         return _desk(self.penalty(problem), problem.n_agents, problem.dim)
 
-    def receive(self, state: Desk, message: Inbound, now: float) -> Desk:
+    def receive(self, state: ADMMServer, message: Inbound, now: float) -> ADMMServer:
         """Keep an agent's newest message."""
         return _keep(state, message, "x", "dual")
 
     def broadcast(
-        self, state: Desk, recipients: Sequence[int], worth: Array, streams: Streams
-    ) -> tuple[dict[int, Payload], Desk]:
+        self, state: ADMMServer, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], ADMMServer]:
         """Tell everybody the point to agree on."""
         weight = state.held * worth * np.asarray(self.weights or 1.0)
         if not weight.sum() > 0:
@@ -199,17 +199,17 @@ class Allocation(Coupled):
     def _message(self, state: Member, use: Array) -> Payload:
         return {"use": use, "relaxed": state.relaxed}
 
-    def server_init(self, problem: Problem) -> Desk:
+    def server_init(self, problem: Problem) -> ADMMServer:
         """Begin without messages and with the price 0."""
         return _desk(self.penalty(problem), problem.n_agents, self._rows(problem))
 
-    def receive(self, state: Desk, message: Inbound, now: float) -> Desk:
+    def receive(self, state: ADMMServer, message: Inbound, now: float) -> ADMMServer:
         """Keep an agent's newest message."""
         return _keep(state, message, "use", "relaxed")
 
     def broadcast(
-        self, state: Desk, recipients: Sequence[int], worth: Array, streams: Streams
-    ) -> tuple[dict[int, Payload], Desk]:
+        self, state: ADMMServer, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], ADMMServer]:
         """Tell everybody the price and the excess; where only some have spoken, the price moves by so much less."""
         if not state.held.any():
             return {}, state
@@ -219,7 +219,7 @@ class Allocation(Coupled):
         answer: dict[str, Any] = {"price": state.price.copy(), "excess": state.centre.copy()}
         return dict.fromkeys(recipients, _frozen({**answer, **told(state.penalty, state.course, rho)})), state
 
-    def _priced(self, state: Desk, rho: float) -> Desk:
+    def _priced(self, state: ADMMServer, rho: float) -> ADMMServer:
         there, share, sharers = state.held, _share(state), self._sharers(state)
         aim = self._total(state) / sharers
         mean = state.second[there].sum(axis=0) / sharers
@@ -236,14 +236,14 @@ class Allocation(Coupled):
         state.before[:] = state.second
         return state._replace(centre=excess, price=price, course=course)
 
-    def _sharers(self, state: Desk) -> Array:
+    def _sharers(self, state: ADMMServer) -> Array:
         """Count the agents that share each row of the constraint, `(m,)`."""
         if len(self.matrices) <= 1:
             return np.full(len(state.price), float(state.held.sum()))
         takes = np.abs(np.array(self.matrices)).sum(axis=2) > 0
         return np.asarray(np.maximum(takes[state.held].sum(axis=0), 1), dtype=np.float64)
 
-    def _total(self, state: Desk) -> Array:
+    def _total(self, state: ADMMServer) -> Array:
         total = np.array(self.total) if self.total else np.zeros(len(state.price))
         for row in self.changes:
             if state.course.rounds >= row[0]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem, horizon
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.tree_search import POINTS
 from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
@@ -47,7 +47,7 @@ class Narrowed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BLiN(Alone):
+class BLiN(LocalOnly):
     """BLiN. The objective is supposed to change by at most `lipschitz` L times the largest difference in any input.
 
     `edges` says how the edges r of the cubes shrink: "doubling", r_m = 2^(1 - m); or "ace", see `ace`, for which `zooming` is

@@ -53,7 +53,7 @@ class Client(NamedTuple):
     missing: int = 0
 
 
-class Server(NamedTuple):
+class FedPNEServer(NamedTuple):
     """The coordinator's state: the open phase, its `nodes (K,)` at one `depth`, and the `means (N, K)` that have arrived.
 
     `there (N,)` says whose have, and `responded (N,)` in how many phases they came in time. `depths` are those of all phases so
@@ -216,15 +216,15 @@ class FedPNE:
         payload = {"phase": np.array([state.phase]), "means": sent.copy()}
         return payload, state._replace(speaks=False, sent=sent)
 
-    def server_init(self, problem: Problem) -> Server:
+    def server_init(self, problem: Problem) -> FedPNEServer:
         """Open the first phase, which every client knows."""
         rule, n = self.rule(problem), problem.n_agents
         depth, nodes = rule.start()
         means, clients = np.full((n, len(nodes)), np.nan), np.array(problem.targets)
         there, responded = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64)
-        return Server(rule, problem.rounds, 1, depth, nodes, means, there, responded, clients, (depth,))
+        return FedPNEServer(rule, problem.rounds, 1, depth, nodes, means, there, responded, clients, (depth,))
 
-    def receive(self, state: Server, message: Inbound, now: float) -> Server:
+    def receive(self, state: FedPNEServer, message: Inbound, now: float) -> FedPNEServer:
         """Keep means of the open phase, once; those of a phase that has closed come too late."""
         means, sender = message.payload["means"], message.sender
         if int(message.payload["phase"][0]) != state.phase or state.there[sender] or len(means) != len(state.nodes):
@@ -234,8 +234,8 @@ class FedPNE:
         return state
 
     def broadcast(
-        self, state: Server, recipients: Sequence[int], worth: Array, streams: Streams
-    ) -> tuple[dict[int, Payload], Server]:
+        self, state: FedPNEServer, recipients: Sequence[int], worth: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], FedPNEServer]:
         """Close the phase if enough clients have responded, and tell the open one to who does not know it.
 
         Under a mode without rounds those are told too whose means came earlier: they wait.
@@ -259,19 +259,19 @@ class FedPNE:
         """Say whether means carry noise."""
         return self.epsilon < inf
 
-    def disclosure(self, state: Server, payload: Payload) -> Disclosure | None:
+    def disclosure(self, state: FedPNEServer, payload: Payload) -> Disclosure | None:
         """Say what a message gives away: a reward in [0, 1] moves one mean of t by 1 / t at most."""
         if self.epsilon == inf:
             return None
         sensitivity = 1.0 / state.rule.pulls(state.depths[int(payload["phase"][0]) - 1])
         return Disclosure(len(payload["means"]), sensitivity, sensitivity / self.epsilon)
 
-    def _is_complete(self, state: Server) -> bool:
+    def _is_complete(self, state: FedPNEServer) -> bool:
         least = self.quorum if self.quorum is not None else 0.0 if state.rounds else 1.0
         least = 1.0 if self.missing == "wait" else least
         return int(state.there[state.clients].sum()) >= max(1.0, least * len(state.clients))
 
-    def _close(self, state: Server) -> Server:
+    def _close(self, state: FedPNEServer) -> FedPNEServer:
         """Eliminate, and open the next phase."""
         rule, policy = state.rule, self._absence()
         responded = state.responded + state.there

@@ -9,7 +9,7 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import top_of_function
-from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable
 from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
@@ -23,7 +23,7 @@ SEARCH = MaximiserSettings(spacing=1.6, starts=8, iterations=20)
 
 
 @dataclass(frozen=True, slots=True)
-class GP(Surrogate, Alone):
+class GP(Surrogate, LocalOnly):
     """Bayesian optimisation; `Surrogate` has the settings of the Gaussian process.
 
     `acquisition` is "ei", expected improvement (Mockus 1978; Jones et al. 1998) over the `incumbent`, which is the largest

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import KERNELS, ArmBelief, draw, draw_apart, grid, nearest, observe, prior
@@ -32,7 +32,7 @@ class GPTSState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GPTS(Alone):
+class GPTS(LocalOnly):
     """Thompson sampling on a grid of about `arms` midpoints, the D_t of the paper, which does not grow here.
 
     The prior has mean 0, variance 1 and a `kernel` "se", "matern52" or "exponential" with `length_scale`. `regulariser` is

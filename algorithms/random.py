@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 
@@ -20,7 +20,7 @@ class RandomState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Random(Alone):
+class Random(LocalOnly):
     """Uniform random search, `queries` points for each decision."""
 
     queries: int = 1

@@ -13,7 +13,7 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import top_of_draw
-from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
 from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
@@ -26,7 +26,7 @@ DRAWS = ("pathwise", "weights")
 
 
 @dataclass(frozen=True, slots=True)
-class TS(Surrogate, Alone):
+class TS(Surrogate, LocalOnly):
     """Thompson sampling on a Gaussian process; `Surrogate` has the settings that are not named here.
 
     Another `surrogate` is "features", a Bayesian linear model on as many random features of the kernel of "fixed" as

@@ -21,7 +21,7 @@ import numpy as np
 from fedbo.algorithms.base import Private, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.privacy.aggregator import Door, Terms
+from fedbo.coordinator.privacy.aggregator import PrivacyBudget, PrivateAggregator
 from fedbo.coordinator.privacy.noise import Seeded
 
 
@@ -37,7 +37,9 @@ def main() -> None:
     algorithm = entry("dp_fts_de").make(regions=given.regions, share=given.q, features=given.features)
     assert isinstance(algorithm, Private)
     problem = Problem(2, given.agents, tuple(range(given.agents)), 0, given.repeats)
-    door = Door(algorithm, problem, Terms(), Seeded(Streams(1).of(COORDINATOR)), "" if given.q < 1 else "every agent is asked")
+    door = PrivateAggregator(
+        algorithm, problem, PrivacyBudget(), Seeded(Streams(1).of(COORDINATOR)), "" if given.q < 1 else "every agent is asked"
+    )
     state, server = door.fresh(given.features), algorithm.server_init(problem)  # type: ignore[attr-defined]
     messages = np.random.default_rng(0).standard_normal((given.agents, given.features))
     norms = np.sqrt(np.vecdot(messages, messages))  # the door takes them when a message arrives

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from fedbo.actors.task import Choice, Order, Report, Task
+from fedbo.actors.task import Choice, Order, StepReport, Task
 from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
@@ -25,7 +25,7 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import Models, World
 from fedbo.coordinator.environment.timing import Constant, Lognormal, durations
 from fedbo.coordinator.exchange import Immediate
-from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.objectives.functions import Quadratic
 
 LATENCY = 0.05
@@ -60,9 +60,9 @@ class FreeHosts:
     def submit(self, order: Order) -> None:
         self._orders[order.agent] = order
 
-    def result(self, agent: int, lease: int) -> Report:
+    def result(self, agent: int, lease: int) -> StepReport:
         order = self._orders[agent]
-        return Report(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, lease)
+        return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, lease)
 
     def decide(self, order: Order) -> Choice:
         return Choice(1)
@@ -91,9 +91,9 @@ def with_fedbo(agents: int, iterations: int) -> tuple[float, int, float]:
     problem = Problem(1, agents, tuple(range(agents)), 0, iterations)
     world = World(Models(evaluation=Lognormal(1.0, 1.0), latency=Constant(LATENCY)))
     core = Core(Task(Quadratic(agents=agents), Talkative(), problem, Streams(1)), Immediate(), world)
-    records, agenda = [], Agenda()
+    records, agenda = [], EventQueue()
     begun = time.process_time()
-    run_virtual(core, FreeHosts(), Watch(records.extend), agenda)
+    run_virtual(core, FreeHosts(), RunHooks(records.extend), agenda)
     return time.process_time() - begun, agenda.events, agenda.time
 
 

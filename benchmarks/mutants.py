@@ -22,13 +22,13 @@ import fedbo.coordinator.core
 import fedbo.coordinator.privacy.aggregator
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
-from fedbo.actors.agent import Agent
+from fedbo.actors.agent import HostedAgent
 from fedbo.actors.remote import RayHosts, _Remote
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.privacy.aggregator import Door
-from fedbo.coordinator.runtime.engine import Agenda
-from fedbo.coordinator.runtime.snapshots import Keeper
-from fedbo.coordinator.server import Desk
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator
+from fedbo.coordinator.runtime.engine import EventQueue
+from fedbo.coordinator.runtime.snapshots import Snapshotter
+from fedbo.coordinator.server import Server
 from fedbo.testing.__main__ import Trial, tried
 from fedbo.testing.carrying_out import Hostings
 from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
@@ -58,7 +58,7 @@ def restored(change: Callable[[Any], Any]) -> tuple[Any, str, Plant]:
 
         return restore
 
-    return Keeper, "restore", make
+    return Snapshotter, "restore", make
 
 
 def forgets(*names: str) -> Callable[[Any], Any]:
@@ -196,13 +196,13 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "hosting: commits get lost": ("hostings", (_Remote, "take_commits", _lost_commits)),
     "hosting: any report of the agent": ("hostings", (RayHosts, "result", lambda _: _any_report)),
     "hosting: messages lost in a full buffer": ("hostings", (RayHosts, "submit", _submit_short)),
-    "resume: order of equal times": ("kills", (Agenda, "become", lambda _: _become)),
+    "resume: order of equal times": ("kills", (EventQueue, "become", lambda _: _become)),
     "resume: the buffer is forgotten": ("kills", restored(forgets("buffer", "reported"))),
     "resume: who waits is forgotten": ("kills", restored(forgets("waiting"))),
     "resume: crashed states are forgotten": ("kills", restored(forgets("forgetful", "ready", "off"))),
     "resume: the length of the log": ("kills", restored(lambda found: found._replace(lines=0))),
     "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
-    "resume: rows are written twice": ("kills", (Agent, "take", _take_again)),
+    "resume: rows are written twice": ("kills", (HostedAgent, "take", _take_again)),
     "resume: checkpoints are too young": ("kills", (fedbo.actors.host, "_kept", _saved_now)),
     "ledger: a release is missing": ("laws", (Core, "pour", _drops_entries)),
     "ledger: every third local message is missing": (
@@ -214,10 +214,10 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         "laws",
         (fedbo.coordinator.privacy.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
     ),
-    "ledger: a message is released twice": ("laws", (Door, "release", _keeps_held)),
-    "exchange: messages are thought younger": ("laws", (Desk, "_staleness", _younger)),
-    "exchange: late messages take effect": ("laws", (Desk, "__init__", _accepts_late)),
-    "exchange: copies take effect": ("laws", (Desk, "_refusal", _accepts_copies)),
+    "ledger: a message is released twice": ("laws", (PrivateAggregator, "release", _keeps_held)),
+    "exchange: messages are thought younger": ("laws", (Server, "_staleness", _younger)),
+    "exchange: late messages take effect": ("laws", (Server, "__init__", _accepts_late)),
+    "exchange: copies take effect": ("laws", (Server, "_refusal", _accepts_copies)),
     "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.runtime.actor, "run_virtual", _no_end)),
 }
 

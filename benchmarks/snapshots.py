@@ -20,7 +20,7 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from fedbo.actors.storage.run_folder import Home
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.execution.jobs import runs
 from fedbo.study.study import load_study
@@ -60,7 +60,7 @@ class Measured(Coordinator):
 
     def _look(self, run: Run, core: Any, hosts: Any) -> None:
         super()._look(run, core, hosts)
-        files = [path for path in Home.of(run.folder, run.key).folder.rglob("*") if path.suffix in (".core", ".agents")]
+        files = [path for path in RunFolder.of(run.folder, run.key).folder.rglob("*") if path.suffix in (".core", ".agents")]
         self.most = max(self.most, sum(path.stat().st_size for path in files if path.exists()))
 
 

@@ -5,25 +5,35 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedbo.actors.task import Choice, Order, Report, Task
+from fedbo.actors.task import Choice, Order, StepReport, Task
 from fedbo.coordinator.environment.availability import absences
 from fedbo.coordinator.environment.durations import Evaluations, Lengths
-from fedbo.coordinator.events import Arrived, Ask, Began, Commit, Decided, Effect, Event, Finished, Returned
-from fedbo.coordinator.state import ProtocolError, Step
+from fedbo.coordinator.events import (
+    AgentAvailable,
+    Ask,
+    Commit,
+    DecisionMade,
+    Effect,
+    Event,
+    Finished,
+    MessageReceived,
+    StudyStarted,
+)
+from fedbo.coordinator.state import AgentStep, ProtocolError
 
 if TYPE_CHECKING:
     from fedbo.coordinator.core import Core
 
 
-class Steps:
-    """Gives agents their steps, says how long these take, and takes in what came of them."""
+class AgentProcesses:
+    """The agent processes: gives agents their steps, says how long these take, and takes in what came of them."""
 
     def __init__(self, core: Core, task: Task) -> None:
         self._core = core
         self._absence = absences(lambda agent: core.world.of(agent).availability, task.streams)
         self._lengths = None if core.world.real else Lengths(core.world, task.streams, task.policy)
 
-    def began(self, event: Began, now: float) -> list[Effect]:
+    def began(self, event: StudyStarted, now: float) -> list[Effect]:
         """Let the study begin."""
         everybody = self._core.upload is not None and self._core.algorithm.sends(0)
         present = list(range(self._core.problem.n_agents)) if everybody else sorted(self._core.targets)
@@ -48,7 +58,7 @@ class Steps:
         inbox, state.inbox[agent] = tuple(state.inbox[agent]), []
         state.base[agent] = state.rounds.age
         self._core.journal.append((now, "started", agent, number, 0, ""))
-        state.steps[agent] = Step(inbox, self._speaks(agent, number), now)
+        state.steps[agent] = AgentStep(inbox, self._speaks(agent, number), now)
         self._core.desk.expect(agent)
         return self.issue(agent, now)
 
@@ -82,7 +92,7 @@ class Steps:
             count = min(count, self._core.problem.pulls - state.pulled[agent])
         return self._timed(order, Choice(count), now)
 
-    def decided(self, event: Decided, now: float) -> list[Effect]:
+    def decided(self, event: DecisionMade, now: float) -> list[Effect]:
         """Take in how many points an agent chose, and how often each is evaluated."""
         agent, state = event.agent, self._core.state
         if event.lease != state.lease[agent] or agent not in state.steps:
@@ -151,7 +161,7 @@ class Steps:
         times = () if self._lengths is None else step.times(now)
         return [Commit(agent, times), *self._speak(agent, report, step.speaks, now)]
 
-    def _retrying(self, agent: int, report: Report, now: float) -> list[Effect]:
+    def _retrying(self, agent: int, report: StepReport, now: float) -> list[Effect]:
         """Let the evaluations that were tried again take their time, after all others."""
         assert self._lengths is not None
         state, step = self._core.state, self._core.state.steps[agent]
@@ -166,13 +176,13 @@ class Steps:
         state.lease[agent] += 1
         return [self.timer(agent)]
 
-    def _speak(self, agent: int, report: Report, asked: bool, now: float) -> list[Effect]:
+    def _speak(self, agent: int, report: StepReport, asked: bool, now: float) -> list[Effect]:
         """Send what a finished step has to say, and go on or wait."""
         state, effects, number = self._core.state, [], self._core.state.step[agent]
         if report.payload is None and self._core.desk.covers and self._core.algorithm.sends(number):
             report = report._replace(payload={})
         if report.payload is not None:
-            message = Arrived(agent, agent, number, state.base[agent], now, report.payload)
+            message = MessageReceived(agent, agent, number, state.base[agent], now, report.payload)
             state.awaited[agent, number] = message
             self._core.disclose(agent, report.payload, now)
             effects += self._core.network.up(message, state, now)
@@ -222,17 +232,17 @@ class Steps:
         self._core.journal.append((now, "absent", agent, step, 0, ""))
         state.away.add(agent)
         if not self._core.exchange.waits:
-            return [(absence, Returned(agent))]
+            return [(absence, AgentAvailable(agent))]
         # Under a barrier an absence costs this iteration, whatever the algorithm sends, so that budgets stay comparable.
         state.step[agent] = step
         if self._is_last(agent, step):
             return self._end(agent, now)
         if not self._core.algorithm.sends(step):
-            return [(absence, Returned(agent))]
+            return [(absence, AgentAvailable(agent))]
         state.waiting[agent] = math.inf  # it sits the round out, and the others do not wait for it
         return self._core.desk.report(agent, False, now)
 
-    def returned(self, event: Returned, now: float) -> list[Effect]:
+    def returned(self, event: AgentAvailable, now: float) -> list[Effect]:
         """Let an agent go on that was absent before a step."""
         agent, state = event.agent, self._core.state
         if agent not in state.away:

@@ -2,7 +2,7 @@
 
 The core knows neither clocks nor processes. A shell feeds it events in order of time and carries out its effects: in
 virtual time a heap, in wall-clock time real processes. `Core` holds the rules, which never change during a run, and one
-`CoreState`, which is all that does. The rules are in three parts: the steps of agents, the coordinator's desk, and trouble.
+`CoreState`, which is all that does. The rules are in three parts: the steps of agents, the server, and the fault injector.
 """
 
 from __future__ import annotations
@@ -13,37 +13,37 @@ from typing import TYPE_CHECKING, Any
 from fedbo.actors.task import Order, Task
 from fedbo.algorithms.base import LocallyPrivate, Payload, Private
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.agent_processes import Steps
+from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.environment.environment import World
 from fedbo.coordinator.events import (
-    Arrived,
-    Began,
-    Changed,
-    Decided,
-    Delivered,
-    Died,
-    Due,
+    AckTimeout,
+    AgentAvailable,
+    AnswerReceived,
+    AvailabilityChanged,
+    DecisionMade,
     Effect,
     Event,
+    EventLine,
+    FaultEnded,
+    FaultStarted,
     Finished,
-    Healed,
-    Line,
-    Reached,
-    Returned,
-    Struck,
-    Unheard,
+    MessageAtLink,
+    MessageReceived,
+    ProcessDied,
+    RoundDeadline,
+    StudyStarted,
 )
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.fault_injection import Trouble
+from fedbo.coordinator.fault_injection import FaultInjector
 from fedbo.coordinator.network import Network
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, Terms, charged_whole, unkept
-from fedbo.coordinator.privacy.ledger import Entry, local_entry
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, PrivacyBudget, PrivateAggregator, charged_whole, unkept
+from fedbo.coordinator.privacy.ledger import LedgerEntry, local_entry
 from fedbo.coordinator.privacy.noise import Secure, Seeded
-from fedbo.coordinator.server import Desk
+from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import EndlessError, ProtocolError, fresh_state
 
 if TYPE_CHECKING:
-    from fedbo.coordinator.runtime.event_log import Journal
+    from fedbo.coordinator.runtime.event_log import EventLog
 
 __all__ = ["Core", "ProtocolError"]
 
@@ -52,7 +52,7 @@ class Core:
     """The rules of one run, its state, and the journal of what happened since the shell last emptied it."""
 
     def __init__(
-        self, task: Task, exchange: Exchange, world: World, terms: Terms = DEFAULT_TERMS, key: bytes | None = None
+        self, task: Task, exchange: Exchange, world: World, terms: PrivacyBudget = DEFAULT_TERMS, key: bytes | None = None
     ) -> None:
         self.algorithm, self.problem, self.exchange, self.world = task.algorithm, task.problem, exchange, world
         if wrong := unkept(task.algorithm, task.policy):
@@ -62,29 +62,29 @@ class Core:
         self.targets = frozenset(self.problem.targets)
         # Asked once: to look whether something keeps a protocol takes longer than to handle an event.
         self._local = self.algorithm if isinstance(self.algorithm, LocallyPrivate) else None
-        self.journal: list[Line] = []
-        self.entries: list[Entry] = []
+        self.journal: list[EventLine] = []
+        self.entries: list[LedgerEntry] = []
         self.state = fresh_state(self.problem.n_agents, self.algorithm.server_init(self.problem))
         self.door = self._door(terms, key)
         self.network = Network(world, task.streams, self.upload, self._tell)
-        self.steps, self.desk, self.trouble = Steps(self, task), Desk(self), Trouble(self, task.streams)
+        self.steps, self.desk, self.trouble = AgentProcesses(self, task), Server(self), FaultInjector(self, task.streams)
         self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
-            Began: self.steps.began,
-            Decided: self.steps.decided,
+            StudyStarted: self.steps.began,
+            DecisionMade: self.steps.decided,
             Finished: self.steps.finished,
-            Returned: self.steps.returned,
-            Reached: self.desk.reached,
-            Arrived: self.desk.arrived,
-            Delivered: self.desk.delivered,
-            Unheard: self.desk.unheard,
-            Due: self.desk.due,
-            Changed: self.trouble.changed,
-            Struck: self.trouble.struck,
-            Healed: self.trouble.healed,
-            Died: self.trouble.died,
+            AgentAvailable: self.steps.returned,
+            MessageAtLink: self.desk.reached,
+            MessageReceived: self.desk.arrived,
+            AnswerReceived: self.desk.delivered,
+            AckTimeout: self.desk.unheard,
+            RoundDeadline: self.desk.due,
+            AvailabilityChanged: self.trouble.changed,
+            FaultStarted: self.trouble.struck,
+            FaultEnded: self.trouble.healed,
+            ProcessDied: self.trouble.died,
         }
 
-    def _door(self, terms: Terms, key: bytes | None) -> Door | None:
+    def _door(self, terms: PrivacyBudget, key: bytes | None) -> PrivateAggregator | None:
         """Make the door that private messages pass, and its state; a secret `key` for its noise, or the study's streams."""
         if not isinstance(self.algorithm, Private):
             return None
@@ -94,7 +94,7 @@ class Core:
         whole = charged_whole(self.algorithm.mechanism(self.problem), self.exchange, self.world)
         (length,) = declared.shape
         assert length is not None, "what is weighed and summed is of one length"
-        door = Door(self.algorithm, self.problem, terms, source, whole)
+        door = PrivateAggregator(self.algorithm, self.problem, terms, source, whole)
         self.state.door = door.fresh(length)
         return door
 
@@ -127,7 +127,7 @@ class Core:
         given = [steps[agent].order for agent in sorted(steps) if self.world.real or steps[agent].parts]
         return [order for order in given if order is not None]
 
-    def pour(self, journal: Journal) -> None:
+    def pour(self, journal: EventLog) -> None:
         """Hand over all that has been noted, events and releases."""
         journal.extend(self.journal)
         self.journal = []
@@ -159,7 +159,7 @@ class Core:
         remedy = "let them come back (restart, windows), or take an exchange mode with rounds"
         raise EndlessError(f"{words}, since {_named(self.state.lost)} are lost for good; {remedy}")
 
-    def _tell(self, line: Line) -> None:
+    def _tell(self, line: EventLine) -> None:
         self.journal.append(line)
 
 

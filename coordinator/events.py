@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedbo.actors.task import Choice, Order, Report
+from fedbo.actors.task import Choice, Order, StepReport
 from fedbo.algorithms.base import Inbound, Payload
 
 
-class Began(NamedTuple):
+class StudyStarted(NamedTuple):
     """The study begins."""
 
 
-class Decided(NamedTuple):
+class DecisionMade(NamedTuple):
     """An agent has decided which points its step will evaluate, of which the coordinator learns no more than `choice`."""
 
     agent: int
@@ -25,17 +25,17 @@ class Finished(NamedTuple):
 
     agent: int
     lease: int
-    report: Report | None = None
+    report: StepReport | None = None
 
 
-class Reached(NamedTuple):
+class MessageAtLink(NamedTuple):
     """A message reached the coordinator's own link and waits there for its turn."""
 
-    message: Arrived
+    message: MessageReceived
 
 
-class Arrived(NamedTuple):
-    """A message reached the coordinator's door.
+class MessageReceived(NamedTuple):
+    """A message reached the coordinator.
 
     `source` is who really sent it, `sender` who it says it is, `base` the round in which its step began, and `sent` when.
     (`sender`, `step`) is its idempotency key: a second message with the same key changes nothing. `attempt` counts its
@@ -51,7 +51,7 @@ class Arrived(NamedTuple):
     attempt: int = 0
 
 
-class Delivered(NamedTuple):
+class AnswerReceived(NamedTuple):
     """Answer number `number` of the coordinator reached an agent; without a payload it only lets the agent go on."""
 
     agent: int
@@ -60,32 +60,32 @@ class Delivered(NamedTuple):
     attempt: int = 0
 
 
-class Unheard(NamedTuple):
+class AckTimeout(NamedTuple):
     """A transmission got no answer in time, so it is repeated or given up."""
 
-    message: Arrived | Delivered
+    message: MessageReceived | AnswerReceived
 
 
-class Returned(NamedTuple):
+class AgentAvailable(NamedTuple):
     """An agent that was absent before a step is back."""
 
     agent: int
 
 
-class Changed(NamedTuple):
+class AvailabilityChanged(NamedTuple):
     """An agent leaves, when `number` is even, or returns."""
 
     agent: int
     number: int
 
 
-class Due(NamedTuple):
+class RoundDeadline(NamedTuple):
     """The deadline of a round."""
 
     number: int
 
 
-class Struck(NamedTuple):
+class FaultStarted(NamedTuple):
     """Fault `fault` of the plan strikes for the `number`-th time; `agent` is COORDINATOR where it strikes all at once."""
 
     fault: int
@@ -93,28 +93,42 @@ class Struck(NamedTuple):
     number: int
 
 
-class Healed(NamedTuple):
+class FaultEnded(NamedTuple):
     """What a fault did to an agent is over."""
 
     fault: int
     agent: int
 
 
-class Died(NamedTuple):
+class ProcessDied(NamedTuple):
     """In real time: an agent's process is gone, although no plan said so."""
 
     agent: int
 
 
-Event = Began | Decided | Finished | Reached | Arrived | Delivered | Unheard | Returned | Changed | Due | Struck | Healed | Died
+Event = (
+    StudyStarted
+    | DecisionMade
+    | Finished
+    | MessageAtLink
+    | MessageReceived
+    | AnswerReceived
+    | AckTimeout
+    | AgentAvailable
+    | AvailabilityChanged
+    | RoundDeadline
+    | FaultStarted
+    | FaultEnded
+    | ProcessDied
+)
 
 # Events that happen by themselves: a run in which nothing else is left to happen is over.
-BACKGROUND = frozenset((Changed, Due, Struck, Healed))
-MESSAGES = frozenset((Reached, Arrived, Delivered, Unheard))
+BACKGROUND = frozenset((AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded))
+MESSAGES = frozenset((MessageAtLink, MessageReceived, AnswerReceived, AckTimeout))
 
 
 class Ask(NamedTuple):
-    """Effect: an agent shall decide now, and the shell shall say how many points and how often (`Decided`)."""
+    """Effect: an agent shall decide now, and the shell shall say how many points and how often (`DecisionMade`)."""
 
     order: Order
 
@@ -129,7 +143,7 @@ class Commit(NamedTuple):
     times: tuple[float, ...]
 
 
-class Act(NamedTuple):
+class ProcessControl(NamedTuple):
     """Effect, in real time only: do this to an agent's process. `what` is "kill", "hold" (until `value`) or "slow" (by it)."""
 
     agent: int
@@ -139,11 +153,11 @@ class Act(NamedTuple):
 
 # An effect is a step to begin, a decision to be waited for, a step that counts, something done to a process, or an event that
 # shall happen after a delay.
-Effect = Order | Ask | Commit | Act | tuple[float, Event]
-Line = tuple[float, str, int, int, int, str]
+Effect = Order | Ask | Commit | ProcessControl | tuple[float, Event]
+EventLine = tuple[float, str, int, int, int, str]
 
 
-class Record(NamedTuple):
+class EventRecord(NamedTuple):
     """A line of the event log with its names; the core itself writes plain tuples, for speed."""
 
     time: float

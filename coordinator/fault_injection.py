@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.availability import Ascending, Changes
-from fedbo.coordinator.environment.faults import STRIKES, Crash, Hang, Partition, Restart, Slow, Strike, strikes
-from fedbo.coordinator.events import Act, Changed, Died, Effect, Healed, Struck
+from fedbo.coordinator.environment.faults import STRIKES, Crash, Hang, NetworkPartition, Restart, Slow, Strike, strikes
+from fedbo.coordinator.events import AvailabilityChanged, Effect, FaultEnded, FaultStarted, ProcessControl, ProcessDied
 
 if TYPE_CHECKING:
     from fedbo.coordinator.core import Core
 
 
-class Trouble:
-    """Carries absences and faults out on the state of a core.
+class FaultInjector:
+    """The fault injector: carries absences and faults out on the state of a core.
 
     While something is in an agent's way its step stands still. The coordinator is told of absences and crashes, so that no
     round waits for such an agent; of hangs, of slowness and of partitions nobody tells it.
@@ -34,7 +34,7 @@ class Trouble:
         effects: list[Effect] = []
         for agent in agents:
             first = self._changes(agent, 0)
-            effects += self.changed(Changed(agent, 0), now) if first == now else self._next_change(agent, 0, now)
+            effects += self.changed(AvailabilityChanged(agent, 0), now) if first == now else self._next_change(agent, 0, now)
         for place, fault in self._strikes.items():
             for agent in _struck_alone(fault):
                 effects += self._next_strike(place, agent, 0, now)
@@ -42,11 +42,11 @@ class Trouble:
 
     def at_event(self, events: int) -> list[Effect]:
         """Let the faults strike that are due after so many events."""
-        return [(0.0, Struck(place, COORDINATOR, 0)) for number, place in self.at_events if number == events]
+        return [(0.0, FaultStarted(place, COORDINATOR, 0)) for number, place in self.at_events if number == events]
 
     # Availability.
 
-    def changed(self, event: Changed, now: float) -> list[Effect]:
+    def changed(self, event: AvailabilityChanged, now: float) -> list[Effect]:
         """An agent leaves or returns."""
         agent, number = event
         if agent in self._core.state.ended:
@@ -58,7 +58,7 @@ class Trouble:
 
     def _next_change(self, agent: int, number: int, now: float) -> list[Effect]:
         time = self._changes(agent, number)
-        return [] if time == math.inf else [(time - now, Changed(agent, number))]
+        return [] if time == math.inf else [(time - now, AvailabilityChanged(agent, number))]
 
     def _leaves(self, agent: int, now: float) -> list[Effect]:
         core = self._core
@@ -72,7 +72,7 @@ class Trouble:
 
     # Faults.
 
-    def struck(self, event: Struck, now: float) -> list[Effect]:
+    def struck(self, event: FaultStarted, now: float) -> list[Effect]:
         """A fault strikes one agent, or all of its agents."""
         fault, agent, state = self._strikes[event.fault], event.agent, self._core.state
         if isinstance(fault, Restart):
@@ -87,7 +87,7 @@ class Trouble:
         return effects + self._next_strike(event.fault, agent, event.number + 1, now)
 
     def _strike(self, place: int, fault: Strike, agent: int, now: float) -> list[Effect]:
-        core, healed = self._core, Healed(place, agent)
+        core, healed = self._core, FaultEnded(place, agent)
         step = core.state.step[agent]
         if isinstance(fault, Crash):
             return self._crash(fault, agent, healed, now)
@@ -96,7 +96,7 @@ class Trouble:
         if isinstance(fault, Hang):
             core.journal.append((now, "hung", agent, step, 0, ""))
             if core.world.real:
-                effects.append(Act(agent, "hold", now + fault.duration))
+                effects.append(ProcessControl(agent, "hold", now + fault.duration))
             return effects + self._block(agent, now, known=False, void=False)
         if isinstance(fault, Slow):
             core.journal.append((now, "slowed", agent, step, 0, f"{fault.factor:g} times"))
@@ -105,10 +105,10 @@ class Trouble:
         core.state.cut[agent] += 1
         return effects
 
-    def _crash(self, fault: Crash, agent: int, healed: Healed, now: float) -> list[Effect]:
+    def _crash(self, fault: Crash, agent: int, healed: FaultEnded, now: float) -> list[Effect]:
         core, state = self._core, self._core.state
         step = state.step[agent]
-        effects: list[Effect] = [Act(agent, "kill")] if core.world.real else []
+        effects: list[Effect] = [ProcessControl(agent, "kill")] if core.world.real else []
         if fault.restart is None:
             core.journal.append((now, "crashed", agent, step, 0, "for good"))
             return effects + self._lose(agent, now)
@@ -134,10 +134,10 @@ class Trouble:
         core = self._core
         core.journal.append((now, "down", COORDINATOR, core.state.rounds.number, 0, ""))
         core.state.down += 1
-        effects: list[Effect] = [(fault.duration, Healed(place, COORDINATOR))]
-        return [*effects, Act(COORDINATOR, "kill")] if core.world.real else effects
+        effects: list[Effect] = [(fault.duration, FaultEnded(place, COORDINATOR))]
+        return [*effects, ProcessControl(COORDINATOR, "kill")] if core.world.real else effects
 
-    def healed(self, event: Healed, now: float) -> list[Effect]:
+    def healed(self, event: FaultEnded, now: float) -> list[Effect]:
         """What a fault did is over."""
         core, agent, fault = self._core, event.agent, self._strikes[event.fault]
         state = core.state
@@ -145,19 +145,19 @@ class Trouble:
             core.journal.append((now, "up", COORDINATOR, state.rounds.number, 0, ""))
             state.down -= 1
             return core.desk.settle(now)
-        if isinstance(fault, Partition):
+        if isinstance(fault, NetworkPartition):
             state.cut[agent] -= 1
         if agent in state.ended:
             return []
-        word = {Crash: "restarted", Hang: "woke", Slow: "recovered", Partition: "joined"}[type(fault)]
+        word = {Crash: "restarted", Hang: "woke", Slow: "recovered", NetworkPartition: "joined"}[type(fault)]
         core.journal.append((now, word, agent, state.step[agent], 0, ""))
         if isinstance(fault, Slow):
             return self._slow(agent, 1 / fault.factor, now)
         # A live process that was killed knows from its checkpoint whether it had done its step.
         restore = "" if core.world.real else "before"
-        return [] if isinstance(fault, Partition) else self._unblock(agent, now, restore)
+        return [] if isinstance(fault, NetworkPartition) else self._unblock(agent, now, restore)
 
-    def died(self, event: Died, now: float) -> list[Effect]:
+    def died(self, event: ProcessDied, now: float) -> list[Effect]:
         """A process is gone although no plan said so: its agent begins again in a new one."""
         core, agent = self._core, event.agent
         step = core.state.step[agent]
@@ -176,7 +176,7 @@ class Trouble:
             streams = self._streams.of(agent).at(0)
             self._times[key] = Ascending(lambda: strikes(self._strikes[place], streams.rng(f"fault {place} strikes")))
         time = self._times[key].at(number)
-        return [] if time == math.inf else [(time - now, Struck(place, agent, number))]
+        return [] if time == math.inf else [(time - now, FaultStarted(place, agent, number))]
 
     # What stands in an agent's way.
 
@@ -227,7 +227,7 @@ class Trouble:
         before = state.pace[agent]
         state.pace[agent] = before / factor
         if core.world.real:
-            return [Act(agent, "slow", 1 / state.pace[agent])]
+            return [ProcessControl(agent, "slow", 1 / state.pace[agent])]
         step = state.steps.get(agent)
         if step is None or state.blocked[agent] or not step.parts:
             return []
@@ -238,6 +238,6 @@ class Trouble:
 
 def _struck_alone(fault: Strike) -> list[int]:
     """List the agents that a fault strikes each at its own times, or COORDINATOR where it strikes all at once."""
-    if isinstance(fault, Restart | Partition) or fault.rate is None:
+    if isinstance(fault, Restart | NetworkPartition) or fault.rate is None:
         return [COORDINATOR]
     return [agent for agent in fault.agents if isinstance(agent, int)]

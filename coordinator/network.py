@@ -17,12 +17,12 @@ from fedbo.coordinator.environment.faults import (
     Delay,
     Duplication,
     Loss,
-    Partition,
+    NetworkPartition,
     Reordering,
     Restart,
 )
 from fedbo.coordinator.environment.timing import Timing, durations
-from fedbo.coordinator.events import Arrived, Delivered, Effect, Line, Reached, Unheard
+from fedbo.coordinator.events import AckTimeout, AnswerReceived, Effect, EventLine, MessageAtLink, MessageReceived
 from fedbo.coordinator.messages import decode, encode, size, varies, weight
 from fedbo.coordinator.state import CoreState
 
@@ -30,7 +30,7 @@ from fedbo.coordinator.state import CoreState
 class Network:
     """Takes messages and says when they come to what; lines of the log go to `tell`."""
 
-    def __init__(self, world: World, streams: Streams, upload: Declaration | None, tell: Callable[[Line], None]) -> None:
+    def __init__(self, world: World, streams: Streams, upload: Declaration | None, tell: Callable[[EventLine], None]) -> None:
         self._world, self._streams, self._declared, self._tell = world, streams, upload, tell
         self._up_bytes = weight(upload)
         self._varies = varies(upload)
@@ -44,10 +44,10 @@ class Network:
             (place, fault, frozenset(fault.agents)) for place, fault in enumerate(world.plan) if isinstance(fault, BEFALLS)
         ]
         self._narrow = any(models.bandwidth for models in (world.common, *world.exceptions.values()))
-        self.breaks = any(isinstance(fault, Partition | Restart) for fault in world.plan)  # whether ways are ever cut
+        self.breaks = any(isinstance(fault, NetworkPartition | Restart) for fault in world.plan)  # whether ways are ever cut
         self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._befalls)
 
-    def up(self, message: Arrived, state: CoreState, now: float) -> list[Effect]:
+    def up(self, message: MessageReceived, state: CoreState, now: float) -> list[Effect]:
         """Send a message to the coordinator; one without contents takes as long as any other, and is not in the log."""
         agent, step, attempt = message.source, message.step, message.attempt
         bytes_ = size(message.payload)
@@ -60,7 +60,7 @@ class Network:
             return [(delay, self._arrival(message))]
         return self._befall_up(message, delay, state, now)
 
-    def down(self, answer: Delivered, bytes_: int, state: CoreState, now: float) -> list[Effect]:
+    def down(self, answer: AnswerReceived, bytes_: int, state: CoreState, now: float) -> list[Effect]:
         """Send an answer to an agent."""
         agent, number, attempt = answer.agent, answer.number, answer.attempt
         if self._is_cut(agent, state):
@@ -75,7 +75,7 @@ class Network:
             delay, copies = self._detour(place, fault, (agent, number, attempt, "down"), delay, copies)
         return [(delay + later, answer) for later in copies]
 
-    def reached(self, message: Arrived, state: CoreState, now: float) -> list[Effect]:
+    def reached(self, message: MessageReceived, state: CoreState, now: float) -> list[Effect]:
         """Let a message wait for its turn on the coordinator's own link."""
         assert self._world.link is not None
         # One that was cut short on its way, or is without contents, takes as long as any other.
@@ -83,10 +83,12 @@ class Network:
         state.free = max(now, state.free) + bytes_ / self._world.link
         return [(state.free - now, message)]
 
-    def lost_at_the_door(self, message: Arrived | Delivered, bytes_: int, state: CoreState, now: float) -> list[Effect]:
+    def lost_at_the_door(
+        self, message: MessageReceived | AnswerReceived, bytes_: int, state: CoreState, now: float
+    ) -> list[Effect]:
         """Lose a message that arrives where its way is cut; nothing when it is not."""
-        agent, up = (message.source, True) if isinstance(message, Arrived) else (message.agent, False)
-        number = message.step if isinstance(message, Arrived) else message.number
+        agent, up = (message.source, True) if isinstance(message, MessageReceived) else (message.agent, False)
+        number = message.step if isinstance(message, MessageReceived) else message.number
         if not (0 <= agent < len(state.cut)) or not self._is_cut(agent, state):
             return []
         return self._lost(message, agent, number, bytes_, "up" if up else "down", now)
@@ -104,15 +106,17 @@ class Network:
         bandwidth = self._world.of(agent).bandwidth
         return delay + bytes_ / bandwidth if bandwidth else delay
 
-    def _arrival(self, message: Arrived) -> Arrived | Reached:
-        return Reached(message) if self._world.link else message
+    def _arrival(self, message: MessageReceived) -> MessageReceived | MessageAtLink:
+        return MessageAtLink(message) if self._world.link else message
 
-    def _lost(self, message: Arrived | Delivered, agent: int, number: int, bytes_: int, way: str, now: float) -> list[Effect]:
+    def _lost(
+        self, message: MessageReceived | AnswerReceived, agent: int, number: int, bytes_: int, way: str, now: float
+    ) -> list[Effect]:
         if bytes_ or way == "down":
             self._tell((now, "lost", agent, number, bytes_, way))
-        return [(self._world.retry, Unheard(message))]
+        return [(self._world.retry, AckTimeout(message))]
 
-    def _befall_up(self, message: Arrived, delay: float, state: CoreState, now: float) -> list[Effect]:
+    def _befall_up(self, message: MessageReceived, delay: float, state: CoreState, now: float) -> list[Effect]:
         agent, step, attempt = message.source, message.step, message.attempt
         copies, carried, key = [0.0], message, (agent, step, attempt, "up")
         effects: list[Effect] = []
@@ -122,7 +126,7 @@ class Network:
             if isinstance(fault, Corruption) and fault.how == "replay":
                 if agent in state.previous:  # in place of this message, which gets no answer then
                     carried = state.previous[agent]
-                    effects = [(self._world.retry, Unheard(message))]
+                    effects = [(self._world.retry, AckTimeout(message))]
             elif isinstance(fault, Corruption) and self._declared is not None:
                 rng = self._rng(place, key, "damage")
                 carried = carried._replace(payload=corrupted(carried.payload, self._declared, fault.how, rng))

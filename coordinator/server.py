@@ -1,4 +1,4 @@
-"""The coordinator's desk: messages that arrive, rounds that close, and the answers that go out."""
+"""The server of a run: messages that arrive, rounds that close, and the answers that go out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Inbound, Payload
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.events import Arrived, Delivered, Due, Effect, Reached, Unheard
+from fedbo.coordinator.events import AckTimeout, AnswerReceived, Effect, MessageAtLink, MessageReceived, RoundDeadline
 from fedbo.coordinator.exchange import revealed
 from fedbo.coordinator.messages import MOST, fault, size, varies, weight
 from fedbo.coordinator.state import ProtocolError
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fedbo.coordinator.core import Core
 
 
-class Desk:
-    """Takes messages in, notes who has reported, and answers when the exchange mode says so."""
+class Server:
+    """The server: takes messages in, notes who has reported, and answers when the exchange mode says so."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -33,11 +33,11 @@ class Desk:
         hides = core.door is not None and not revealed(core.exchange, core.door.mechanism.sampling)
         self._drops = core.exchange.waits and (not core.exchange.carries or hides)
 
-    def reached(self, event: Reached, now: float) -> list[Effect]:
+    def reached(self, event: MessageAtLink, now: float) -> list[Effect]:
         """Let a message wait for its turn on the coordinator's link."""
         return self._core.network.reached(event.message, self._core.state, now)
 
-    def arrived(self, event: Arrived, now: float) -> list[Effect]:
+    def arrived(self, event: MessageReceived, now: float) -> list[Effect]:
         """Take in a message at the coordinator's door."""
         source, state = event.source, self._core.state
         if self._core.network.breaks and (
@@ -50,7 +50,7 @@ class Desk:
         del state.awaited[source, event.step]
         return self.report(source, counted, now)
 
-    def _take(self, message: Arrived, now: float) -> bool:
+    def _take(self, message: MessageReceived, now: float) -> bool:
         """Let a message take effect, or say why it does not."""
         source, sender, step, base, sent, payload, _ = message
         state = self._core.state
@@ -82,7 +82,7 @@ class Desk:
     def _was_asked(self, agent: int) -> bool:
         return not self._core.exchange.waits or agent in self._core.state.asked
 
-    def _refusal(self, message: Arrived) -> str | None:
+    def _refusal(self, message: MessageReceived) -> str | None:
         if message.sender != message.source:
             return f"sent by agent {message.source} in the name of agent {message.sender}"
         if not 0 <= message.sender < self._core.problem.n_agents:
@@ -99,10 +99,10 @@ class Desk:
         passed = self._core.state.rounds.age - base
         return passed if self._core.exchange.waits else passed // len(self._core.targets)
 
-    def unheard(self, event: Unheard, now: float) -> list[Effect]:
+    def unheard(self, event: AckTimeout, now: float) -> list[Effect]:
         """Send again, or give up; once, however many copies of a transmission were lost."""
         message = event.message
-        if isinstance(message, Arrived):
+        if isinstance(message, MessageReceived):
             return self._unheard_message(message, now)
         state, key = self._core.state, (message.agent, message.number)
         heard = message.number in state.heard[message.agent] or state.repeated.get(key, 0) > message.attempt
@@ -113,7 +113,7 @@ class Desk:
             return self._core.network.down(message._replace(attempt=again), self._weigh(message), state, now)
         return self._released(*key, now)
 
-    def _unheard_message(self, message: Arrived, now: float) -> list[Effect]:
+    def _unheard_message(self, message: MessageReceived, now: float) -> list[Effect]:
         state, key = self._core.state, (message.source, message.step)
         sent = state.awaited.get(key)  # what was lost may have been damaged on its way
         if sent is None or sent.attempt != message.attempt:
@@ -127,18 +127,18 @@ class Desk:
             self._core.journal.append((now, "rejected", *key, 0, f"given up after {again} transmissions"))
         return self.report(message.source, False, now)
 
-    def _weigh(self, answer: Delivered) -> int:
+    def _weigh(self, answer: AnswerReceived) -> int:
         return 0 if answer.inbound is None else self._weigh_down(answer.inbound.payload)
 
     def _weigh_down(self, payload: Payload) -> int:
         return size(payload) if self._down_bytes is None else self._down_bytes
 
-    def _weigh_up(self, message: Arrived) -> int:
+    def _weigh_up(self, message: MessageReceived) -> int:
         if not message.payload:  # a dummy message, which the log does not know
             return 0
         return size(message.payload) if self._up_bytes is None else self._up_bytes
 
-    def delivered(self, event: Delivered, now: float) -> list[Effect]:
+    def delivered(self, event: AnswerReceived, now: float) -> list[Effect]:
         """Give an agent an answer."""
         agent, inbound, number, _ = event
         state = self._core.state
@@ -175,7 +175,7 @@ class Desk:
         """Say whether who is not asked sends an empty message, which takes as long as any.
 
         Then nothing that happens, but for what is in the releases, depends on who was asked: neither when rounds close, nor who
-        is late. `Door` claims the gain from sampling on that ground.
+        is late. `PrivateAggregator` claims the gain from sampling on that ground.
         """
         return self._core.door is not None and not self._core.door.whole
 
@@ -228,7 +228,7 @@ class Desk:
         begun = [a for a in state.rounds.missing if a in state.steps or (a, state.step[a]) in state.awaited]
         return any(state.rounds.age - state.base[agent] >= oldest for agent in begun)
 
-    def due(self, event: Due, now: float) -> list[Effect]:
+    def due(self, event: RoundDeadline, now: float) -> list[Effect]:
         """Take in that the open round's time is up."""
         if event.number != self._core.state.rounds.number:
             return []
@@ -256,7 +256,7 @@ class Desk:
         rounds.age += 1 if waits else len(recipients)
         effects: list[Effect] = []
         for agent in recipients:
-            answer = Delivered(agent, self._checked(agent, number, payloads.get(agent), now), number)
+            answer = AnswerReceived(agent, self._checked(agent, number, payloads.get(agent), now), number)
             if answer.inbound is None and not waits:
                 continue
             if agent in state.waiting:
@@ -296,4 +296,4 @@ class Desk:
         everybody = not chosen or self._core.door is not None
         state.rounds.missing.update((set(agents) if everybody else chosen) - state.off)
         state.overdue = False
-        return [] if exchange.limit is None else [(exchange.limit, Due(number))]
+        return [] if exchange.limit is None else [(exchange.limit, RoundDeadline(number))]

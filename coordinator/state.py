@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedbo.actors.task import Order, Report
+from fedbo.actors.task import Order, StepReport
 from fedbo.algorithms.base import Inbound
-from fedbo.coordinator.events import Arrived
+from fedbo.coordinator.events import MessageReceived
 from fedbo.coordinator.exchange import Rounds
 
 
 @dataclass(slots=True)
-class Step:
+class AgentStep:
     """The step that an agent is at.
 
     `inbox` came with it, `speaks` says whether a message is asked for. `parts` are the lengths of its decision and of each
@@ -33,7 +33,7 @@ class Step:
     since: float = 0.0
     trail: list[tuple[float, float, float]] | None = None
     void: bool = False
-    report: Report | None = None
+    report: StepReport | None = None
     order: Order | None = None
 
     def set_pace(self, now: float, before: float, after: float) -> None:
@@ -106,7 +106,7 @@ class CoreState:
     pace: list[float]
     server: Any
     rounds: Rounds = field(default_factory=Rounds)
-    steps: dict[int, Step] = field(default_factory=dict)
+    steps: dict[int, AgentStep] = field(default_factory=dict)
     waiting: dict[int, float] = field(default_factory=dict)
     away: set[int] = field(default_factory=set)
     ready: set[int] = field(default_factory=set)
@@ -117,9 +117,9 @@ class CoreState:
     off: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)
     lasted: dict[int, float] = field(default_factory=dict)
-    awaited: dict[tuple[int, int], Arrived] = field(default_factory=dict)
+    awaited: dict[tuple[int, int], MessageReceived] = field(default_factory=dict)
     repeated: dict[tuple[int, int], int] = field(default_factory=dict)
-    previous: dict[int, Arrived] = field(default_factory=dict)
+    previous: dict[int, MessageReceived] = field(default_factory=dict)
     down: int = 0
     free: float = 0.0
     overdue: bool = False

@@ -19,7 +19,7 @@ from fedbo.commands.arguments import (
     Address,
     Format,
     Printed,
-    RunFolder,
+    RunFolderArgument,
     Sets,
     Stop,
     StudyFile,
@@ -87,7 +87,7 @@ def run(
 
 @app.command(epilog=CODES)
 def resume(
-    folder: RunFolder,
+    folder: RunFolderArgument,
     sets: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change the hosting or the snapshots, such as hosting.workers=4."),

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from fedbo.objectives.base import Array, Metric, Parameter, Refused, require_agent
 from fedbo.objectives.space import to_unit
-from fedbo.objectives.tables.surfaces import SAMPLE, Mean, Nearest, Process, fit
+from fedbo.objectives.tables.surfaces import SAMPLE, Nearest, PosteriorMean, Process, fit
 from fedbo.objectives.tables.table import DESIGN, FACTS, TableError, complete_facts, points_of
 
-Surface = Nearest | Mean
+Surface = Nearest | PosteriorMean
 _CHECKED = 64  # of the best points: among their values on the surface its largest known one is sought
 
 
@@ -129,9 +129,9 @@ def nearest(points: pa.Table) -> Nearest:
     return Nearest(places(points), values(points))
 
 
-def mean(points: pa.Table, process: Process) -> Mean:
+def mean(points: pa.Table, process: Process) -> PosteriorMean:
     """Make the surface of a process's mean through evaluations of one agent, the design first."""
-    return Mean(process, (places(points), values(points)), _designed(points))
+    return PosteriorMean(process, (places(points), values(points)), _designed(points))
 
 
 def fitted(points: pa.Table) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def fitted(points: pa.Table) -> dict[str, Any]:
     u, y, designed = places(points), values(points), _designed(points)
     chosen = sample(len(y), designed)
     process = fit(u[chosen], y[chosen])
-    surface = Mean(process, (u, y), designed)
+    surface = PosteriorMean(process, (u, y), designed)
     best = max(surface(u[place]) for place in np.argsort(-y, kind="stable")[:_CHECKED])
     scales = list(process.length_scales)
     return {"length_scales": scales, "noise": process.noise, "mean": process.mean, "best_value": best}

@@ -19,7 +19,7 @@ Array = npt.NDArray[np.float64]
 TINY = 1e-300
 
 
-class Local(NamedTuple):
+class SecondOrder(NamedTuple):
     """Value, gradient and Hessian of a function of two inputs at one point."""
 
     value: float
@@ -30,7 +30,7 @@ class Local(NamedTuple):
     hyy: float
 
 
-Plane = Callable[[float, float], Local]
+Plane = Callable[[float, float], SecondOrder]
 
 
 def plane(features: Features, omega: Array) -> Plane:
@@ -44,18 +44,18 @@ def plane(features: Features, omega: Array) -> Plane:
     even, odd = weighted * even, weighted * -s
     cxx, cxy, _, cyy = constant.ravel().tolist()
 
-    def raw(x: float, y: float) -> tuple[Array, Array, Local]:
+    def raw(x: float, y: float) -> tuple[Array, Array, SecondOrder]:
         angle = s @ np.array([x, y])
         angle += b
         cosine, sine = np.cos(angle), np.sin(angle)
         g, hxx, hxy, _, hyy = (cosine @ even).tolist()
         gx, gy = (sine @ odd).tolist()
-        return cosine, sine, Local(g, gx, gy, hxx, hxy, hyy)
+        return cosine, sine, SecondOrder(g, gx, gy, hxx, hxy, hyy)
 
     if not features.normalise:
         return lambda x, y: raw(x, y)[2]
 
-    def normalised(x: float, y: float) -> Local:
+    def normalised(x: float, y: float) -> SecondOrder:
         # The formulas of features.derivatives: u is the gradient of log q.
         cosine, sine, (g, gx, gy, hxx, hxy, hyy) = raw(x, y)
         q, qxx, qxy, _, qyy = ((cosine * cosine) @ norm_even).tolist()
@@ -66,7 +66,7 @@ def plane(features: Features, omega: Array) -> Plane:
         hxx -= wx * ux + part * (qxx + cxx)
         hxy -= 0.5 * (wx * uy + wy * ux) + part * (qxy + cxy)
         hyy -= wy * uy + part * (qyy + cyy)
-        return Local(g * root, gx * root, gy * root, hxx * root, hxy * root, hyy * root)
+        return SecondOrder(g * root, gx * root, gy * root, hxx * root, hxy * root, hyy * root)
 
     return normalised
 
@@ -96,7 +96,7 @@ def climb_plane(at: Plane, starts: Array, reach: Array, tolerance: float, iterat
     return np.array(place[:dim]), best
 
 
-def _step(here: Local, x: float, y: float, limit: tuple[float, float]) -> tuple[float, float, float]:
+def _step(here: SecondOrder, x: float, y: float, limit: tuple[float, float]) -> tuple[float, float, float]:
     """A Newton step within the square and the limits, and its first-order gain."""
     _, gx, gy, hxx, hxy, hyy = here
     if (x <= 0.0 and gx < 0.0) or (x >= 1.0 and gx > 0.0):

@@ -32,7 +32,7 @@ __all__ = [
     "GPSettings",
     "Hyperparameters",
     "NotPositiveDefinite",
-    "Parameter",
+    "FittedParameter",
     "Posterior",
     "condition",
     "covariance",
@@ -49,7 +49,7 @@ Evidence = Callable[[Array], tuple[float, Array]]
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class FittedParameter:
     """One positive hyperparameter: start, bounds, log-normal prior as (median, sd of the log), or fixed at start."""
 
     start: float
@@ -74,9 +74,9 @@ class GPSettings:
     ard: bool = False
     centre: bool = False
     standardise: bool = False
-    length_scale: Parameter = field(default_factory=lambda: Parameter(1.0))
-    variance: Parameter = field(default_factory=lambda: Parameter(0.1))
-    noise_variance: Parameter = field(default_factory=lambda: Parameter(1e-4, (1e-8, 1e3)))
+    length_scale: FittedParameter = field(default_factory=lambda: FittedParameter(1.0))
+    variance: FittedParameter = field(default_factory=lambda: FittedParameter(0.1))
+    noise_variance: FittedParameter = field(default_factory=lambda: FittedParameter(1e-4, (1e-8, 1e3)))
     restarts: int = 10
     spread: float = 1.5
     iterations: int = 200
@@ -85,7 +85,7 @@ class GPSettings:
         if self.kernel not in FAMILIES:
             raise ValueError(f"no kernel {self.kernel!r}; there are: {', '.join(FAMILIES)}")
 
-    def parameters(self, dim: int) -> list[Parameter]:
+    def parameters(self, dim: int) -> list[FittedParameter]:
         """The parameters of a problem with `dim` inputs, in the order of the log hyperparameters."""
         return [self.length_scale] * (dim if self.ard else 1) + [self.variance, self.noise_variance]
 
@@ -94,9 +94,9 @@ ROBUST = GPSettings(
     kernel="matern52",
     ard=True,
     standardise=True,
-    length_scale=Parameter(0.3, (0.03, 3.0), prior=(0.3, 0.7)),
-    variance=Parameter(1.0, (0.05, 20.0), prior=(1.0, 1.0)),
-    noise_variance=Parameter(0.01, (1e-4, 1.0), prior=(0.01, 1.4)),
+    length_scale=FittedParameter(0.3, (0.03, 3.0), prior=(0.3, 0.7)),
+    variance=FittedParameter(1.0, (0.05, 20.0), prior=(1.0, 1.0)),
+    noise_variance=FittedParameter(0.01, (1e-4, 1.0), prior=(0.01, 1.4)),
     restarts=1,
 )
 
@@ -175,13 +175,13 @@ def _unpack(theta: Array, settings: GPSettings, offset: float, scale: float) -> 
     return Hyperparameters(length_scale, values[-2], values[-1], settings.kernel, offset, scale)
 
 
-def _restart_points(normals: Array, parameters: list[Parameter], spread: float) -> Array:
+def _restart_points(normals: Array, parameters: list[FittedParameter], spread: float) -> Array:
     centre = np.log([p.prior[0] if p.prior else p.start for p in parameters])
     width = np.array([p.prior[1] if p.prior else spread for p in parameters])
     return np.asarray(centre + width * normals)
 
 
-def _with_priors(evidence: Evidence, parameters: list[Parameter]) -> Evidence:
+def _with_priors(evidence: Evidence, parameters: list[FittedParameter]) -> Evidence:
     """Minus the log posterior density of the log hyperparameters, up to a constant, with its gradient."""
     medians = np.log([p.prior[0] if p.prior else 1.0 for p in parameters])
     precisions = np.array([p.prior[1] ** -2 if p.prior else 0.0 for p in parameters])

@@ -181,6 +181,24 @@ def test_no_room_imports_what_stands_above_it() -> None:
     assert wrong_arrows(ROOT) == []
 
 
+# Class names that must stand for two things, each with the reason: none.
+SHARED: dict[str, str] = {}
+
+
+def doubled(root: Path) -> dict[str, list[str]]:
+    """List the class names that more than one class has, and where; a leading underscore is no difference."""
+    places: dict[str, list[str]] = {}
+    for path in _files(root):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(f"{path.relative_to(root)}:{node.lineno}")
+    return {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED}
+
+
+def test_a_class_name_means_one_thing() -> None:
+    assert doubled(ROOT) == {}
+
+
 def test_no_folder_holds_more_than_one_can_overlook() -> None:
     assert crowded(ROOT) == []
 
@@ -237,6 +255,8 @@ def test_the_rules_see_what_is_planted_in_any_folder(tmp_path: Path) -> None:
         assert any(line.startswith(f"{name}:") and wrong in line for line in found), name
     assert {line.split(":")[0] for line in found} == set(PLANTED)
     assert "interface/attic/ has no __init__.py" in unlisted(tmp_path.resolve())
+    (tmp_path / "actors" / "storage" / "twice.py").write_text("class _Study: ...\n", encoding="utf-8")
+    assert list(doubled(tmp_path)) == ["Study"]
     for number in range(MOST):
         (tmp_path / "actors" / "storage" / f"more_{number}.py").touch()
     assert [line.split("/ ")[0] for line in crowded(tmp_path)] == ["actors/storage"]

@@ -35,8 +35,8 @@ class Made(NamedTuple):
         return Batch(*step, np.arange(q), checked(decision.origin), *rest, note=decision.note)
 
 
-class Seen(NamedTuple):
-    """What an agent saw in a step: the points that succeeded, in ascending order, their values, and the step's rows.
+class StepObservations(NamedTuple):
+    """The observations of a step: the points that succeeded, in ascending order, their values, and the step's rows.
 
     `evaluated` counts the points with those that were `retried`, and `failed` says what was wrong with evaluations that failed.
     """

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.storage.rows import OBSERVATIONS, Key, column, write_table
-from fedbo.actors.storage.run_folder import Home, append_whole
+from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, column, write_table
+from fedbo.actors.storage.run_folder import RunFolder, append_whole
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
@@ -193,7 +193,7 @@ EVALUATIONS = pa.schema(
     ]
 )
 
-Line = tuple[int, int, list[float], float, float, float, float, str | None, int, str | None]
+EvaluationLine = tuple[int, int, list[float], float, float, float, float, str | None, int, str | None]
 _FIELDS = 10  # of a line
 
 
@@ -204,7 +204,7 @@ class EvaluationLog:
     the agent, the evaluation's number, and then the columns of `EVALUATIONS` from `x` on.
     """
 
-    def __init__(self, home: Home, agents: set[int], since: int | None) -> None:
+    def __init__(self, home: RunFolder, agents: set[int], since: int | None) -> None:
         home.folder.mkdir(parents=True, exist_ok=True)
         self._home, self._agents, self._real = home, agents, since is None
         self._found = {line[:2]: line for line in self._lines()}
@@ -232,13 +232,13 @@ class EvaluationLog:
         """Write an evaluation down; OSError when the disk is full."""
         self.write([(agent, outcome.number, outcome.x.tolist(), *outcome[3:])])
 
-    def write(self, lines: Iterable[Line]) -> None:
+    def write(self, lines: Iterable[EvaluationLine]) -> None:
         """Write lines down."""
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         append_whole(self._file, b"".join(_summed(json.dumps(line).encode()) for line in lines))
 
-    def counted(self, begun: set[tuple[int, float]]) -> list[Line]:
+    def counted(self, begun: set[tuple[int, float]]) -> list[EvaluationLine]:
         """List the evaluations that began when these (agent, started) did, in the order of agents and numbers."""
         return sorted((line for line in self._lines() if (line[0], line[5]) in begun), key=lambda line: line[:2])
 
@@ -248,13 +248,13 @@ class EvaluationLog:
             os.close(self._file)
             self._file = None
 
-    def _lines(self) -> Iterator[Line]:
+    def _lines(self) -> Iterator[EvaluationLine]:
         for path in sorted(self._home.folder.glob("log-*.jsonl")):
             with contextlib.suppress(FileNotFoundError):  # a snapshot has made it superfluous meanwhile
                 yield from (found for found in read_log(path, 0, self._real)[0] if found[0] in self._agents)
 
 
-def read_log(path: Path, place: int, real: bool = False) -> tuple[list[Line], int]:
+def read_log(path: Path, place: int, real: bool = False) -> tuple[list[EvaluationLine], int]:
     """Read the lines of a log from a place in it on, as far as they are whole; give the place to go on from.
 
     A line that is damaged is passed over, since the evaluation gives the same again; Damaged where time is `real`.
@@ -273,19 +273,19 @@ def _summed(line: bytes) -> bytes:
     return line + b"\t%08x\n" % zlib.crc32(line)
 
 
-def _read(line: bytes) -> Line | None:
+def _read(line: bytes) -> EvaluationLine | None:
     """Read a line, also one of format 1, which has no sum; None when it is not as it was written."""
     text, tab, check = line.rpartition(b"\t")
     if tab and check != b"%08x" % zlib.crc32(text):
         return None
     try:
-        found: Line = tuple(json.loads(text if tab else line))
+        found: EvaluationLine = tuple(json.loads(text if tab else line))
     except (ValueError, TypeError):
         return None
     return found if len(found) == _FIELDS else None
 
 
-def write_evaluations(lines: Sequence[Line], key: Key, path: Path) -> str:
+def write_evaluations(lines: Sequence[EvaluationLine], key: RunKey, path: Path) -> str:
     """Write lines of logs as one Parquet part; give its SHA-256."""
     columns: list[Any] = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(10)]
     head = [[value] * len(lines) for value in key]

@@ -30,8 +30,8 @@ from fedbo.actors.storage.encoding import (
     SIZE,
     AnyArray,
     CheckpointError,
-    Record,
-    Writer,
+    Encoder,
+    RecordType,
     find_class,
     is_record,
     record_of,
@@ -50,7 +50,7 @@ def pack(value: Any, name: str = "state") -> bytes:
 
     Raises CheckpointError with the path to the first thing that a checkpoint cannot hold.
     """
-    writer = Writer([name])
+    writer = Encoder([name])
     write(writer, value)
     nodes = zlib.compress(writer.nodes, 1)
     parts = [LENGTHS.pack(len(writer.nodes), len(nodes), len(writer.pools)), nodes]
@@ -123,7 +123,7 @@ def _value(body: memoryview) -> Any:
     for width, rows in sizes:
         pools[width] = np.frombuffer(body, f"V{width}", rows, place)
         place += width * rows
-    reader = Reader(nodes, body[place:], pools)
+    reader = Decoder(nodes, body[place:], pools)
     value = read(reader)
     if (len(nodes), reader.node, reader.buffer) != (length, length, len(reader.buffers)):
         raise ValueError("something is left over")
@@ -131,8 +131,8 @@ def _value(body: memoryview) -> Any:
 
 
 @dataclass(slots=True)
-class Reader:
-    """What is being read, and how far: the nodes, the contents of arrays, and the rows by their length in bytes."""
+class Decoder:
+    """A decoder: what is being read, and how far: the nodes, the contents of arrays, and the rows by their length in bytes."""
 
     nodes: bytes
     buffers: memoryview
@@ -140,17 +140,17 @@ class Reader:
     node: int = 0
     buffer: int = 0
     arrays: list[AnyArray] = field(default_factory=list)
-    records: dict[bytes, Record] = field(default_factory=dict)
+    records: dict[bytes, RecordType] = field(default_factory=dict)
 
 
-def read(reader: Reader) -> Any:
+def read(reader: Decoder) -> Any:
     """Read the next value; an exception of whatever kind when the nodes are not as `write` writes them."""
     tag = reader.nodes[reader.node]
     reader.node += 1
     return READERS[tag](reader)
 
 
-def _take(reader: Reader, size: int) -> bytes:
+def _take(reader: Decoder, size: int) -> bytes:
     piece = reader.nodes[reader.node : reader.node + size]
     if len(piece) != size:
         raise ValueError("a node ends too early")
@@ -158,20 +158,20 @@ def _take(reader: Reader, size: int) -> bytes:
     return piece
 
 
-def _size(reader: Reader) -> int:
+def _size(reader: Decoder) -> int:
     reader.node += 8
     return int.from_bytes(reader.nodes[reader.node - 8 : reader.node], "little")
 
 
-def _piece(reader: Reader) -> bytes:
+def _piece(reader: Decoder) -> bytes:
     return _take(reader, _size(reader))
 
 
-def _sequence(reader: Reader) -> list[Any]:
+def _sequence(reader: Decoder) -> list[Any]:
     return [read(reader) for _ in range(_size(reader))]
 
 
-def _read_dict(reader: Reader) -> dict[Any, Any]:
+def _read_dict(reader: Decoder) -> dict[Any, Any]:
     size = _size(reader)
     keys = [read(reader) for _ in range(size)]
     value = {key: read(reader) for key in keys}
@@ -180,7 +180,7 @@ def _read_dict(reader: Reader) -> dict[Any, Any]:
     return value
 
 
-def _read_set(reader: Reader) -> set[Any]:
+def _read_set(reader: Decoder) -> set[Any]:
     members = _sequence(reader)
     value = set(members)
     if len(value) != len(members):
@@ -188,7 +188,7 @@ def _read_set(reader: Reader) -> set[Any]:
     return value
 
 
-def _read_record(reader: Reader) -> Any:
+def _read_record(reader: Decoder) -> Any:
     head = _piece(reader)
     record = reader.records.get(head)
     if record is None:
@@ -196,7 +196,7 @@ def _read_record(reader: Reader) -> Any:
     return record.make([read(reader) for _ in record.names])
 
 
-def _find_record(head: bytes) -> Record:
+def _find_record(head: bytes) -> RecordType:
     module, name, *names = head.decode().split("\0")
     kind = find_class(module, name)
     try:
@@ -219,12 +219,12 @@ def _dtype(token: bytes) -> np.dtype[Any]:
     return np.dtype(order + letter)
 
 
-def _read_scalar(reader: Reader) -> Any:
+def _read_scalar(reader: Decoder) -> Any:
     dtype = _dtype(_take(reader, 2))
     return np.frombuffer(_take(reader, dtype.itemsize), dtype)[0]
 
 
-def _read_array(reader: Reader) -> AnyArray:
+def _read_array(reader: Decoder) -> AnyArray:
     token, writeable, pooled, ndim = ARRAY.unpack(b"a" + _take(reader, ARRAY.size - 1))[1:]
     shape, dtype = tuple(_size(reader) for _ in range(ndim)), _dtype(token)
     size = shape[0] * 4 if pooled else math.prod(shape) * dtype.itemsize
@@ -247,7 +247,7 @@ def _fill(value: AnyArray, pool: AnyArray, rows: AnyArray) -> None:
     np.take(pool, rows, out=value.view(pool.dtype).ravel(), mode="clip")  # which saves a copy that a check would cost
 
 
-READERS: dict[int, Callable[[Reader], Any]] = {
+READERS: dict[int, Callable[[Decoder], Any]] = {
     ord("N"): lambda reader: None,
     ord("T"): lambda reader: True,
     ord("F"): lambda reader: False,

@@ -33,7 +33,7 @@ class CheckpointError(ValueError):
     """What a checkpoint cannot hold, or a file that is none of this version."""
 
 
-class Record(NamedTuple):
+class RecordType(NamedTuple):
     """A named tuple class or a dataclass: the class, its fields, and the bytes that name it and them in a checkpoint."""
 
     kind: type
@@ -67,7 +67,7 @@ def is_record(kind: type) -> bool:
     return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple))
 
 
-def record_of(kind: type) -> Record:
+def record_of(kind: type) -> RecordType:
     """Describe a named tuple class or dataclass; CheckpointError when its instances cannot be made again from their fields."""
     if dataclasses.is_dataclass(kind):
         names = tuple(each.name for each in dataclasses.fields(kind))
@@ -84,7 +84,7 @@ def record_of(kind: type) -> Record:
         raise CheckpointError("runs code of its own, __del__, when it goes")
     if find_class(kind.__module__, kind.__qualname__) is not kind:
         raise CheckpointError("cannot be found again by its name; a class at the top of a module could")
-    return Record(kind, names, "\0".join((kind.__module__, kind.__qualname__, *names)).encode())
+    return RecordType(kind, names, "\0".join((kind.__module__, kind.__qualname__, *names)).encode())
 
 
 def _slots(kind: type) -> tuple[str, ...]:
@@ -108,8 +108,8 @@ def find_class(module: str, name: str) -> type | None:
 
 
 @dataclass(slots=True)
-class Writer:
-    """What has been written so far, and the path to the value that is being written.
+class Encoder:
+    """An encoder: what has been written so far, and the path to the value that is being written.
 
     `numbers` maps the id of an array to its number, `arrays` holds the arrays, so that no id is used twice, and `pools`
     maps the length of a row, in bytes, to the rows of this length and their numbers.
@@ -121,7 +121,7 @@ class Writer:
     arrays: list[AnyArray] = field(default_factory=list)
     buffers: list[bytes] = field(default_factory=list)
     pools: dict[int, dict[bytes, int]] = field(default_factory=dict)
-    records: dict[type, Record] = field(default_factory=dict)
+    records: dict[type, RecordType] = field(default_factory=dict)
 
     def here(self) -> str:
         """Give the path as it would be written in Python."""
@@ -129,7 +129,7 @@ class Writer:
         return "".join(parts) if len(parts) <= DEPTH else "".join(parts[:6]) + "…"
 
 
-def write(writer: Writer, value: Any) -> None:
+def write(writer: Encoder, value: Any) -> None:
     """Write a value; CheckpointError with the path to what a checkpoint cannot hold."""
     known = WRITERS.get(type(value))
     if known is not None:
@@ -148,25 +148,25 @@ def _name(value: Any) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _write_int(writer: Writer, value: int) -> None:
+def _write_int(writer: Encoder, value: int) -> None:
     if -RANGE <= value < RANGE:
         writer.nodes += INT.pack(b"i", value)
     else:
         _write_bytes(writer, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True), b"I")
 
 
-def _write_bytes(writer: Writer, value: bytes, tag: bytes = b"b") -> None:
+def _write_bytes(writer: Encoder, value: bytes, tag: bytes = b"b") -> None:
     writer.nodes += COUNT.pack(tag, len(value))
     writer.nodes += value
 
 
-def _write_range(writer: Writer, value: range) -> None:
+def _write_range(writer: Encoder, value: range) -> None:
     writer.nodes += b"r"
     for number in (value.start, value.stop, value.step):
         _write_int(writer, number)
 
 
-def _write_items(writer: Writer, items: Iterable[Any], parts: Iterable[Any]) -> None:
+def _write_items(writer: Encoder, items: Iterable[Any], parts: Iterable[Any]) -> None:
     path = writer.path
     if len(path) > DEPTH:
         raise CheckpointError(f"{writer.here()} is nested more than {DEPTH} deep, or holds itself")
@@ -176,18 +176,18 @@ def _write_items(writer: Writer, items: Iterable[Any], parts: Iterable[Any]) -> 
     path.pop()
 
 
-def _write_sequence(writer: Writer, value: tuple[Any, ...] | list[Any]) -> None:
+def _write_sequence(writer: Encoder, value: tuple[Any, ...] | list[Any]) -> None:
     writer.nodes += COUNT.pack(b"t" if type(value) is tuple else b"l", len(value))
     _write_items(writer, value, zip(range(len(value))))
 
 
-def _write_dict(writer: Writer, value: dict[Any, Any]) -> None:
+def _write_dict(writer: Encoder, value: dict[Any, Any]) -> None:
     writer.nodes += COUNT.pack(b"m", len(value))
     _write_items(writer, value.keys(), (".keys()" for _ in value))
     _write_items(writer, value.values(), zip(value.keys()))
 
 
-def _write_set(writer: Writer, value: set[Any] | frozenset[Any]) -> None:
+def _write_set(writer: Encoder, value: set[Any] | frozenset[Any]) -> None:
     outside, arrays, members = writer.nodes, len(writer.arrays), []
     for member in value:
         writer.nodes = bytearray()
@@ -200,7 +200,7 @@ def _write_set(writer: Writer, value: set[Any] | frozenset[Any]) -> None:
     writer.nodes += b"".join(sorted(members))
 
 
-def _write_record(writer: Writer, value: Any) -> None:
+def _write_record(writer: Encoder, value: Any) -> None:
     kind = type(value)
     try:
         record = writer.records.get(kind) or writer.records.setdefault(kind, record_of(kind))
@@ -211,7 +211,7 @@ def _write_record(writer: Writer, value: Any) -> None:
     _write_items(writer, values, [f".{name}" for name in record.names])
 
 
-def _token(writer: Writer, value: AnyArray | np.generic) -> bytes:
+def _token(writer: Encoder, value: AnyArray | np.generic) -> bytes:
     dtype = value.dtype
     if dtype.char not in LETTERS:
         raise CheckpointError(
@@ -221,11 +221,11 @@ def _token(writer: Writer, value: AnyArray | np.generic) -> bytes:
     return (dtype.str[0] + dtype.char).encode()
 
 
-def _write_scalar(writer: Writer, value: np.generic) -> None:
+def _write_scalar(writer: Encoder, value: np.generic) -> None:
     writer.nodes += b"n" + _token(writer, value) + value.tobytes()
 
 
-def _write_array(writer: Writer, value: AnyArray) -> None:
+def _write_array(writer: Encoder, value: AnyArray) -> None:
     number = writer.numbers.get(id(value))
     if number is not None:
         writer.nodes += COUNT.pack(b"@", number)
@@ -239,14 +239,14 @@ def _write_array(writer: Writer, value: AnyArray) -> None:
     writer.buffers.append(_pooled(writer, value) if pooled else value.tobytes())
 
 
-def _pooled(writer: Writer, value: AnyArray) -> bytes:
+def _pooled(writer: Encoder, value: AnyArray) -> bytes:
     width = value.nbytes // len(value)
     pool = writer.pools.setdefault(width, {})
     rows = np.ascontiguousarray(value).view(f"V{width}").ravel().tolist()
     return np.array([pool.setdefault(row, len(pool)) for row in rows], "<u4").tobytes()
 
 
-WRITERS: dict[type, Callable[[Writer, Any], None]] = {
+WRITERS: dict[type, Callable[[Encoder, Any], None]] = {
     type(None): lambda writer, value: writer.nodes.extend(b"N"),
     bool: lambda writer, value: writer.nodes.extend(b"T" if value else b"F"),
     int: _write_int,

@@ -125,8 +125,8 @@ def each(kept: Iterable[Kept]) -> Iterator[Row]:
             yield one
 
 
-class Key(NamedTuple):
-    """Which run of a study: its cell of the sweep, the algorithm's label, and the replicate."""
+class RunKey(NamedTuple):
+    """The key of a run in its study: its cell of the sweep, the algorithm's label, and the replicate."""
 
     cell: int
     algorithm: str
@@ -136,7 +136,7 @@ class Key(NamedTuple):
 _LABEL = 200  # bytes of a label in the name of a file, which has 255 at most
 
 
-def part_name(key: Key) -> str:
+def part_name(key: RunKey) -> str:
     """Name the part files of a run; a label may hold anything, and one that is too long for a file is told by its hash."""
     label = quote(key.algorithm, safe="")
     if len(label) > _LABEL:
@@ -144,7 +144,7 @@ def part_name(key: Key) -> str:
     return f"{key.cell:04d}-{label}-{key.replicate:04d}"
 
 
-def write_rows(kept: Sequence[Kept], key: Key, path: Path) -> str:
+def write_rows(kept: Sequence[Kept], key: RunKey, path: Path) -> str:
     """Write rows as one Parquet part, which appears whole or not at all; give its SHA-256."""
     tables = list[pa.Table]()
     for _, group in groupby(kept, key=type):
@@ -155,7 +155,7 @@ def write_rows(kept: Sequence[Kept], key: Key, path: Path) -> str:
     return write_table(pa.Table.from_arrays([*head, *columns.columns], schema=OBSERVATIONS), path)
 
 
-_COLUMNS = pa.schema(list(OBSERVATIONS)[len(Key._fields) :])
+_COLUMNS = pa.schema(list(OBSERVATIONS)[len(RunKey._fields) :])
 
 
 def _of_rows(rows: Sequence[Row]) -> pa.Table:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.rows import Key, part_name
+from fedbo.actors.storage.rows import RunKey, part_name
 from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
 
 PROVISIONAL = "provisional"  # the kind of rows that will be written again when the run goes on
@@ -22,7 +22,7 @@ class Superseded(RuntimeError):
     """Another process goes on with the run: this one must not write to it any more."""
 
 
-class Latest(NamedTuple):
+class SnapshotIndex(NamedTuple):
     """The last snapshot of a run: its number (0: none yet), the attempt that made it, and the tables written by then.
 
     `ended` says whether the run is over. `tables` and `files`, those of the snapshot itself, map names to SHA-256 (empty: not
@@ -41,7 +41,7 @@ class Latest(NamedTuple):
         return f"{self.number:06d}-{self.attempt:04d}"
 
 
-class Home(NamedTuple):
+class RunFolder(NamedTuple):
     """The folder of one run, as the run's attempt number `attempt` sees it (0: nobody's who writes).
 
     A process that is believed dead may live on for a moment, for instance while Ray finds out that its driver is gone. So
@@ -50,15 +50,15 @@ class Home(NamedTuple):
     """
 
     folder: Path
-    key: Key
+    key: RunKey
     attempt: int = 0
 
     @classmethod
-    def of(cls, parts: Path, key: Key) -> Home:
+    def of(cls, parts: Path, key: RunKey) -> RunFolder:
         """Give the folder of a run among the parts of a study."""
         return cls(parts / part_name(key), key)
 
-    def claim(self) -> Home:
+    def claim(self) -> RunFolder:
         """Begin a new attempt: from now on no earlier one can make a snapshot the last one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._fence() as fence:
@@ -101,7 +101,7 @@ class Home(NamedTuple):
         """List the checkpoints of an agent, the newest process's last."""
         return sorted(self.folder.glob(f"agent-{agent:05d}-*.checkpoint"))
 
-    def latest(self) -> Latest:
+    def latest(self) -> SnapshotIndex:
         """Read which snapshot is the last one that is complete; Damaged when that is not to be found out."""
         found = self._index("latest.json")
         if found is not None:
@@ -109,13 +109,13 @@ class Home(NamedTuple):
         begun = [path.name for path in self.folder.glob("[!.]*")] if self.folder.is_dir() else []
         if set(begun) - {"attempt", self.key_file.name}:
             raise Damaged(self.folder / "latest.json", "it is missing", self.remedy)
-        return Latest()
+        return SnapshotIndex()
 
-    def before(self) -> Latest | None:
+    def before(self) -> SnapshotIndex | None:
         """Read the snapshot before the last one, which is kept for the case that a file of the last one is damaged."""
         return self._index("previous.json")
 
-    def _index(self, name: str) -> Latest | None:
+    def _index(self, name: str) -> SnapshotIndex | None:
         try:
             found = unseal(self.folder / name)
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class Home(NamedTuple):
         try:
             tables = found["tables"]
             known = tables if isinstance(tables, dict) else dict.fromkeys(tables, "")  # format 1 has names alone
-            return Latest(found["number"], found["attempt"], known, found["ended"], found.get("files", {}))
+            return SnapshotIndex(found["number"], found["attempt"], known, found["ended"], found.get("files", {}))
         except KeyError as error:
             raise Damaged(self.folder / name, f"it has no {error}", self.remedy) from None
 
@@ -136,7 +136,7 @@ class Home(NamedTuple):
         aside = shlex.quote(str(directory / f"damaged-{self.folder.name}"))
         return f"make this run anew: mv {shlex.quote(str(self.folder))} {aside} && fedbo resume {shlex.quote(str(directory))}"
 
-    def check(self, latest: Latest, tables: bool = True) -> None:
+    def check(self, latest: SnapshotIndex, tables: bool = True) -> None:
         """Let a snapshot pass whose files are all as they were written; Damaged with the first that is not."""
         for name, digest in {**(latest.tables if tables else {}), **latest.files}.items():
             try:
@@ -144,7 +144,7 @@ class Home(NamedTuple):
             except Damaged as error:
                 raise Damaged(error.path, error.why, self.remedy) from None
 
-    def whole(self) -> tuple[Latest, Damaged | None]:
+    def whole(self) -> tuple[SnapshotIndex, Damaged | None]:
         """Give the last snapshot that is whole, with what is damaged of a later one; Damaged when none is.
 
         Nothing is changed.
@@ -162,19 +162,19 @@ class Home(NamedTuple):
         except Damaged:
             before = None
         # Without its key a run would release what it has released with other noise; in real time nothing happens again.
-        lost = damage.path == self.key_file or (before == Latest() and any(self.folder.glob("*.moments")))
+        lost = damage.path == self.key_file or (before == SnapshotIndex() and any(self.folder.glob("*.moments")))
         if before is None or lost:
             raise damage
         return before, damage
 
-    def fall_back(self, before: Latest, damage: Damaged, aside: Path) -> None:
+    def fall_back(self, before: SnapshotIndex, damage: Damaged, aside: Path) -> None:
         """Let the snapshot before the last one count, and set the file that is damaged aside."""
         if damage.path.exists():
             aside.mkdir(parents=True, exist_ok=True)
             damage.path.replace(aside / damage.path.name)
         atomic.write_text(self.folder / "latest.json", seal(before._asdict()))
 
-    def commit(self, latest: Latest, before: Latest | None = None) -> None:
+    def commit(self, latest: SnapshotIndex, before: SnapshotIndex | None = None) -> None:
         """Let a snapshot be the last one, at one stroke, and remove the files of those before the one `before` it.
 
         Superseded when another process has begun to go on with the run.
@@ -194,7 +194,7 @@ class Home(NamedTuple):
             passing = sorted(self.folder.glob(f"{PROVISIONAL}-{latest.stem}-*.parquet"))
         return [*(self.folder / name for name in names), *passing]
 
-    def clear(self) -> Latest:
+    def clear(self) -> SnapshotIndex:
         """Give the last snapshot, and remove what was written after it: whoever goes on writes it again."""
         with self._alone():
             latest = self.latest()
@@ -207,13 +207,13 @@ class Home(NamedTuple):
                 atomic.write_text(self.folder / "latest.json", seal(latest._asdict()))
         return latest
 
-    def _kept_before(self) -> Latest | None:
+    def _kept_before(self) -> SnapshotIndex | None:
         try:
             return self.before()
         except Damaged:
             return None  # it is not needed while the last one is whole
 
-    def _discard(self, latest: Latest, before: Latest) -> None:
+    def _discard(self, latest: SnapshotIndex, before: SnapshotIndex) -> None:
         """Remove the files of snapshots before these two, and of a run that has ended all but its tables and its result."""
         for path in self.folder.glob("[0-9]*"):
             late = path.suffix == ".moments" and path.name >= before.stem  # from which what came after it is found out again
@@ -227,7 +227,7 @@ class Home(NamedTuple):
             for path in (path for pattern in left for path in self.folder.glob(pattern)):
                 path.unlink(missing_ok=True)
 
-    def happened(self, latest: Latest) -> list[Path]:
+    def happened(self, latest: SnapshotIndex) -> list[Path]:
         """List the files of what has happened since a snapshot where time is real: its own and those of later ones."""
         return sorted(path for path in self.folder.glob("*.moments") if path.name >= latest.stem)
 

@@ -15,7 +15,7 @@ from fedbo.algorithms.components.federated_acquisition import (
     ACQUISITIONS,
     NOTHING,
     TERMS,
-    Local,
+    Subproblem,
     Term,
     bound,
     improvement,
@@ -208,11 +208,11 @@ class Coupled(Surrogate, ABC):
         z = np.clip(state.z + np.linalg.pinv(state.matrix) @ off, state.frame.start, state.frame.end)
         return Decision(state.frame.to_cube(z[None, :]), "agreed"), state._replace(z=z, over=True)
 
-    def _local(self, state: Member) -> Local:
+    def _local(self, state: Member) -> Subproblem:
         assert state.own.hyper is not None
         # Before there is an answer nothing couples the agent to others.
         term = Term(state.matrix, state.multiplier, state.target, state.rho)
-        return Local(self.posterior(state.own), state.own.hyper.scale, state.frame, term)
+        return Subproblem(self.posterior(state.own), state.own.hyper.scale, state.frame, term)
 
     def _known(self, state: Member) -> Array:
         """List native points about which to look: the last iterate, and what the others would have."""

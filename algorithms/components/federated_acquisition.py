@@ -48,8 +48,8 @@ class Term(NamedTuple):
         return -value, -(self.multiplier + self.rho * gap) @ self.matrix
 
 
-class Local(NamedTuple):
-    """What an agent's subproblem is made of: its posterior in units of `scale`, its frame, its term."""
+class Subproblem(NamedTuple):
+    """The subproblem of one agent: its posterior in units of `scale`, its frame, its term."""
 
     posterior: Posterior
     scale: float
@@ -89,7 +89,7 @@ class Local(NamedTuple):
         return value + term / self.scale, gradient + slope * by_z / self.scale
 
 
-def mean(local: Local) -> Function:
+def mean(local: Subproblem) -> Function:
     """Give the posterior mean plus the term: where it is largest is the agent's best guess at (4) of the text."""
 
     def function(v: Array) -> tuple[Array, Array]:
@@ -99,12 +99,12 @@ def mean(local: Local) -> Function:
     return function
 
 
-def bound(local: Local, kappa: float) -> Function:
+def bound(local: Subproblem, kappa: float) -> Function:
     """Give mean plus `kappa` standard deviations plus the term; of what is minimised it is the lower bound."""
     return lambda v: upper_confidence_bound(local.belief(v), kappa)
 
 
-def improvement(local: Local, kind: str, term: str) -> Function:
+def improvement(local: Subproblem, kind: str, term: str) -> Function:
     """Give the expected improvement, or its probability.
 
     With the term "inside" it is that of the objective plus the term, over the best such sum at an evaluated point; "added" is
@@ -118,12 +118,12 @@ def improvement(local: Local, kind: str, term: str) -> Function:
     return local.added(lambda at: acquire(at, best))
 
 
-def sample(local: Local, kappa: float, rng: np.random.Generator, features: int = 100) -> Function:
+def sample(local: Subproblem, kappa: float, rng: np.random.Generator, features: int = 100) -> Function:
     """Give a draw from the posterior, its standard deviation times `kappa`, plus the term."""
     return local.draw(pathwise_draw(local.posterior, rng, features, kappa))
 
 
-def locate(function: Function, local: Local, known: Array, rng: np.random.Generator) -> tuple[Array, float]:
+def locate(function: Function, local: Subproblem, known: Array, rng: np.random.Generator) -> tuple[Array, float]:
     """Find the place `v (d,)` of the agent's box where a function is largest, and its value.
 
     Candidates cover the box; others lie about `known (k, d)`, native points, and at evaluated ones.

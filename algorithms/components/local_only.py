@@ -9,7 +9,7 @@ from fedbo.algorithms.base import Array, Declaration, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 
 
-class Alone:
+class LocalOnly:
     """One point for each decision, no message, and no coordinator half."""
 
     __slots__ = ()

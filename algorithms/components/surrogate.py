@@ -13,7 +13,7 @@ from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinate
 from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, Parameter, Posterior, condition, fit_gp, predict
+from fedbo.surrogates.gp import ROBUST, FittedParameter, GPSettings, Hyperparameters, Posterior, condition, fit_gp, predict
 from fedbo.surrogates.projected import Lattice
 
 # For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
@@ -21,8 +21,8 @@ from fedbo.surrogates.projected import Lattice
 SMOOTH = replace(
     ROBUST,
     kernel="se",
-    variance=Parameter(1.0, (0.05, 1e3), prior=(1.0, 2.0)),
-    noise_variance=Parameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
+    variance=FittedParameter(1.0, (0.05, 1e3), prior=(1.0, 2.0)),
+    noise_variance=FittedParameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
 )
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.components.box_tree import Address, Bough, Bounds, add, best_node, box, index, leaf_of, plant, refresh
-from fedbo.algorithms.components.local_only import Alone
+from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.algorithms.streams import Streams
 
@@ -40,7 +40,7 @@ class Grown(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TreeSearch(Alone):
+class TreeSearch(LocalOnly):
     """The settings of a search in a tree of boxes, each split into `branching` equal parts across the sides in turn.
 
     A box is evaluated at its `point`: its "centre", or one "uniform" draw from it; both are those of `Partition`. The objective

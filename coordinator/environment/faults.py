@@ -77,8 +77,8 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """Agents are cut off from the coordinator for `duration`: what is under way between them is lost."""
+class NetworkPartition:
+    """A network partition: agents are cut off from the coordinator for `duration`: what is under way between them is lost."""
 
     kind: ClassVar[str] = "partition"
     agents: Who = "all"
@@ -196,12 +196,12 @@ class Corruption:
             raise UnknownChoice("how", self.how, ("bits", "nan", "shape", "replay"))
 
 
-Strike = Crash | Hang | Slow | Partition | Restart
+Strike = Crash | Hang | Slow | NetworkPartition | Restart
 Befall = Loss | Duplication | Reordering | Delay | Corruption
 Fault = Strike | Befall
 Plan = tuple[Fault, ...]
 
-STRIKES: tuple[type[Strike], ...] = (Crash, Hang, Slow, Partition, Restart)
+STRIKES: tuple[type[Strike], ...] = (Crash, Hang, Slow, NetworkPartition, Restart)
 BEFALLS: tuple[type[Befall], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
 FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*STRIKES, *BEFALLS)}
 

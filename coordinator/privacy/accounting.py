@@ -173,14 +173,14 @@ class _Total(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Curve:
+class _OrderSum:
     """A sum whose costs are one number for each order, and which `convert` makes into epsilon."""
 
     cost: Callable[[Charge], Array]
     convert: Callable[[Array, float], float]
     spent: Array
 
-    def plus(self, charge: Charge, times: int) -> _Curve:
+    def plus(self, charge: Charge, times: int) -> _OrderSum:
         if times == 0 or charge.multiplier == math.inf:
             return self
         return replace(self, spent=self.spent + times * self.cost(charge))
@@ -230,8 +230,8 @@ def _empty(by: str, charges: Mapping[Charge, int]) -> _Total:
     if by == "pld":
         return _Losses(_interval(charges), {})
     if by == "rdp":
-        return _Curve(_renyi, _from_renyi, np.zeros(len(_ORDERS)))
-    return _Curve(_moments, _from_moments, np.zeros(len(_MOMENTS)))
+        return _OrderSum(_renyi, _from_renyi, np.zeros(len(_ORDERS)))
+    return _OrderSum(_moments, _from_moments, np.zeros(len(_MOMENTS)))
 
 
 def _check(by: str, deltas: Sequence[float]) -> None:

@@ -26,19 +26,19 @@ import numpy.typing as npt
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm, Array, LocallyPrivate, Mechanism, Private, Problem
 from fedbo.coordinator.environment.environment import World
-from fedbo.coordinator.events import Arrived
+from fedbo.coordinator.events import MessageReceived
 from fedbo.coordinator.exchange import Exchange, revealed
 from fedbo.coordinator.privacy.accounting import Charge, Spending, gaussian_epsilon
-from fedbo.coordinator.privacy.ledger import Entry, inverse
-from fedbo.coordinator.privacy.noise import Secure, Source
+from fedbo.coordinator.privacy.ledger import LedgerEntry, inverse
+from fedbo.coordinator.privacy.noise import NoiseSource, Secure
 from fedbo.coordinator.state import ProtocolError
 
 GRAIN = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What a study asks of privacy: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
+class PrivacyBudget:
+    """The privacy budget of a study: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
 
     With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed.
     """
@@ -48,11 +48,11 @@ class Terms:
     secure_noise: bool = False
 
 
-DEFAULT_TERMS = Terms()
+DEFAULT_TERMS = PrivacyBudget()
 
 
 @dataclass(slots=True)
-class DoorState:
+class AggregatorState:
     """All of the door that changes in a run.
 
     `held (N, M)` are the messages of the open release, `norms (N,)` their norms, and `bases (N,)` the rounds in which their
@@ -74,21 +74,21 @@ class DoorState:
     closed: bool = False
 
 
-class Door:
+class PrivateAggregator:
     """The rules of the door; what changes is in its state."""
 
-    def __init__(self, algorithm: Private, problem: Problem, terms: Terms, source: Source, whole: str) -> None:
+    def __init__(self, algorithm: Private, problem: Problem, terms: PrivacyBudget, source: NoiseSource, whole: str) -> None:
         self.mechanism, self.terms = algorithm.mechanism(problem), terms
-        self.entries: list[Entry] = []
+        self.entries: list[LedgerEntry] = []
         self._algorithm, self._problem, self._source, self.whole = algorithm, problem, source, whole
         self._spending: Spending | None = None
 
-    def fresh(self, length: int) -> DoorState:
+    def fresh(self, length: int) -> AggregatorState:
         """Give the state before the first message of this `length`."""
         n = self._problem.n_agents
-        return DoorState(np.zeros((n, length)), np.zeros(n), np.full(n, -1), self.mechanism.clip, np.zeros(n))
+        return AggregatorState(np.zeros((n, length)), np.zeros(n), np.full(n, -1), self.mechanism.clip, np.zeros(n))
 
-    def ask(self, state: DoorState, agents: Sequence[int]) -> set[int]:
+    def ask(self, state: AggregatorState, agents: Sequence[int]) -> set[int]:
         """Choose whom to ask among the agents that begin a round."""
         if state.closed:
             return set()
@@ -96,7 +96,7 @@ class Door:
         state.sampled = self._sample(state)
         return set(state.sampled)
 
-    def _sample(self, state: DoorState) -> list[int]:
+    def _sample(self, state: AggregatorState) -> list[int]:
         mechanism = self.mechanism
         if mechanism.share == 1.0:
             return state.eligible
@@ -106,7 +106,7 @@ class Door:
         count = max(1, round(mechanism.share * len(state.eligible)))
         return sorted(sorted(state.eligible, key=lambda agent: (coins[agent], agent))[:count])
 
-    def take(self, state: DoorState, message: Arrived, asked: bool) -> str | None:
+    def take(self, state: AggregatorState, message: MessageReceived, asked: bool) -> str | None:
         """Hold a message for the open release; say why it is refused. A newer one takes the place of an older one."""
         if state.closed:
             return "the privacy budget is spent"
@@ -121,7 +121,7 @@ class Door:
         state.bases[message.sender] = message.base
         return None
 
-    def release(self, state: DoorState, server: Any, worth: Array, now: float) -> Any:
+    def release(self, state: AggregatorState, server: Any, worth: Array, now: float) -> Any:
         """Release what is held, if the budget allows it, and hand it to the coordinator half; give that half's next state."""
         arrived = np.flatnonzero(state.bases >= 0)
         weights = self._weights(state.release)
@@ -158,7 +158,7 @@ class Door:
             )
         return weights
 
-    def tell(self, state: DoorState, payloads: Mapping[int, Any]) -> dict[int, Any]:
+    def tell(self, state: AggregatorState, payloads: Mapping[int, Any]) -> dict[int, Any]:
         """Let an answer go to those who have not yet heard that there will be no more."""
         if not state.closed:
             return dict(payloads)
@@ -167,7 +167,7 @@ class Door:
         return new
 
     def _vectors(
-        self, state: DoorState, weights: Array, worth: Array, arrived: npt.NDArray[np.int64]
+        self, state: AggregatorState, weights: Array, worth: Array, arrived: npt.NDArray[np.int64]
     ) -> tuple[Array, float, int]:
         """Make a release `(P, M)`; also the norm of the sum without noise, and how many messages were clipped."""
         mechanism, number = self.mechanism, state.release
@@ -187,7 +187,7 @@ class Door:
             self._adapt(state, float(votes.sum()))
         return vectors, float(np.linalg.norm(total)), clipped
 
-    def _adapt(self, state: DoorState, votes: float) -> None:
+    def _adapt(self, state: AggregatorState, votes: float) -> None:
         """Let the clipping norm follow its quantile (Andrew et al. 2021, Algorithm 1).
 
         An agent's vote is 1/2 where its message is not shortened, -1/2 where it is, less where the message is worth less, and
@@ -203,7 +203,7 @@ class Door:
         state.clip *= math.exp(-mechanism.rate * (share - mechanism.quantile))
 
     def _cost(
-        self, state: DoorState, weights: Array, worth: Array, arrived: npt.NDArray[np.int64]
+        self, state: AggregatorState, weights: Array, worth: Array, arrived: npt.NDArray[np.int64]
     ) -> tuple[Charge, npt.NDArray[np.int64], Array]:
         """Say what the open release will cost: the greatest charge, the agents to charge, and their norms."""
         mechanism = self.mechanism
@@ -220,7 +220,7 @@ class Door:
             norms = np.where(norms > 0, norms.max(), 0.0)
         return Charge(mechanism.share, inverse(float(norms.max())), mechanism.sampling, population), charged, norms
 
-    def _refusal(self, state: DoorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> str:
+    def _refusal(self, state: AggregatorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> str:
         """Say why this release may not be made; empty when it may."""
         most = self.terms.epsilon_max
         if state.closed:
@@ -237,14 +237,14 @@ class Door:
             return ""
         return f"epsilon would be {epsilon:.4g} at delta = {delta:.4g}, epsilon_max is {most:g}"
 
-    def _spent(self, state: DoorState) -> Spending:
+    def _spent(self, state: AggregatorState) -> Spending:
         if self._spending is None:  # also after a snapshot was read
             self._spending = Spending(
                 self.terms.deltas[0], "rdp" if self.mechanism.sampling == "fixed" else "pld", state.charges
             )
         return self._spending
 
-    def _spend(self, state: DoorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> None:
+    def _spend(self, state: AggregatorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> None:
         if self.whole:
             state.spent[charged] += norms**2
         elif len(charged):
@@ -252,11 +252,11 @@ class Door:
             if self.terms.epsilon_max is not None:
                 self._spent(state).add(charge)
 
-    def _entry(self, state: DoorState, now: float, arrived: npt.NDArray[np.int64], weights: Array) -> Entry:
+    def _entry(self, state: AggregatorState, now: float, arrived: npt.NDArray[np.int64], weights: Array) -> LedgerEntry:
         mechanism = self.mechanism
         # Where there is no gain from sampling, agents may also be in a release that were asked before its round was opened.
         heard = arrived.tolist()
-        return Entry(
+        return LedgerEntry(
             time=now,
             release=state.release,
             eligible=sorted({*state.eligible, *heard}),

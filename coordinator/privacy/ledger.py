@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from fedbo.actors.storage.rows import Key, column
+from fedbo.actors.storage.rows import RunKey, column
 from fedbo.algorithms.base import Array, Disclosure
 from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, Charge, epsilon, gaussian_epsilon, running
 
@@ -61,7 +61,7 @@ SPENT = pa.schema(
 )
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One release in the ledger, or one that was `refused`, with the reason.
 
     `eligible` could have been asked, `sampled` were, and the messages of `arrived` are in it, `clipped` of them shortened.
@@ -102,12 +102,12 @@ class Entry(NamedTuple):
 LOCAL = "laplace"  # the sampling of entries whose senders have hidden them
 
 
-def local_entry(agent: int, number: int, disclosure: Disclosure, now: float) -> Entry:
+def local_entry(agent: int, number: int, disclosure: Disclosure, now: float) -> LedgerEntry:
     """Enter one message of one agent with Laplace noise; it is charged its epsilon, which holds for each evaluation in it.
 
     `norms` has that epsilon, `noise_multiplier` its inverse, and `noise` the standard deviation.
     """
-    return Entry(
+    return LedgerEntry(
         time=now,
         release=number,
         eligible=[agent],
@@ -136,7 +136,7 @@ def inverse(norm: float) -> float:
     return math.inf if norm == 0.0 else 1.0 / norm
 
 
-def table_of(entries: Sequence[Entry], key: Key) -> pa.Table:
+def table_of(entries: Sequence[LedgerEntry], key: RunKey) -> pa.Table:
     """Write entries as a table with the columns `RELEASES`."""
     columns = [*([part] * len(entries) for part in key), *map(list, zip(*entries, strict=True))]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, RELEASES, strict=False)]
@@ -151,7 +151,7 @@ def accounted(releases: pa.Table, deltas: Sequence[float], n_agents: int) -> tup
     upper bounds. It is that of the agent that has spent most.
     """
     rows = releases.to_pylist()
-    entries = [Entry(**{name: row[name] for name in Entry._fields}) for row in rows]
+    entries = [LedgerEntry(**{name: row[name] for name in LedgerEntry._fields}) for row in rows]
     if entries and entries[0].sampling == LOCAL:
         return _local(releases, rows, deltas, n_agents)
     whole = any(entry.whole for entry in entries)
@@ -186,7 +186,7 @@ def _local(
     return releases, _spent(rows, own, deltas)
 
 
-def _sampled(entries: Sequence[Entry], deltas: tuple[float, ...]) -> dict[str, Array]:
+def _sampled(entries: Sequence[LedgerEntry], deltas: tuple[float, ...]) -> dict[str, Array]:
     """Give epsilon `(releases, deltas)` by accountant where sampling gains."""
     counted = [entry for entry in entries if entry.norms]
     place = np.cumsum([bool(entry.norms) for entry in entries], dtype=int)
@@ -199,7 +199,7 @@ def _sampled(entries: Sequence[Entry], deltas: tuple[float, ...]) -> dict[str, A
     return {by: np.vstack([nothing, values])[place] for by, values in found.items()}
 
 
-def _whole(entries: Sequence[Entry], deltas: tuple[float, ...], n_agents: int) -> dict[str, Array]:
+def _whole(entries: Sequence[LedgerEntry], deltas: tuple[float, ...], n_agents: int) -> dict[str, Array]:
     """Give epsilon `(releases, deltas)` by accountant where each release is charged to those whose messages are in it."""
     counts, squares = np.zeros(n_agents, dtype=int), np.zeros(n_agents)
     most, largest = [], []
@@ -221,7 +221,7 @@ def _running(charges: tuple[Charge, ...], deltas: tuple[float, ...], by: str) ->
     return running(charges, deltas, by)
 
 
-def _own(entries: Sequence[Entry], deltas: Sequence[float], n_agents: int, whole: bool) -> Array:
+def _own(entries: Sequence[LedgerEntry], deltas: Sequence[float], n_agents: int, whole: bool) -> Array:
     """Give what each agent has spent `(agents, deltas)`, by the weights that were really used."""
     if whole:
         squares = np.zeros(n_agents)

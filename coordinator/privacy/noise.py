@@ -20,7 +20,7 @@ from fedbo.algorithms.streams import Streams
 KEY_BYTES = 32
 
 
-class Source(Protocol):
+class NoiseSource(Protocol):
     """Draws by purpose and number; asking again gives the same."""
 
     def uniform(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:

@@ -13,25 +13,25 @@ from typing import Any, Literal
 import ray
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.evaluation.evaluator import EvaluationLog, Line
+from fedbo.actors.evaluation.evaluator import EvaluationLine, EvaluationLog
 from fedbo.actors.history import learn
 from fedbo.actors.host import Hosts, InlineHosts, Live, Site
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.storage.checkpoint import read_checkpoint
-from fedbo.actors.storage.rows import Key
-from fedbo.actors.storage.run_folder import Home, Superseded
+from fedbo.actors.storage.rows import RunKey
+from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import World
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Terms
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, PrivacyBudget
 from fedbo.coordinator.privacy.noise import secret_key
-from fedbo.coordinator.runtime.engine import Agenda, Moment, Watch, run_virtual
-from fedbo.coordinator.runtime.event_log import Journal
+from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent, RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_log import EventLog
 from fedbo.coordinator.runtime.replay_log import catch_up, run_recorded
-from fedbo.coordinator.runtime.snapshots import Keeper
+from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
 
 _LIVES = 5  # how often the hosts of a run may be lost, without its coming further, before it fails
@@ -44,7 +44,7 @@ class Run:
     It ends at the time `until`; a snapshot is made after so many `seconds`, and after so many `events` where those are given.
     """
 
-    key: Key
+    key: RunKey
     task: Task
     exchange: Exchange
     world: World
@@ -54,14 +54,14 @@ class Run:
     until: float = float("inf")
     seconds: float = 60.0
     events: int | None = None
-    terms: Terms = DEFAULT_TERMS
+    terms: PrivacyBudget = DEFAULT_TERMS
 
 
 @dataclass(frozen=True, slots=True)
 class Learning:
     """An earlier task of some agents, to be carried out before the runs that need it."""
 
-    key: Key
+    key: RunKey
     task: Task
     agents: tuple[int, ...]
     folder: Path
@@ -71,7 +71,7 @@ class Learning:
 class Standing:
     """How far a coordinator is: the share of its present run, and every target's best score so far."""
 
-    key: Key | None = None
+    key: RunKey | None = None
     share: float = 0.0
     best: tuple[float, ...] = ()
 
@@ -84,7 +84,7 @@ class Ended:
     stopped before its end.
     """
 
-    key: Key
+    key: RunKey
     time: float
     events: int
     stopped: bool
@@ -122,7 +122,7 @@ class Coordinator:
             return None
 
     def _run(self, run: Run) -> Ended:
-        home = Home.of(run.folder, run.key)
+        home = RunFolder.of(run.folder, run.key)
         latest = home.latest()
         if latest.ended:
             home.check(latest, tables=False)
@@ -130,7 +130,7 @@ class Coordinator:
             return found
         lives, reached = _LIVES, 0
         while True:
-            agenda = Agenda()
+            agenda = EventQueue()
             try:
                 return self._go_on(run, agenda)
             except HostLost:  # begin again from the last snapshot, with hosts that live
@@ -142,16 +142,16 @@ class Coordinator:
                 if not lives:
                     raise
 
-    def _go_on(self, run: Run, agenda: Agenda) -> Ended:
+    def _go_on(self, run: Run, agenda: EventQueue) -> Ended:
         begun = time.monotonic()
-        keeper = Keeper(Home.of(run.folder, run.key), run.seconds, run.events)
-        core, journal, live = _core(run, keeper.home), Journal(keeper.home), None
+        keeper = Snapshotter(RunFolder.of(run.folder, run.key), run.seconds, run.events)
+        core, journal, live = _core(run, keeper.home), EventLog(keeper.home), None
         snapshot = keeper.restore()
         if snapshot is not None:
             core.state, journal.count, journal.moments, live = snapshot[1:]
             agenda.become(snapshot.agenda)
         hosts = self._host(run, keeper, live)
-        watch = Watch(
+        watch = RunHooks(
             journal.extend,
             lambda: self._stop,
             lambda: self._look(run, core, hosts),
@@ -193,20 +193,20 @@ class Coordinator:
         keeper.end(core, agenda, journal, hosts, ended=not agenda.stopped)
         return result
 
-    def replay(self, run: Run, record: Sequence[Moment], evaluations: Sequence[Line]) -> Ended:
+    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationLine]) -> Ended:
         """Carry out again a run that was made in real time, by its record, in this process and without waiting.
 
         What its `evaluations` gave is not found out again.
         """
         begun = time.monotonic()
-        keeper = Keeper(Home.of(run.folder, run.key), float("inf"), None)
-        core, journal, agenda = _core(run, keeper.home), Journal(keeper.home), Agenda()
+        keeper = Snapshotter(RunFolder.of(run.folder, run.key), float("inf"), None)
+        core, journal, agenda = _core(run, keeper.home), EventLog(keeper.home), EventQueue()
         log = EvaluationLog(keeper.home, set(), 0)
         log.write(evaluations)
         log.close()
         hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(keeper.home, recorded=True))
         try:
-            agenda.time = run_recorded(core, hosts, Watch(journal.extend), record)
+            agenda.time = run_recorded(core, hosts, RunHooks(journal.extend), record)
         finally:
             keeper.end(core, agenda, journal, hosts, ended=True)
         return Ended(run.key, agenda.time, len(record), False, time.monotonic() - begun, 0.0, (), {})
@@ -223,7 +223,7 @@ class Coordinator:
         """Let the present run in real time end soon, as one that is complete; it may be called from another thread."""
         self._sufficient = True
 
-    def _host(self, run: Run, keeper: Keeper, live: Live | None) -> Hosts:
+    def _host(self, run: Run, keeper: Snapshotter, live: Live | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)
         lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.world.plan)
         site = Site(keeper.home, run.world.real, lossy, keeper.latest)
@@ -243,7 +243,7 @@ class Coordinator:
         self._standing = Standing(run.key, count / (len(problem.targets) * (problem.pulls or problem.iterations)), scores)
 
 
-def _core(run: Run, home: Home) -> Core:
+def _core(run: Run, home: RunFolder) -> Core:
     """Make the rules of a run; noise that shall be secure has its key in the run's folder until the run has ended."""
     key = secret_key(home.key_file) if run.terms.secure_noise else None
     return Core(run.task, run.exchange, run.world, run.terms, key)

@@ -9,28 +9,40 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedbo.actors.host import Hosts
-from fedbo.actors.task import Order, Report
+from fedbo.actors.task import Order, StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
-from fedbo.coordinator.events import BACKGROUND, MESSAGES, Act, Ask, Began, Commit, Decided, Effect, Event, Finished, Line
+from fedbo.coordinator.events import (
+    BACKGROUND,
+    MESSAGES,
+    Ask,
+    Commit,
+    DecisionMade,
+    Effect,
+    Event,
+    EventLine,
+    Finished,
+    ProcessControl,
+    StudyStarted,
+)
 
-Sink = Callable[[list[Line]], None]
+Sink = Callable[[list[EventLine]], None]
 _OFTEN = 1000  # events without progress between two looks at a run that stands still
 BEAT = 0.4  # seconds between two looks at a run
 
 
 @dataclass(slots=True)
-class Agenda:
-    """What is still to happen, as a heap of (time, number of its scheduling, event), and how far the run has come."""
+class EventQueue:
+    """The event queue: a heap of (time, number of its scheduling, event), and how far the run is."""
 
-    heap: list[tuple[float, int, Event]] = field(default_factory=lambda: [(0.0, 0, Began())])
+    heap: list[tuple[float, int, Event]] = field(default_factory=lambda: [(0.0, 0, StudyStarted())])
     scheduled: int = 0
     time: float = 0.0
     events: int = 0
     stopped: bool = False
     waiting: int = 1
 
-    def become(self, other: Agenda) -> None:
+    def become(self, other: EventQueue) -> None:
         """Go on from where another one stood."""
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))
@@ -54,7 +66,7 @@ class Agenda:
         return number, event
 
 
-class Moment(NamedTuple):
+class RecordedEvent(NamedTuple):
     """One event of a run in real time: when it happened, and which one it was.
 
     `number` is that of its scheduling, or FINISHED or DIED for what an agent's process did; those have `agent` and `lease`.
@@ -70,8 +82,8 @@ FINISHED, DIED = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """Who looks on: `sink` takes the records, `stop` says whether to end now, `tick` is called twice a second or so.
+class RunHooks:
+    """The hooks of a run: `sink` takes the records, `stop` says whether to end now, `tick` is called twice a second or so.
 
     `keep` is called after every event, with their number, and may keep a snapshot of the run as it stands then. `record` is
     told in real time what is about to happen and when, so that the run can go on from there and be replayed.
@@ -82,11 +94,11 @@ class Watch:
     stop: Callable[[], bool] = lambda: False
     tick: Callable[[], None] = lambda: None
     keep: Callable[[int], None] = lambda events: None
-    record: Callable[[Moment, Report | None], None] = lambda moment, report: None
+    record: Callable[[RecordedEvent, StepReport | None], None] = lambda moment, report: None
     enough: Callable[[], bool] = lambda: False
 
 
-def run_virtual(core: Core, hosts: Hosts, watch: Watch, agenda: Agenda, until: float = float("inf")) -> None:
+def run_virtual(core: Core, hosts: Hosts, watch: RunHooks, agenda: EventQueue, until: float = float("inf")) -> None:
     """Run in virtual time: the clock moves only when an event is taken from the heap, and never reads the real one.
 
     The real computation of a step runs while the heap moves on; it is waited for only when its completion is due. Events
@@ -143,7 +155,7 @@ def _go_on(core: Core, hosts: Hosts) -> None:
             hosts.result(order.agent)
 
 
-def carry_out(effect: Effect, now: float, hosts: Hosts, agenda: Agenda) -> None:
+def carry_out(effect: Effect, now: float, hosts: Hosts, agenda: EventQueue) -> None:
     """Carry one effect out."""
     if isinstance(effect, Order):
         hosts.submit(effect)
@@ -151,9 +163,9 @@ def carry_out(effect: Effect, now: float, hosts: Hosts, agenda: Agenda) -> None:
         hosts.commit(effect.agent, effect.times)
     elif isinstance(effect, Ask):
         choice = hosts.decide(effect.order)
-        agenda.push(now, Decided(effect.order.agent, effect.order.lease, choice))
+        agenda.push(now, DecisionMade(effect.order.agent, effect.order.lease, choice))
     else:
-        assert not isinstance(effect, Act), "nothing is done to a process in virtual time"
+        assert not isinstance(effect, ProcessControl), "nothing is done to a process in virtual time"
         agenda.push(now + effect[0], effect[1])
 
 
@@ -161,7 +173,7 @@ class ReplayError(RuntimeError):
     """A run in real time could not be replayed."""
 
 
-def look(core: Core, watch: Watch) -> None:
+def look(core: Core, watch: RunHooks) -> None:
     """Hand the log over, and let whoever looks on know."""
     watch.sink(core.journal)
     core.journal = []

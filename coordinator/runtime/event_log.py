@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from fedbo.actors.storage.checkpoint import CheckpointError, is_cut_off, pack, unpack
 from fedbo.actors.storage.rows import column, write_table
-from fedbo.actors.storage.run_folder import Home, append_whole
+from fedbo.actors.storage.run_folder import RunFolder, append_whole
 from fedbo.actors.storage.sealed import Damaged
-from fedbo.actors.task import Report
-from fedbo.coordinator.events import Line
-from fedbo.coordinator.privacy.ledger import Entry, table_of
-from fedbo.coordinator.runtime.engine import Moment
+from fedbo.actors.task import StepReport
+from fedbo.coordinator.events import EventLine
+from fedbo.coordinator.privacy.ledger import LedgerEntry, table_of
+from fedbo.coordinator.runtime.engine import RecordedEvent
 
 EVENTS = pa.schema(
     [
@@ -49,7 +49,7 @@ MOMENTS = pa.schema(
 _LENGTH = struct.Struct("<Q")
 
 
-def read_moments(path: Path) -> Iterator[tuple[Moment, Report | None]]:
+def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
     """Read what was written down after a snapshot, up to where its writer was killed; Damaged where it is not as written."""
     data = path.read_bytes() if path.exists() else b""
     place = 0
@@ -68,8 +68,8 @@ def read_moments(path: Path) -> Iterator[tuple[Moment, Report | None]]:
         place += _LENGTH.size + length
 
 
-class Journal:
-    """The log of one run, kept in memory as Arrow arrays until it is written; `count` is how many lines there were.
+class EventLog:
+    """The event log of one run, kept in memory as Arrow arrays until it is written; `count` is how many lines there were.
 
     The log of a run in real time has a record beside it, of the moments at which something happened. It is also written
     down moment by moment before anything is made of it, so that the run can go on from there when this process dies.
@@ -77,20 +77,20 @@ class Journal:
 
     _BATCH = 100_000
 
-    def __init__(self, home: Home, count: int = 0) -> None:
+    def __init__(self, home: RunFolder, count: int = 0) -> None:
         self.home, self.count = home, count
-        self._records: list[Line] = []
+        self._records: list[EventLine] = []
         self._tables: list[pa.Table] = []
-        self._moments: list[Moment] = []
+        self._moments: list[RecordedEvent] = []
         self.moments = 0
         self._file: int | None = None
-        self._entries: list[Entry] = []
+        self._entries: list[LedgerEntry] = []
 
-    def enter(self, entries: Iterable[Entry]) -> None:
+    def enter(self, entries: Iterable[LedgerEntry]) -> None:
         """Append releases to the privacy ledger."""
         self._entries.extend(entries)
 
-    def record(self, moment: Moment, report: Report | None = None) -> None:
+    def record(self, moment: RecordedEvent, report: StepReport | None = None) -> None:
         """Append a moment, with the report that came then; OSError when the disk is full."""
         if self._file is not None:
             data = pack((moment, report))
@@ -103,7 +103,7 @@ class Journal:
             os.close(self._file)
         self._file = os.open(self.home.moments(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
-    def extend(self, records: Iterable[Line]) -> None:
+    def extend(self, records: Iterable[EventLine]) -> None:
         """Append records in their order."""
         self._records.extend(records)
         if len(self._records) >= self._BATCH:

@@ -6,16 +6,16 @@ import heapq
 from collections.abc import Iterable
 
 from fedbo.actors.host import Hosts
-from fedbo.actors.task import Order, Report
+from fedbo.actors.task import Order, StepReport
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.events import BACKGROUND, Act, Ask, Began, Commit, Died, Event, Finished
-from fedbo.coordinator.runtime.engine import DIED, FINISHED, Agenda, Moment, ReplayError, Watch, look
+from fedbo.coordinator.events import BACKGROUND, Ask, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
+from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, ReplayError, RunHooks, look
 from fedbo.coordinator.runtime.wall_clock import LiveHosts, act
 
-Happened = tuple[Moment, Report | None]
+Happened = tuple[RecordedEvent, StepReport | None]
 
 
-def catch_up(core: Core, hosts: LiveHosts, agenda: Agenda, since: Iterable[Happened], watch: Watch) -> None:
+def catch_up(core: Core, hosts: LiveHosts, agenda: EventQueue, since: Iterable[Happened], watch: RunHooks) -> None:
     """Let all happen again, at once, that has happened in real time since the snapshot from which a run goes on.
 
     What agents were told to do is not carried out: `core.orders` lists what they are still to do when this is over.
@@ -33,7 +33,7 @@ def catch_up(core: Core, hosts: LiveHosts, agenda: Agenda, since: Iterable[Happe
         for effect in core.handle(event, moment.time):
             if isinstance(effect, Commit):
                 hosts.commit(effect.agent, effect.times)
-            elif isinstance(effect, Act):
+            elif isinstance(effect, ProcessControl):
                 if effect.what in ("hold", "slow"):
                     act(effect, hosts)
             elif not isinstance(effect, Order | Ask):
@@ -44,22 +44,22 @@ def catch_up(core: Core, hosts: LiveHosts, agenda: Agenda, since: Iterable[Happe
     agenda.heap, agenda.waiting = left, sum(type(event) not in BACKGROUND for _, _, event in left)
 
 
-def _event(moment: Moment, report: Report | None, scheduled: dict[int, Event], place: int) -> Event:
+def _event(moment: RecordedEvent, report: StepReport | None, scheduled: dict[int, Event], place: int) -> Event:
     if moment.number == FINISHED:
         return Finished(moment.agent, moment.lease, report)
     if moment.number == DIED:
-        return Died(moment.agent)
+        return ProcessDied(moment.agent)
     if moment.number not in scheduled:
         raise ReplayError(f"event {place} at {moment.time:.6f}: nothing with the number {moment.number} was to happen")
     return scheduled.pop(moment.number)
 
 
-def run_recorded(core: Core, hosts: Hosts, watch: Watch, record: Iterable[Moment]) -> float:
+def run_recorded(core: Core, hosts: Hosts, watch: RunHooks, record: Iterable[RecordedEvent]) -> float:
     """Replay a run in real time: the same events at the same times, without waiting; give the last time.
 
     ReplayError when an event that was recorded could not happen.
     """
-    scheduled: dict[int, Event] = {0: Began()}
+    scheduled: dict[int, Event] = {0: StudyStarted()}
     steps: dict[tuple[int, int], int] = {}
     count, now = 0, 0.0
     for place, moment in enumerate(record):
@@ -68,7 +68,7 @@ def run_recorded(core: Core, hosts: Hosts, watch: Watch, record: Iterable[Moment
         if number == FINISHED and core.current(Finished(agent, lease)):
             report = hosts.result(agent)
         elif number == FINISHED:  # it came too late, and counted for nothing
-            report = Report(agent, steps.get((agent, lease), -1), 0, None, lease)
+            report = StepReport(agent, steps.get((agent, lease), -1), 0, None, lease)
         for effect in core.handle(_event(moment, report, scheduled, place), now):
             if type(effect) is tuple:
                 count += 1

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from fedbo.actors.host import Hosts, Live
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
-from fedbo.actors.storage.run_folder import PROVISIONAL, Home, Latest
+from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder, SnapshotIndex
 from fedbo.actors.storage.sealed import sha256_of
-from fedbo.actors.task import Report
+from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.runtime.engine import Agenda, Moment
-from fedbo.coordinator.runtime.event_log import Journal, read_moments
+from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
+from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.coordinator.state import CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
@@ -27,14 +27,14 @@ class Snapshot(NamedTuple):
     `live` is what it knows of live agents.
     """
 
-    agenda: Agenda
+    agenda: EventQueue
     state: CoreState
     lines: int
     moments: int
     live: Live | None
 
 
-def agents_heard(home: Home, latest: Latest) -> set[int]:
+def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
     """List the agents that have reported a step in real time by a snapshot or after it; CheckpointError, Damaged."""
     if not latest.number:
         return set()
@@ -44,15 +44,15 @@ def agents_heard(home: Home, latest: Latest) -> set[int]:
     return heard | {report.agent for report in since if report is not None and report.failure is None}
 
 
-class Keeper:
-    """Makes a snapshot of a run after so many `seconds` or `events`; after a costly one it waits longer.
+class Snapshotter:
+    """The snapshotter: makes a snapshot of a run after so many `seconds` or `events`; after a costly one it waits longer.
 
     The core is written at once. Hosts write their agents as they were then, while the run goes on; when all have, the
     snapshot is the run's last one, at one stroke. What a killed run wrote after that is not used; but in real time, where
     agents keep checkpoints of their own, what happened after that is written down as it happens, and nothing is forgotten.
     """
 
-    def __init__(self, home: Home, seconds: float, events: int | None) -> None:
+    def __init__(self, home: RunFolder, seconds: float, events: int | None) -> None:
         self.home, self._seconds, self._every = home.claim(), seconds, events
         self.latest = self.home.clear()
         self._begun, self._files = 0, dict[str, str]()
@@ -71,12 +71,12 @@ class Keeper:
         found: Snapshot = read_checkpoint(self.home._replace(attempt=self.latest.attempt).core(self.latest.number))
         return found
 
-    def since(self) -> Iterator[tuple[Moment, Report | None]]:
+    def since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
         """Read what has happened in real time since the last snapshot."""
         for path in self.home.happened(self.latest):
             yield from read_moments(path)
 
-    def keep(self, events: int, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts) -> None:
+    def keep(self, events: int, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts) -> None:
         """Make a snapshot if one is due, and let the one that was begun be the last one when it is complete."""
         now = time.monotonic()
         if self._begun:
@@ -88,7 +88,7 @@ class Keeper:
         elif events % _LINES == 0:  # their lines leave memory, so that it does not grow with the events
             self.begin(core, agenda, journal, hosts)
 
-    def begin(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts) -> None:
+    def begin(self, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts) -> None:
         """Begin a snapshot now."""
         begun = time.monotonic()
         number = self.latest.number + 1
@@ -110,7 +110,7 @@ class Keeper:
         self._rest = _REST * (self._then - begun)
         self.spent += self._then - begun
 
-    def end(self, core: Core, agenda: Agenda, journal: Journal, hosts: Hosts, ended: bool) -> None:
+    def end(self, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts, ended: bool) -> None:
         """Write all that is left: of a run that has ended its tables and its result, of another a snapshot too."""
         self._complete(hosts, wait=True)
         if not ended:
@@ -135,6 +135,6 @@ class Keeper:
     def _commit(self, number: int, written: dict[str, str], ended: bool = False) -> None:
         tables = {name: digest for name, digest in written.items() if name.endswith(".parquet")}
         files = {name: digest for name, digest in written.items() if name not in tables}
-        latest = Latest(number, self.home.attempt, {**self.latest.tables, **tables}, ended, files)
+        latest = SnapshotIndex(number, self.home.attempt, {**self.latest.tables, **tables}, ended, files)
         self.home.commit(latest, self.latest)
         self.latest = latest

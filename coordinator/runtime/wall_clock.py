@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fedbo.actors.host import Hosts
-from fedbo.actors.task import Report
+from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.events import Act, Died, Event, Finished
-from fedbo.coordinator.runtime.engine import BEAT, DIED, FINISHED, Agenda, Moment, Watch, carry_out, look
+from fedbo.coordinator.events import Event, Finished, ProcessControl, ProcessDied
+from fedbo.coordinator.runtime.engine import BEAT, DIED, FINISHED, EventQueue, RecordedEvent, RunHooks, carry_out, look
 
 
 class LiveHosts(Hosts, Protocol):
@@ -23,10 +23,10 @@ class LiveHosts(Hosts, Protocol):
     def reached(self) -> float:
         """Give the time at which the last of all evaluations that were noted down had ended."""
 
-    def ready(self, timeout: float) -> tuple[list[Report], list[int]]:
+    def ready(self, timeout: float) -> tuple[list[StepReport], list[int]]:
         """Give the reports that come within `timeout` seconds, and the agents whose process was found dead."""
 
-    def heard(self, report: Report) -> None:
+    def heard(self, report: StepReport) -> None:
         """Note that the coordinator has heard of this step."""
 
     def busy(self) -> bool:
@@ -42,7 +42,7 @@ class LiveHosts(Hosts, Protocol):
         """Let an agent's evaluations take so many times as long."""
 
 
-def run_wall(core: Core, hosts: LiveHosts, watch: Watch, agenda: Agenda, until: float, die: Callable[[], None]) -> None:
+def run_wall(core: Core, hosts: LiveHosts, watch: RunHooks, agenda: EventQueue, until: float, die: Callable[[], None]) -> None:
     """Run in real time on live processes: a step ends when its process says so; latencies and absences are waited for.
 
     Times are seconds since the run began; one that goes on begins where it stood. After `until` no event is taken. `die` ends
@@ -77,8 +77,8 @@ class _Wall:
 
     core: Core
     hosts: LiveHosts
-    watch: Watch
-    agenda: Agenda
+    watch: RunHooks
+    agenda: EventQueue
     epoch: float
     die: Callable[[], None]
 
@@ -97,21 +97,21 @@ class _Wall:
         for report in reports:
             self._happen(Finished(report.agent, report.lease, report), FINISHED)
         for agent in dead:
-            self._happen(Died(agent), DIED)
+            self._happen(ProcessDied(agent), DIED)
 
     def _happen(self, event: Event, number: int) -> None:
         now = self.clock()
         if isinstance(event, Finished):
-            self.watch.record(Moment(now, number, event.agent, event.lease), event.report)
+            self.watch.record(RecordedEvent(now, number, event.agent, event.lease), event.report)
         else:
-            self.watch.record(Moment(now, number, event.agent if isinstance(event, Died) else -1), None)
+            self.watch.record(RecordedEvent(now, number, event.agent if isinstance(event, ProcessDied) else -1), None)
         self.agenda.time = now
         self.agenda.events += 1
         ends = False
         for effect in self.core.handle(event, now):
-            if isinstance(effect, Act) and effect.agent < 0:
+            if isinstance(effect, ProcessControl) and effect.agent < 0:
                 ends = True
-            elif isinstance(effect, Act):
+            elif isinstance(effect, ProcessControl):
                 act(effect, self.hosts)
             else:
                 carry_out(effect, now, self.hosts, self.agenda)
@@ -122,7 +122,7 @@ class _Wall:
             self.die()
 
 
-def act(effect: Act, hosts: LiveHosts) -> None:
+def act(effect: ProcessControl, hosts: LiveHosts) -> None:
     """Do something to an agent's process."""
     if effect.what == "kill":
         hosts.kill(effect.agent)

@@ -33,7 +33,7 @@ class Stop(Exception):
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file (TOML).", show_default=False)]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
+RunFolderArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.", show_default=False)]
 Sets = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change one value of the study, such as budget.iterations=20."),

@@ -7,11 +7,22 @@ from typing import Annotated
 
 import typer
 
-from fedbo.commands.arguments import FAILED, Baseline, Chosen, Format, Level, Printed, RunFolder, Stop, Trust, print_json
+from fedbo.commands.arguments import (
+    FAILED,
+    Baseline,
+    Chosen,
+    Format,
+    Level,
+    Printed,
+    RunFolderArgument,
+    Stop,
+    Trust,
+    print_json,
+)
 
 
 def show(
-    folder: RunFolder,
+    folder: RunFolderArgument,
     baseline: Baseline = None,
     trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
     privacy: Annotated[bool, typer.Option("--privacy", help="What was spent in privacy instead.")] = False,
@@ -48,7 +59,7 @@ def show(
 
 
 def plot(
-    folder: RunFolder,
+    folder: RunFolderArgument,
     out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
     kind: Annotated[
         str, typer.Option(help="overview, curves, regret, timeline, trouble, privacy, optima or sweep.")
@@ -66,7 +77,7 @@ def plot(
 
 
 def replay(
-    folder: RunFolder,
+    folder: RunFolderArgument,
     out: Annotated[Path | None, typer.Option(help="Keep what the replay gives, in a new or empty directory.")] = None,
     verify: Annotated[bool, typer.Option("--verify", help="Compare with the run, and say where they differ first.")] = False,
     trust: Trust = False,

@@ -17,7 +17,7 @@ ACTOR = 40 * MIB  # what one more Ray actor shares least of, measured on Linux
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """The cost of a study: evaluations, Ray actors at a time, bytes of memory, messages and bytes each way.
 
     `twins` describes objectives that stand in for others.
@@ -45,7 +45,7 @@ class Estimate:
         )
 
 
-def estimate(study: Study) -> Estimate:
+def estimate(study: Study) -> CostEstimate:
     """Add up all cells, algorithms and replicates of a study."""
     parts = [_run(cell.study, table) for cell in study.cells() for table in cell.study.algorithm]
     repeats = study.study.replicates
@@ -54,7 +54,7 @@ def estimate(study: Study) -> Estimate:
     evaluations, points = evaluations + before, points + before
     actors = _actors(study)
     processes = 1 if study.hosting.kind == "inline" and not actors else 2 + actors
-    return Estimate(
+    return CostEstimate(
         twins=tuple(dict.fromkeys(filter(None, (described(cell.study.federation()) for cell in study.cells())))),
         runs=repeats * len(parts),
         evaluations=evaluations,

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedbo.actors.evaluation.evaluator import read_log
 from fedbo.actors.memory import check_history
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint
-from fedbo.actors.storage.run_folder import Home, Latest
+from fedbo.actors.storage.run_folder import RunFolder, SnapshotIndex
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.coordinator.runtime.snapshots import agents_heard
 from fedbo.execution.jobs import runs
@@ -25,7 +25,7 @@ def fall_back(study: Study, directory: Path) -> list[str]:
     for path in sorted((parts / "histories").glob("*/*.parquet")):
         if path.with_suffix(".sha256").exists():  # else it is learned again
             check_history(path)
-    found = [(home, *home.whole()) for home in (Home.of(parts, run.key) for run in runs(study, parts))]
+    found = [(home, *home.whole()) for home in (RunFolder.of(parts, run.key) for run in runs(study, parts))]
     for home, latest, _ in found:
         if study.timing.clock == "wall" and not latest.ended:
             _check_agents(home, latest)
@@ -40,7 +40,7 @@ def fall_back(study: Study, directory: Path) -> list[str]:
     return notes
 
 
-def _check_agents(home: Home, latest: Latest) -> None:
+def _check_agents(home: RunFolder, latest: SnapshotIndex) -> None:
     """Let a run in real time pass whose agents' own checkpoints and logs are whole; Damaged else."""
     place = home.folder
     try:

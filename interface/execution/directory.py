@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from fedbo.actors.evaluation.evaluator import EVALUATIONS
 from fedbo.actors.memory import read_history_table
-from fedbo.actors.storage.rows import OBSERVATIONS, Key, read_table, write_table
-from fedbo.actors.storage.run_folder import Home
+from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table, write_table
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
 from fedbo.coordinator.privacy.ledger import RELEASES, accounted
 from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
@@ -145,12 +145,12 @@ def best_values(ended: Sequence[Ended]) -> dict[str, Any]:
     return values
 
 
-def gather(study: Study, directory: Path, keys: Sequence[Key]) -> dict[str, str]:
+def gather(study: Study, directory: Path, keys: Sequence[RunKey]) -> dict[str, str]:
     """Put the parts together into one table of each kind, in canonical order, as far as the runs have come.
 
     Gives the SHA-256 of every table that was written, and of the study, by name. Damaged when a part is.
     """
-    homes = [Home.of(directory / "parts", key) for key in keys]
+    homes = [RunFolder.of(directory / "parts", key) for key in keys]
     whole = {}
     for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
         whole[kind] = canonical(pa.concat_tables(_parts(homes, kind, schema) or [schema.empty_table()]), study.labels)
@@ -167,7 +167,7 @@ def gather(study: Study, directory: Path, keys: Sequence[Key]) -> dict[str, str]
     return {**written, STUDY: sha256_of(directory / STUDY)}
 
 
-def _parts(homes: Sequence[Home], kind: str, schema: pa.Schema) -> list[pa.Table]:
+def _parts(homes: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[pa.Table]:
     """Read the parts of a table, each as it was written; Damaged when one is not."""
     found = []
     for home in homes:
@@ -181,7 +181,7 @@ def _parts(homes: Sequence[Home], kind: str, schema: pa.Schema) -> list[pa.Table
     return found
 
 
-def _ledger(study: Study, homes: Sequence[Home]) -> dict[str, pa.Table]:
+def _ledger(study: Study, homes: Sequence[RunFolder]) -> dict[str, pa.Table]:
     """Put the privacy ledger together, run by run, if anything was private."""
     cells = {cell.number: cell.study for cell in study.cells()}
     releases, spent = [], []

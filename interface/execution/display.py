@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 from fedbo.coordinator.runtime.actor import Ended, Learning, Run, Standing
 from fedbo.execution.progress import Progress, RowInfo
 from fedbo.objectives.base import Metric
@@ -34,8 +34,8 @@ class Display:
         self._budget = {run.key: len(run.task.problem.targets) * run.task.problem.iterations for run in work}
         cells = study.cells()
         self._metric: dict[int, Metric] = {cell.number: cell.study.federation().metric for cell in cells}
-        self._best: dict[Key, float] = {}
-        self._complete: set[Key] = set()
+        self._best: dict[RunKey, float] = {}
+        self._complete: set[RunKey] = set()
         if progress is None:
             return
         rows = [RowInfo(0, _HISTORY, 1, "earlier tasks")] if learning else []
@@ -71,7 +71,7 @@ class Display:
         if self._progress is not None:
             self._progress.finish()
 
-    def _show(self, key: Key, share: float, scores: Sequence[float]) -> None:
+    def _show(self, key: RunKey, share: float, scores: Sequence[float]) -> None:
         assert self._progress is not None
         total = self._budget[key]
         if scores:

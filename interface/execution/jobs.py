@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedbo.actors.history import history_task
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Terms
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Learning, Run
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.study.environment_settings import lone, world_of
@@ -27,7 +27,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
     """List the runs: cell by cell, replicate by replicate, and all algorithms of a replicate side by side."""
     return [
         Run(
-            key=Key(cell.number, table.title, replicate),
+            key=RunKey(cell.number, table.title, replicate),
             task=_task(cell.study, table, replicate, parts),
             exchange=cell.study.exchange.make(),
             world=lone(world_of(cell.study)) if table.centralised else world_of(cell.study),
@@ -62,7 +62,7 @@ def learnings(study: Study, parts: Path) -> list[Learning]:
             )
             problem = replace(problem, lattice=task.problem.lattice)
             task = replace(task, problem=problem, initial={})
-            key = Key(cell.number, table.algorithm.title, replicate if table.fresh else 0)
+            key = RunKey(cell.number, table.algorithm.title, replicate if table.fresh else 0)
             agents = range(problem.n_agents)
             chunks = [tuple(agents[place : place + _CHUNK]) for place in range(0, len(agents), _CHUNK)]
             jobs[folder] = [Learning(key, task, chunk, folder) for chunk in chunks]
@@ -90,9 +90,9 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
     return replace(task, federation=Centralised(federation), initial=initial, histories=None)
 
 
-def _terms(study: Study) -> Terms:
+def _terms(study: Study) -> PrivacyBudget:
     asked = study.privacy
-    return Terms(asked.deltas or DEFAULT_TERMS.deltas, asked.epsilon_max, asked.secure_noise)
+    return PrivacyBudget(asked.deltas or DEFAULT_TERMS.deltas, asked.epsilon_max, asked.secure_noise)
 
 
 def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedbo.actors.evaluation.evaluator import EVALUATIONS, Line, read_log
+from fedbo.actors.evaluation.evaluator import EVALUATIONS, EvaluationLine, read_log
 from fedbo.actors.storage.rows import read_table
-from fedbo.actors.storage.run_folder import Home
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
@@ -47,7 +47,7 @@ class Follower:
         self._callbacks, self._budget = tuple(callbacks), study.budget
         wanted = self._callbacks or self._budget.target is not None or self._budget.evaluations is not None
         real = study.timing.clock == "wall"
-        self._homes = [(Home.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
+        self._homes = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
         self._places: dict[Path, int] = {}
         self._seen: set[tuple[Path, int, int, bool]] = set()
         self._counts: dict[Path, int] = {}
@@ -60,7 +60,7 @@ class Follower:
             for path in home.tables("evaluations"):
                 columns = read_table(path).select(EVALUATIONS.names[3:]).to_pydict()
                 for line in zip(*columns.values(), strict=True):
-                    self._take(home.folder, federation, cast(Line, line))
+                    self._take(home.folder, federation, cast(EvaluationLine, line))
 
     def look(self) -> bool:
         """Tell the callbacks what is new, and say whether that is enough; one that gives True says so as well."""
@@ -74,7 +74,7 @@ class Follower:
                     self._take(home.folder, federation, line)
         return self._enough
 
-    def _take(self, folder: Path, federation: Federation, line: Line) -> None:
+    def _take(self, folder: Path, federation: Federation, line: EvaluationLine) -> None:
         key = (folder, line[0], line[1], line[7] is None)
         if key in self._seen:
             return
@@ -89,7 +89,7 @@ class Follower:
             self._enough |= callback(found) is True
 
 
-def _evaluation(federation: Federation, line: Line) -> Evaluation:
+def _evaluation(federation: Federation, line: EvaluationLine) -> Evaluation:
     agent, number, x, value, _, started, finished, error, _, metrics = line
     space = lattice_of(federation)
     if space is None:

@@ -45,7 +45,7 @@ class Progress(Protocol):
 
 
 @dataclass(slots=True)
-class _Row:
+class _ProgressRow:
     info: RowInfo
     done: dict[int, int] = field(default_factory=dict)
     total: dict[int, int] = field(default_factory=dict)
@@ -88,13 +88,13 @@ class LiveProgress:
             expand=True,
             refresh_per_second=5,
         )
-        self._rows: dict[tuple[int, str], tuple[_Row, TaskID]] = {}
+        self._rows: dict[tuple[int, str], tuple[_ProgressRow, TaskID]] = {}
         self._all: TaskID | None = None
 
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Show one bar for each row, and one for all when there are several."""
         for info in rows:
-            row = _Row(info)
+            row = _ProgressRow(info)
             task = self._bars.add_task(row.name, total=1.0, start=False, value="", visible=len(rows) <= _ROWS)
             self._rows[info.cell, info.label] = (row, task)
         if len(rows) > 1:
@@ -122,12 +122,12 @@ class LineProgress:
 
     def __init__(self, stream: TextIO, every: float = _EVERY) -> None:
         self._stream, self._every = stream, every
-        self._rows: dict[tuple[int, str], _Row] = {}
+        self._rows: dict[tuple[int, str], _ProgressRow] = {}
         self._began = self._last = time.monotonic()
 
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Note the rows and the time."""
-        self._rows = {(info.cell, info.label): _Row(info) for info in rows}
+        self._rows = {(info.cell, info.label): _ProgressRow(info) for info in rows}
         self._began = self._last = time.monotonic()
 
     def update(self, cell: int, label: str, replicate: int, done: int, total: int, best: float | None) -> None:
@@ -144,7 +144,7 @@ class LineProgress:
     def finish(self) -> None:
         """Say nothing more."""
 
-    def _say(self, row: _Row, seconds: float) -> None:
+    def _say(self, row: _ProgressRow, seconds: float) -> None:
         share = sum(row.share for row in self._rows.values()) / len(self._rows)
         left = f", {seconds * (1 / share - 1):.0f} s left" if 0 < share < 1 else ""
         best = f", best {row.value}" if row.value else ""

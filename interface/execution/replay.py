@@ -13,12 +13,12 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedbo.actors.evaluation.evaluator import EVALUATIONS, Line
+from fedbo.actors.evaluation.evaluator import EVALUATIONS, EvaluationLine
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.coordinator.runtime.actor import Coordinator, Run
-from fedbo.coordinator.runtime.engine import Moment, ReplayError
+from fedbo.coordinator.runtime.engine import RecordedEvent, ReplayError
 from fedbo.execution.directory import DirectoryError, alone, discard_parts, gather, new_directory, new_manifest
 from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
@@ -99,7 +99,9 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
         alone_run = replace(run, hosting="inline")
         if study.timing.clock == "wall":
             moments, evaluations = _recorded(directory, "record", run), _recorded(directory, "evaluations", run)
-            coordinator.replay(alone_run, [Moment(*row) for row in moments], [cast(Line, row) for row in evaluations])
+            coordinator.replay(
+                alone_run, [RecordedEvent(*row) for row in moments], [cast(EvaluationLine, row) for row in evaluations]
+            )
         else:
             coordinator.run(alone_run)
     files = gather(study, place, [run.key for run in work])
@@ -109,7 +111,7 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
     write_manifest(place, {**manifest, **copied, "status": "complete", "error": None, "files": files})
 
 
-_COLUMNS = {"record": list(Moment._fields), "evaluations": EVALUATIONS.names[3:]}
+_COLUMNS = {"record": list(RecordedEvent._fields), "evaluations": EVALUATIONS.names[3:]}
 
 
 def _recorded(directory: Path, kind: str, run: Run) -> Iterator[tuple[Any, ...]]:

@@ -35,7 +35,7 @@ def workforce(study: Study, folder: Path) -> Iterator[Workforce]:
     """Give the workforce that a study asks for, which writes to a folder; a Ray that it started is stopped in the end."""
     hosting = study.hosting
     if hosting.kind == "inline" and not hosting.workers and hosting.address is None:
-        yield Alone()
+        yield InProcess()
         return
     inline = hosting.kind == "inline"
     count = (hosting.workers or 1) if inline else 1
@@ -43,8 +43,8 @@ def workforce(study: Study, folder: Path) -> Iterator[Workforce]:
         yield Actors(count, cpus=1.0 if inline else 0.0)
 
 
-class Alone:
-    """This process: one job after the other."""
+class InProcess:
+    """Workers of one: this process carries out one job after the other."""
 
     def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
         """Carry all jobs out."""

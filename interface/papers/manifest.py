@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from fedbo.algorithms.settings import unknown
 from fedbo.study.document import Document, Loc, StudyError, read
-from fedbo.study.invalid import Fault, from_pydantic
+from fedbo.study.invalid import InvalidSetting, from_pydantic
 from fedbo.study.study import Study
 from fedbo.study.tables import Positive, Table
 
@@ -211,7 +211,7 @@ def suits(figure: FigureTable, study: Study, path: Path) -> list[str]:
     return [f"{path}: figure {figure.id}, {line}" for line in lines]
 
 
-def _line(path: Path, fault: Fault, document: Document) -> str:
+def _line(path: Path, fault: InvalidSetting, document: Document) -> str:
     """Write a fault with its place; within a figure that is its id, if it has one."""
     loc = fault.loc
     if len(loc) > 1 and loc[0] == "figure" and isinstance(loc[1], int):

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.execution.directory import versions
-from fedbo.papers.reproduction import Outcome, Reproduction, seconds_of
+from fedbo.papers.reproduction import FigureOutcome, Reproduction, seconds_of
 from fedbo.papers.statements import Against, Finding
 from fedbo.reports.tables import plain
 from fedbo.results.summary import Difference
@@ -69,7 +69,7 @@ def facts(made: Reproduction) -> dict[str, Any]:
     }
 
 
-def _facts(outcome: Outcome) -> dict[str, Any]:
+def _facts(outcome: FigureOutcome) -> dict[str, Any]:
     return {
         "id": outcome.figure.id,
         "study": outcome.figure.study,
@@ -147,7 +147,7 @@ def _badge(finding: Finding) -> str:
     return f'<span class="verdict {finding.verdict.replace(" ", "-")}">{finding.verdict}</span>'
 
 
-def _section(made: Reproduction, outcome: Outcome) -> str:
+def _section(made: Reproduction, outcome: FigureOutcome) -> str:
     figure = outcome.figure
     parts = [f'<h2 id="{figure.id}">{escape(figure.title)}</h2>']
     if figure.statement:
@@ -167,7 +167,7 @@ def _statements(findings: Sequence[Finding]) -> str:
     return _table(("statement", "verdict", "measured [95 %]"), lines, words=3)
 
 
-def _numbers(outcome: Outcome) -> str:
+def _numbers(outcome: FigureOutcome) -> str:
     """Write the table of final values, with those columns that have anything in them."""
     rows, shown = outcome.numbers, outcome.shown
     if not rows or shown is None:
@@ -212,7 +212,7 @@ def _published(rows: Sequence[Against]) -> str:
     return _table(("algorithm", "at", "published", "ours [95 %]", "difference [95 %]"), lines, words=2)
 
 
-def _size(outcome: Outcome) -> str:
+def _size(outcome: FigureOutcome) -> str:
     shown = outcome.shown
     if shown is None:
         return ""
@@ -223,7 +223,7 @@ def _size(outcome: Outcome) -> str:
     return f"<p class=faint>{escape(words[0].upper() + words[1:])}.</p>"
 
 
-def _commands(made: Reproduction, outcome: Outcome) -> str:
+def _commands(made: Reproduction, outcome: FigureOutcome) -> str:
     figure, wish = outcome.figure, made.wish
     study = shlex.quote(_place(wish.paper.parent / figure.study))
     sets = "".join(f" --set {shlex.quote(override)}" for override in figure.quick) if wish.quick else ""

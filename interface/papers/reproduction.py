@@ -46,8 +46,8 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a figure: `image` is its file, `folder` where its results are; `missing` says why it was left out."""
+class FigureOutcome:
+    """The outcome of a figure: `image` is its file, `folder` where its results are; `missing` says why it was left out."""
 
     figure: FigureTable
     missing: str = ""
@@ -66,12 +66,12 @@ class Reproduction:
 
     wish: Wish
     manifest: Manifest
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[FigureOutcome] = field(default_factory=list)
     pending: list[FigureTable] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _FigurePlan:
     """A figure with its study in the wished size and in full, or why there is none."""
 
     figure: FigureTable
@@ -112,7 +112,7 @@ def reproduce(wish: Wish, told: Callable[[str], None], progress: Callable[[], Pr
         yield made
 
 
-def _there(wish: Wish, figure: FigureTable) -> Outcome | None:
+def _there(wish: Wish, figure: FigureTable) -> FigureOutcome | None:
     """Give the outcome of a figure for which nothing need be run or measured; None where something would have to be."""
     try:
         (plan,) = _plans(wish, [figure])
@@ -121,23 +121,23 @@ def _there(wish: Wish, figure: FigureTable) -> Outcome | None:
     return _outcome(wish, plan, lambda line: None, lambda: None) if _complete(wish, plan) else None
 
 
-def _plans(wish: Wish, figures: Sequence[FigureTable]) -> list[_Plan]:
+def _plans(wish: Wish, figures: Sequence[FigureTable]) -> list[_FigurePlan]:
     """Load every study; StudyError with all that is wrong in any of them."""
-    plans, faults, known = list[_Plan](), list[str](), dict[str, str]()
+    plans, faults, known = list[_FigurePlan](), list[str](), dict[str, str]()
     for figure in figures:
         path = wish.paper.parent / figure.study
         try:
             full = load_study(path, wish.hosting)
             study = load_study(path, [*figure.quick, *wish.hosting]) if wish.quick else full
         except _ABSENT as error:
-            plans.append(_Plan(figure, missing=_lacking(error)))
+            plans.append(_FigurePlan(figure, missing=_lacking(error)))
             continue
         except StudyError as error:
             place = f"{wish.paper}: figure {figure.id}, quick"
             faults += [re.sub("^--set", place, line) for line in str(error).splitlines()]
             continue
         faults += suits(figure, study, wish.paper)
-        plan = _Plan(figure, study, full)
+        plan = _FigurePlan(figure, study, full)
         about = str(study.objective.model_dump(mode="json"))
         if about not in known and not _complete(wish, plan):
             known[about] = _no_data(study)
@@ -147,7 +147,7 @@ def _plans(wish: Wish, figures: Sequence[FigureTable]) -> list[_Plan]:
     return plans
 
 
-def _complete(wish: Wish, plan: _Plan) -> bool:
+def _complete(wish: Wish, plan: _FigurePlan) -> bool:
     """Say whether all runs and decision times of a figure are there."""
     if plan.study is None:
         return False
@@ -186,10 +186,12 @@ def machineless(text: str) -> str:
     return _PATH.sub("…/", text)
 
 
-def _outcome(wish: Wish, plan: _Plan, told: Callable[[str], None], progress: Callable[[], Progress | None]) -> Outcome:
+def _outcome(
+    wish: Wish, plan: _FigurePlan, told: Callable[[str], None], progress: Callable[[], Progress | None]
+) -> FigureOutcome:
     if plan.study is None or plan.full is None or plan.missing:
         told(f"  left out: {plan.missing}")
-        return Outcome(plan.figure, plan.missing)
+        return FigureOutcome(plan.figure, plan.missing)
     name, shown = plan.name, Shown(plan.figure, plan.study, plan.full)
     try:
         if plan.figure.kind != "decision_time":
@@ -197,13 +199,13 @@ def _outcome(wish: Wish, plan: _Plan, told: Callable[[str], None], progress: Cal
     except RunError as error:
         reason = f"its study failed: {machineless(str(error))}"
         told(f"  left out: {reason}; what was done is in {error.directory}")
-        return Outcome(plan.figure, reason, folder=f"studies/{name}", failed=True)
+        return FigureOutcome(plan.figure, reason, folder=f"studies/{name}", failed=True)
     if plan.figure.kind == "decision_time" or plan.figure.timed:
         file = wish.out / "times" / f"{name}.json"
         shown = replace(shown, times=_measured(plan.study, file, told))
     image = draw_paper(shown, wish.out / "figures" / f"{plan.figure.id}.png")
     where = "times" if shown.result is None else f"studies/{name}"
-    return Outcome(plan.figure, "", shown, image, where, False, numbers(shown), against_published(shown))
+    return FigureOutcome(plan.figure, "", shown, image, where, False, numbers(shown), against_published(shown))
 
 
 def _result(study: Study, wish: Wish, directory: Path, progress: Callable[[], Progress | None]) -> Result:
@@ -236,7 +238,7 @@ def _judge(made: Reproduction) -> None:
     ]
 
 
-def seconds_of(outcome: Outcome) -> float:
+def seconds_of(outcome: FigureOutcome) -> float:
     """Give how long the runs of a figure took, in real seconds, or the decisions that were timed."""
     shown = outcome.shown
     if shown is None:

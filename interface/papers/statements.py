@@ -16,7 +16,7 @@ from fedbo.objectives.base import Metric
 from fedbo.papers.decision_time import Times
 from fedbo.papers.manifest import TIMED, At, FigureTable, TestTable
 from fedbo.results.compare import GeometricMean, geometric, metric_of
-from fedbo.results.curves import Array, Trace, replicate_means
+from fedbo.results.curves import Array, IncumbentTrace, replicate_means
 from fedbo.results.grouping import of_kinds
 from fedbo.results.result import Result, judged
 from fedbo.results.summary import Difference, paired
@@ -44,7 +44,7 @@ class Shown:
         assert self.result is not None
         return metric_of(self.result, self.figure.cell, self.figure.regret)
 
-    def traces(self, label: str) -> list[Trace]:
+    def traces(self, label: str) -> list[IncumbentTrace]:
         """Give the traces of one algorithm that the figure shows."""
         assert self.result is not None
         agents, cell = self.figure.agents, self.figure.cell

@@ -16,7 +16,7 @@ from fedbo.plots.cells import looks
 from fedbo.plots.growth import draw_growth
 from fedbo.plots.style import FAINT, INK, PALE, colours, remark, rows_only
 from fedbo.results.curves import Array
-from fedbo.results.disruptions import Trouble, staleness_of
+from fedbo.results.disruptions import Disruptions, staleness_of
 from fedbo.results.grouping import by_run
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ BINS, FEWEST = 30, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """The rows that the panels have in common: a name, a colour, its measures and the staleness of its messages for each."""
+class PanelRows:
+    """The rows of all panels: a name, a colour, its measures and the staleness of its messages for each."""
 
     names: Sequence[str]
     shades: Sequence[str]
-    measures: Sequence[Trouble]
+    measures: Sequence[Disruptions]
     stale: Sequence[Array]
     about: str
 
@@ -59,7 +59,7 @@ def draw_trouble(figure: Figure, result: Result, cell: int, label: str) -> None:
         remark(panels[0], rows.about)
 
 
-def _rows(result: Result, label: str) -> Rows:
+def _rows(result: Result, label: str) -> PanelRows:
     stale: dict[tuple[int, str], list[Array]] = {}
     for key, events in by_run(result.shown[1]):
         stale.setdefault((key.cell, key.algorithm), []).append(staleness_of(events))
@@ -72,10 +72,10 @@ def _rows(result: Result, label: str) -> Rows:
         names = [chosen.titles[row.cell] for row in measures]
         shades = [str(chosen.lines[row.cell]["color"]) for row in measures]
         about = f"rows: {label} by {' and '.join(chosen.keys)}"
-    return Rows(names, shades, measures, [np.concatenate(stale[row.cell, row.algorithm]) for row in measures], about)
+    return PanelRows(names, shades, measures, [np.concatenate(stale[row.cell, row.algorithm]) for row in measures], about)
 
 
-def _ridges(axes: Axes, rows: Rows) -> None:
+def _ridges(axes: Axes, rows: PanelRows) -> None:
     """Draw a histogram in each row: the share of messages that were so many rounds old when they took effect."""
     axes.set_title("Staleness of messages")
     axes.set_xlabel("rounds closed since the sender began the step")
@@ -97,7 +97,7 @@ def _ridges(axes: Axes, rows: Rows) -> None:
         axes.text(0.99, place, words, transform=axes.get_yaxis_transform(), ha="right", va="center", fontsize=8.5, color=FAINT)
 
 
-def _spent(axes: Axes, measures: Sequence[Trouble]) -> None:
+def _spent(axes: Axes, measures: Sequence[Disruptions]) -> None:
     """Stack the shares of the time of a target, from 0 to its last event."""
     axes.set_title("How agents spent their time")
     axes.set_xlabel("share of the time of an agent that optimises, %")
@@ -115,7 +115,7 @@ def _spent(axes: Axes, measures: Sequence[Trouble]) -> None:
     _legend(axes, [(name, colour) for name, colour in SPENT.items() if any(getattr(row, name) for row in measures)])
 
 
-def _fates(axes: Axes, measures: Sequence[Trouble]) -> None:
+def _fates(axes: Axes, measures: Sequence[Disruptions]) -> None:
     """Stack the transmissions to the coordinator by their fate, and write down what became of the answers."""
     axes.set_title("Messages by their fate")
     axes.set_xlabel("transmissions to the coordinator, in one replicate")
@@ -132,7 +132,7 @@ def _fates(axes: Axes, measures: Sequence[Trouble]) -> None:
     _legend(axes, [(name, colour) for name, colour in FATES.items() if any(getattr(row, name) for row in measures)])
 
 
-def _fate_in_words(row: Trouble) -> str:
+def _fate_in_words(row: Disruptions) -> str:
     astray = f", {row.answers_lost:.0f} lost" if row.answers_lost else ""
     return f"answers: {row.answers:.0f}{astray}"
 

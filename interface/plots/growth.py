@@ -14,7 +14,7 @@ from fedbo.plots.cells import SHADES
 from fedbo.plots.marks import CRASH
 from fedbo.plots.style import FAINT, clock
 from fedbo.plots.timeline import horizon, one_run
-from fedbo.results.curves import Trace
+from fedbo.results.curves import IncumbentTrace
 from fedbo.results.grouping import of_kinds
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> None:
     _say_who_is_fast(axes)
 
 
-def _pace(trace: Trace) -> float:
+def _pace(trace: IncumbentTrace) -> float:
     return float(trace.finished[-1]) / len(trace.step)
 
 

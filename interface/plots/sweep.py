@@ -19,7 +19,7 @@ from fedbo.plots.regret import dress, limits, line
 from fedbo.plots.style import FAINT, clock, decades, remark
 from fedbo.plots.timeline import horizon
 from fedbo.results.compare import Goal, against_first, metric_of
-from fedbo.results.curves import Array, Axis, Curve, Trace, by_cell_and_algorithm, curve, early_span, grid
+from fedbo.results.curves import Array, Axis, Curve, IncumbentTrace, by_cell_and_algorithm, curve, early_span, grid
 from fedbo.results.result import judged
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _curves(result: Result, axis: Axis, goal: Goal, label: str) -> list[Curve]:
     ]
 
 
-def _places(found: Sequence[Trace], axis: Axis) -> Array:
+def _places(found: Sequence[IncumbentTrace], axis: Axis) -> Array:
     if axis == "evaluations":
         return grid(found, axis, POINTS)
     begin, end = early_span(found, axis)

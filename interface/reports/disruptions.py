@@ -11,10 +11,10 @@ from rich.text import Text
 
 from fedbo.reports.tables import gap_in_words, plain, results_table, run_facts, table_of
 from fedbo.results.compare import Comparison, Goal, against_first, metric_of
-from fedbo.results.disruptions import Trouble
+from fedbo.results.disruptions import Disruptions
 from fedbo.results.result import Result
 
-_COLUMNS: dict[str, Callable[[Trouble], str]] = {
+_COLUMNS: dict[str, Callable[[Disruptions], str]] = {
     "rounds": lambda row: _count(row.rounds),
     "length": lambda row: _number(row.round_length),
     "sent": lambda row: _count(row.sent),

@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.reports.tables import plain, table_of
-from fedbo.results.privacy_summary import Spending
+from fedbo.results.privacy_summary import PrivacySummary
 from fedbo.results.result import Result
 
-_COLUMNS: dict[str, Callable[[Spending, int], str]] = {
+_COLUMNS: dict[str, Callable[[PrivacySummary, int], str]] = {
     "delta": lambda row, place: f"{row.deltas[place]:.3g}",
     "epsilon": lambda row, place: _number(row.epsilon[place]),
     "weights": lambda row, place: _number(row.accounts["weights"][place]),
@@ -22,7 +22,7 @@ _COLUMNS: dict[str, Callable[[Spending, int], str]] = {
     "moments": lambda row, place: _number(row.accounts["moments"][place]),
     "least": lambda row, place: _number(row.least[place]),
 }
-_FACTS: dict[str, Callable[[Spending], str]] = {
+_FACTS: dict[str, Callable[[PrivacySummary], str]] = {
     "releases": lambda row: f"{row.releases:g}" + (f" ({row.refused:g} refused)" if row.refused else ""),
     "sampled": lambda row: f"{row.sampled:.3g}",
     "arrived": lambda row: f"{row.arrived:.3g}",
@@ -52,7 +52,7 @@ def privacy_facts(result: Result) -> list[dict[str, Any]]:
     return [plain(asdict(row)) for row in result.spending()]
 
 
-def _remarks(rows: list[Spending]) -> list[str]:
+def _remarks(rows: list[PrivacySummary]) -> list[str]:
     said = [
         "epsilon: of the agent that has spent most, by the tightest of the accounts; least: of the one that has spent least. "
         "weights: with the weights really used; the others take the declared noise multiplier."

@@ -12,10 +12,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedbo.estimates.cost import Estimate
+from fedbo.estimates.cost import CostEstimate
 from fedbo.estimates.privacy import Forecast
 from fedbo.results.result import Result
-from fedbo.results.summary import Difference, Row
+from fedbo.results.summary import Difference, SummaryRow
 from fedbo.study.listing import Item
 
 _WIDE, _WIDE_ONLY = 112, ("at half", "time", "evaluations")
@@ -43,7 +43,7 @@ def table_of(title: str, headings: Sequence[str], lines: Sequence[Sequence[str |
     return table
 
 
-def _columns(result: Result, reference: str) -> dict[str, Callable[[Row], str | Text]]:
+def _columns(result: Result, reference: str) -> dict[str, Callable[[SummaryRow], str | Text]]:
     return {
         f"best {_name(result)} ± se": lambda row: str(row.final),
         "at half": lambda row: str(row.half),
@@ -55,7 +55,7 @@ def _columns(result: Result, reference: str) -> dict[str, Callable[[Row], str | 
     }
 
 
-def _federated(row: Row) -> str:
+def _federated(row: SummaryRow) -> str:
     """Write the share of federated queries, or of what a control puts in their place."""
     instead = row.origins.get("uniform", 0.0)
     return f"{row.federated:.0%}" if row.federated else f"({instead:.0%})" if instead else "–"
@@ -97,7 +97,7 @@ def _name(result: Result) -> str:
     return names.pop() if len(names) == 1 else "value"
 
 
-def study_facts(cost: Estimate, private: Sequence[Forecast] = ()) -> RenderableType:
+def study_facts(cost: CostEstimate, private: Sequence[Forecast] = ()) -> RenderableType:
     """Write what a study will cost, also in privacy."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (

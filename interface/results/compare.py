@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbo.objectives.base import Metric
-from fedbo.results.curves import REGRET, Array, Trace, by_cell_and_algorithm, replicate_means
+from fedbo.results.curves import REGRET, Array, IncumbentTrace, by_cell_and_algorithm, replicate_means
 from fedbo.results.result import Result, ResultError, judged, known
 from fedbo.results.summary import Difference, chief, difference, paired
 
@@ -152,7 +152,9 @@ def metric_of(result: Result, cell: int, regret: bool) -> Metric:
     return REGRET if regret else result.metric(cell)
 
 
-def reach(found: Sequence[Trace], baseline: Sequence[Trace], metric: Metric, level: float | None = None) -> Reach:
+def reach(
+    found: Sequence[IncumbentTrace], baseline: Sequence[IncumbentTrace], metric: Metric, level: float | None = None
+) -> Reach:
     """Find when an algorithm reaches a level in a cell: by default what the baseline had in the end of each replicate."""
     if level is None:
         ends = replicate_means(baseline, "time", np.array([math.inf]))
@@ -165,7 +167,7 @@ def reach(found: Sequence[Trace], baseline: Sequence[Trace], metric: Metric, lev
     return Reach(found[0].cell, found[0].algorithm, levels, times)
 
 
-def _first(found: Sequence[Trace], replicate: int, goal: float) -> float:
+def _first(found: Sequence[IncumbentTrace], replicate: int, goal: float) -> float:
     """Give the first time at which one replicate's mean over targets is at least the goal; infinite if it never is."""
     mine = [trace for trace in found if trace.replicate == replicate]
     times = np.unique(np.concatenate([trace.finished for trace in mine]))

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 from fedbo.objectives.base import Metric
 from fedbo.results.grouping import by_run, column_of, of_kinds
 
@@ -25,8 +25,8 @@ _MOST = 2000  # places of a curve against evaluations
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """One target's way through one run: after each of its `e` points, in time, the iteration and the incumbent's score.
+class IncumbentTrace:
+    """The incumbent of one target in a run: after each of its `e` points, in time, the iteration and the incumbent's score.
 
     `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
     `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
@@ -86,7 +86,7 @@ class Curve:
     regret: bool = False
 
 
-def traces(observations: Any, events: Any = None) -> list[Trace]:
+def traces(observations: Any, events: Any = None) -> list[IncumbentTrace]:
     """Follow every agent that evaluated anything in the study itself; both tables are in canonical order.
 
     Without `events`, nothing is known to have been sent.
@@ -113,7 +113,7 @@ def targets_of(observations: Any) -> dict[int, npt.NDArray[np.int64]]:
     return {int(number): np.unique(agent[cell == number]) for number in np.unique(cell)}
 
 
-def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[Key, tuple[Array, Array]]:
+def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[RunKey, tuple[Array, Array]]:
     """Give the times of each run's transmissions, and the bytes for each target up to and with each of them."""
     found = {}
     for key, moved in by_run(of_kinds(events, "sent", "delivered")):
@@ -123,7 +123,7 @@ def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[
     return found
 
 
-def curve(found: Sequence[Trace], axis: Axis, x: Array, metric: Metric, early: bool = False) -> Curve:
+def curve(found: Sequence[IncumbentTrace], axis: Axis, x: Array, metric: Metric, early: bool = False) -> Curve:
     """Average one algorithm's traces in one cell over targets, then over replicates, at the places `x (p,)`.
 
     With `early`, a target that has no incumbent yet counts with its first one.
@@ -133,15 +133,15 @@ def curve(found: Sequence[Trace], axis: Axis, x: Array, metric: Metric, early: b
     return Curve(found[0].cell, found[0].algorithm, axis, x, mean, error, metric == REGRET)
 
 
-def by_cell_and_algorithm(found: Sequence[Trace]) -> dict[tuple[int, str], list[Trace]]:
+def by_cell_and_algorithm(found: Sequence[IncumbentTrace]) -> dict[tuple[int, str], list[IncumbentTrace]]:
     """Group traces by cell and algorithm, in their order."""
-    groups: dict[tuple[int, str], list[Trace]] = {}
+    groups: dict[tuple[int, str], list[IncumbentTrace]] = {}
     for trace in found:
         groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
     return groups
 
 
-def replicate_means(found: Sequence[Trace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
+def replicate_means(found: Sequence[IncumbentTrace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
     """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
 
     A target that never had an incumbent in a replicate is left out of it; one with nobody else is NaN throughout. With
@@ -165,7 +165,7 @@ def mean_and_error(values: Array) -> tuple[Array, Array]:
     return mean, error
 
 
-def grid(found: Sequence[Trace], axis: Axis, points: int) -> Array:
+def grid(found: Sequence[IncumbentTrace], axis: Axis, points: int) -> Array:
     """Choose the places of one curve, from where every trace has an incumbent to where the last one ends."""
     if axis == "iteration":
         return np.arange(max(int(trace.step.max()) for trace in found) + 1, dtype=np.float64)
@@ -181,7 +181,7 @@ def grid(found: Sequence[Trace], axis: Axis, points: int) -> Array:
     return np.linspace(begin, end, points) if end > begin else np.array([begin])
 
 
-def early_span(found: Sequence[Trace], axis: Axis) -> tuple[float, float]:
+def early_span(found: Sequence[IncumbentTrace], axis: Axis) -> tuple[float, float]:
     """Say where half of the traces have an incumbent, in time or bytes, and where the last one ends."""
     begun = [trace for trace in found if trace.begun] or found
     places = [trace.finished if axis == "time" else trace.moved for trace in begun]
@@ -204,17 +204,17 @@ def _trace(
     seen: Array,
     score: Array,
     rows: npt.NDArray[np.int64],
-    traffic: Mapping[Key, tuple[Array, Array]],
-) -> Trace:
+    traffic: Mapping[RunKey, tuple[Array, Array]],
+) -> IncumbentTrace:
     mine = seen[rows]
     record = np.maximum.accumulate(mine)
     new = mine > np.concatenate(([-np.inf], record[:-1]))
     place = np.maximum.accumulate(np.where(new, np.arange(len(rows)), -1))
     row = np.where(place >= 0, rows[np.maximum(place, 0)], -1)
     first = int(rows[0])
-    key = Key(int(columns["cell"][first]), str(columns["algorithm"][first]), int(columns["replicate"][first]))
+    key = RunKey(int(columns["cell"][first]), str(columns["algorithm"][first]), int(columns["replicate"][first]))
     finished = columns["finished"][rows].astype(np.float64)
-    return Trace(
+    return IncumbentTrace(
         cell=key.cell,
         algorithm=key.algorithm,
         replicate=key.replicate,

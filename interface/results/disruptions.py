@@ -21,8 +21,8 @@ _NO_REFUSALS = ("duplicate: this message", "duplicate: the agent", "given up")
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
-    """What one algorithm went through in one cell: means over replicates of counts and times in a whole run.
+class Disruptions:
+    """The disruptions of one algorithm in one cell: means over replicates of counts and times in a whole run.
 
     `round_length` is the mean time from the close of a round to that of the next, None with fewer than two rounds. Of the
     transmissions `sent`, `arrived` took effect, `late` came after their round and were dropped, `lost` never came,
@@ -66,7 +66,7 @@ class Trouble:
     barren: float
 
 
-def trouble(observations: Any, events: Any) -> list[Trouble]:
+def trouble(observations: Any, events: Any) -> list[Disruptions]:
     """Measure every algorithm in every cell; both tables are in canonical order."""
     targets = targets_of(observations)
     evaluated = dict(by_run(observations))
@@ -85,11 +85,11 @@ def staleness_of(events: Any) -> Array:
     return np.array(details, dtype=np.float64)
 
 
-def _averaged(cell: int, label: str, found: Sequence[Mapping[str, Any]]) -> Trouble:
+def _averaged(cell: int, label: str, found: Sequence[Mapping[str, Any]]) -> Disruptions:
     gaps, stale = (np.concatenate([facts[name] for facts in found]) for name in ("gaps", "staleness"))
     mean = {name: float(np.mean([facts[name] for facts in found])) for name in found[0] if name not in ("gaps", "staleness")}
     life = sum(mean[state] for state in STATES)
-    return Trouble(
+    return Disruptions(
         cell=cell,
         algorithm=label,
         replicates=len(found),

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 
 
-def by_run(table: Any) -> Iterator[tuple[Key, Any]]:
+def by_run(table: Any) -> Iterator[tuple[RunKey, Any]]:
     """Give each run of a table in canonical order, with its part of it."""
     if not len(table):
         return
@@ -21,7 +21,7 @@ def by_run(table: Any) -> Iterator[tuple[Key, Any]]:
     changed = np.any([column[1:] != column[:-1] for column in columns], axis=0)
     edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(table)]
     for begin, end in zip(edges, edges[1:], strict=False):
-        key = Key(*(table[name][begin].as_py() for name in ("cell", "algorithm", "replicate")))
+        key = RunKey(*(table[name][begin].as_py() for name in ("cell", "algorithm", "replicate")))
         yield key, table.slice(begin, end - begin)
 
 

@@ -28,7 +28,7 @@ FILE = "optima.json"
 
 
 @dataclass(frozen=True)
-class Mean:
+class ReplicateMean:
     """One replicate's mean function: its largest value, and what it is at the points that were evaluated."""
 
     function: MeanFunction
@@ -73,11 +73,11 @@ class _Optima:
         return Optimum(entry["value"], tuple(entry["x"]), entry["tolerance"])
 
 
-def means(result: Result, observations: Any) -> dict[tuple[int, int], Mean]:
+def means(result: Result, observations: Any) -> dict[tuple[int, int], ReplicateMean]:
     """Give the mean function of each cell and replicate; ResultError where agents cannot say what it is."""
     from fedbo.results.result import ResultError
 
-    optima, found = _Optima(result), dict[tuple[int, int], Mean]()
+    optima, found = _Optima(result), dict[tuple[int, int], ReplicateMean]()
     for cell in result.trusted_cells():
         own = observations.filter(pc.equal(observations["cell"], cell.number))
         fixed = not cell.study.federation().drawn
@@ -91,7 +91,7 @@ def means(result: Result, observations: Any) -> dict[tuple[int, int], Mean]:
             except TypeError as error:
                 raise ResultError(f"regret on the mean of all agents: {error}") from None
             best = optima.of(cell.study, 0 if fixed else replicate, function)
-            found[cell.number, replicate] = Mean(function, best, _seen(cell.study, rows))
+            found[cell.number, replicate] = ReplicateMean(function, best, _seen(cell.study, rows))
     return found
 
 

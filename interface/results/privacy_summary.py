@@ -17,8 +17,8 @@ BY = ("moments", "rdp", "pld", "weights", "epsilon")
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
-    """What one algorithm spent in one cell.
+class PrivacySummary:
+    """The privacy spending of one algorithm in one cell.
 
     `epsilon` is what the agent has spent in the end that spent most, at each of the `deltas` and in the replicate where that
     was largest; `accounts` has what each accountant says. `least` is the least that any agent spent. Of the `releases` in a
@@ -57,7 +57,7 @@ class Ledger:
     arrived: Array
 
 
-def spending(privacy: Any, spent: Any) -> list[Spending]:
+def spending(privacy: Any, spent: Any) -> list[PrivacySummary]:
     """Sum the ledger up; both tables are in canonical order."""
     least = {key: np.array(own["epsilon"].to_pylist()).min(axis=0) for key, own in by_run(spent)}
     groups: dict[tuple[int, str], list[Any]] = {}
@@ -66,11 +66,11 @@ def spending(privacy: Any, spent: Any) -> list[Spending]:
     return [_spending(cell, label, found) for (cell, label), found in groups.items()]
 
 
-def _spending(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> Spending:
+def _spending(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> PrivacySummary:
     every = [row for rows, _ in found for row in rows if not row["refused"]]
     accounts = {by: tuple(np.max([rows[-1][by] for rows, _ in found], axis=0).tolist()) for by in BY}
     first = found[0][0][0]
-    return Spending(
+    return PrivacySummary(
         cell=cell,
         algorithm=label,
         deltas=tuple(first["deltas"]),

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 from fedbo.results.grouping import by_run, column_of
-from fedbo.results.mean_objective import Mean, means, points_of
+from fedbo.results.mean_objective import ReplicateMean, means, points_of
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -86,7 +86,7 @@ def regret_curves(found: Sequence[RegretTrace], points: int) -> list[RegretCurve
     return [_curve(cell, label, mine, points) for (cell, label), mine in groups.items()]
 
 
-def _of_run(key: Key, rows: Any, mean: Mean) -> Iterator[RegretTrace]:
+def _of_run(key: RunKey, rows: Any, mean: ReplicateMean) -> Iterator[RegretTrace]:
     agents, finished = column_of(rows, "agent"), column_of(rows, "finished")
     counts = column_of(rows, "pulls") if "pulls" in rows.column_names else np.ones(len(rows))
     instant = mean.best.value - mean.at(points_of(rows))

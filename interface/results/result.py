@@ -15,15 +15,15 @@ from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.results.curves import REGRET, Axis, Curve, Trace, by_cell_and_algorithm, curve, grid, traces
-from fedbo.results.disruptions import Trouble, trouble
+from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, by_cell_and_algorithm, curve, grid, traces
+from fedbo.results.disruptions import Disruptions, trouble
 from fedbo.results.grouping import by_run
 from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest
-from fedbo.results.privacy_summary import Spending, spending
+from fedbo.results.privacy_summary import PrivacySummary, spending
 from fedbo.results.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
 from fedbo.results.regret_summary import RegretRow, regret_row
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
-from fedbo.results.summary import Row, difference, regrets, summary_row
+from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
 from fedbo.study.paths import usable
 from fedbo.study.study import Cell, Study, recall_study
 from fedbo.study.trust import distrust
@@ -115,7 +115,7 @@ class Result:
             raise Damaged(path, error.why, back(path)) from None
 
     @cached_property
-    def traces(self) -> list[Trace]:
+    def traces(self) -> list[IncumbentTrace]:
         """Give the incumbents of every target, in the order of the observations.
 
         When the study was cut short, those of the runs that had ended; all of them, where none had.
@@ -154,7 +154,7 @@ class Result:
         """
         if each not in ("algorithm", "agent"):
             raise ResultError(f"each = '{each}': must be 'algorithm' or 'agent'")
-        chosen: dict[tuple[Any, ...], Trace] = {}
+        chosen: dict[tuple[Any, ...], IncumbentTrace] = {}
         for trace in self.traces:
             key: tuple[Any, ...] = (trace.cell, trace.algorithm)
             key += (trace.replicate, trace.agent) if each == "agent" else ()
@@ -162,7 +162,7 @@ class Result:
                 chosen[key] = trace
         return [self.incumbent(trace) for trace in chosen.values()]
 
-    def incumbent(self, trace: Trace) -> dict[str, Any]:
+    def incumbent(self, trace: IncumbentTrace) -> dict[str, Any]:
         """Give the point that an agent would name in the end, as `best` does."""
         row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
         names = [parameter["name"] for parameter in _of_cell(self.manifest["parameters"], trace.cell, list)]
@@ -205,12 +205,12 @@ class Result:
             groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
         return [regret_row(mine, _of(self.shown[1], *key)) for key, mine in groups.items()]
 
-    def trouble(self) -> list[Trouble]:
+    def trouble(self) -> list[Disruptions]:
         """Measure what went wrong, one row for each algorithm in each cell."""
         rank = {label: place for place, label in enumerate(self.study.labels)}
         return sorted(trouble(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
 
-    def spending(self) -> list[Spending]:
+    def spending(self) -> list[PrivacySummary]:
         """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
         return spending(self.privacy, self.spent)
 
@@ -225,7 +225,7 @@ class Result:
 
         return comparison(self, cells, Goal(known(self, algorithm), level, regret))
 
-    def summary(self, baseline: str | None = None) -> list[Row]:
+    def summary(self, baseline: str | None = None) -> list[SummaryRow]:
         """Sum the run up, one row for each algorithm in each cell.
 
         Differences are to the algorithm labelled `baseline`, by default the first of the study, on the same replicates.
@@ -260,7 +260,7 @@ def known(result: Result, algorithm: str) -> str:
     return algorithm
 
 
-def judged(result: Result, regret: bool) -> list[Trace]:
+def judged(result: Result, regret: bool) -> list[IncumbentTrace]:
     """Give the traces, or those of the negated regret; ResultError where that is not known."""
     if not regret:
         return result.traces

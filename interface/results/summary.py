@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from fedbo.algorithms.base import Origin
 from fedbo.objectives.base import Metric
-from fedbo.results.curves import Trace, mean_and_error, replicate_means
+from fedbo.results.curves import IncumbentTrace, mean_and_error, replicate_means
 
 FEDERATED: Origin = "federated"
 
@@ -46,8 +46,8 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """What became of one algorithm in one cell.
+class SummaryRow:
+    """The summary of one algorithm in one cell.
 
     `final` and `half` are the mean best native values over targets, at the end and at half of the iterations;
     `difference` is that of `final` to the baseline's on the same replicates. `origins` gives for each origin its share
@@ -70,14 +70,14 @@ class Row:
     evaluations: float
 
 
-def summary_row(found: Sequence[Trace], half: int, tables: tuple[Any, Any], metric: Metric) -> Row:
+def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, Any], metric: Metric) -> SummaryRow:
     """Sum one algorithm in one cell up; `tables` are its observations and its events."""
     replicates = len({trace.replicate for trace in found})
     observations, events = tables
     sent = events.filter(pc.equal(events["kind"], "sent"))
     senders = max(1, sent.group_by(["replicate", "agent"]).aggregate([]).num_rows)
     origins = _shares(observations.filter(pc.equal(observations["phase"], "search"))["origin"])
-    return Row(
+    return SummaryRow(
         cell=found[0].cell,
         algorithm=found[0].algorithm,
         replicates=replicates,
@@ -93,7 +93,7 @@ def summary_row(found: Sequence[Trace], half: int, tables: tuple[Any, Any], metr
     )
 
 
-def difference(found: Sequence[Trace], baseline: Sequence[Trace], metric: Metric) -> Difference | None:
+def difference(found: Sequence[IncumbentTrace], baseline: Sequence[IncumbentTrace], metric: Metric) -> Difference | None:
     """Compare final values on the replicates that both have; None with fewer than two of them."""
     mine, other = (replicate_means(traces, "iteration", np.array([math.inf])) for traces in (found, baseline))
     shared = sorted(set(mine) & set(other))
@@ -109,19 +109,19 @@ def paired(gaps: npt.NDArray[np.float64]) -> Difference | None:
     return Difference(float(mean[0]), float(mean[0]) - reach, float(mean[0]) + reach)
 
 
-def chief(rows: Sequence[Row], labels: Sequence[str]) -> str:
+def chief(rows: Sequence[SummaryRow], labels: Sequence[str]) -> str:
     """Choose the first algorithm that made federated queries in any cell, else the first that sent, else the last."""
     heard = [row.algorithm for row in rows if row.federated > 0] or [row.algorithm for row in rows if row.bytes_up > 0]
     return min(heard, key=labels.index) if heard else max((row.algorithm for row in rows), key=labels.index, default=labels[-1])
 
 
-def _estimate(found: Sequence[Trace], step: float, metric: Metric) -> Estimate:
+def _estimate(found: Sequence[IncumbentTrace], step: float, metric: Metric) -> Estimate:
     means = replicate_means(found, "iteration", np.array([step]))
     mean, error = mean_and_error(metric.native(np.stack(list(means.values()))))
     return Estimate(float(mean[0]), float(error[0]) if len(means) > 1 else None)
 
 
-def _duration(found: Sequence[Trace]) -> float:
+def _duration(found: Sequence[IncumbentTrace]) -> float:
     ends: dict[int, float] = {}
     for trace in found:
         ends[trace.replicate] = max(ends.get(trace.replicate, 0.0), float(trace.finished.max()))
@@ -133,7 +133,7 @@ def _shares(column: Any) -> dict[str, float]:
     return {name: counts[name] / len(column) for name in sorted(counts)}
 
 
-def regrets(found: Sequence[Trace], best_values: Mapping[str, Any]) -> list[Trace]:
+def regrets(found: Sequence[IncumbentTrace], best_values: Mapping[str, Any]) -> list[IncumbentTrace]:
     """Turn traces into those of negated simple regret; ValueError where an agent's best value is not known.
 
     The simple regret is the distance from the agent's best value to the best point queried so far (Dai et al. 2020, section
@@ -142,7 +142,7 @@ def regrets(found: Sequence[Trace], best_values: Mapping[str, Any]) -> list[Trac
     return [_regret(trace, best_values) for trace in found]
 
 
-def _regret(trace: Trace, best_values: Mapping[str, Any]) -> Trace:
+def _regret(trace: IncumbentTrace, best_values: Mapping[str, Any]) -> IncumbentTrace:
     known = best_values.get(str(trace.cell), {}).get(str(trace.replicate), {}).get(str(trace.agent))
     if known is None:
         raise ValueError(f"the best value of agent {trace.agent} is not known, so its regret is not either")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedbo.algorithms.base import Overlapping, Private
 from fedbo.study.check_environment import agents_remedy, exchange_combinations, world_combinations
 from fedbo.study.check_privacy import privacy_asked, private_combinations
-from fedbo.study.invalid import Fault, Faults
+from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.limits import STEPS
 from fedbo.study.settings import blame
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedbo.study.study import Study
 
 
-def combinations(study: Study) -> Iterator[Fault]:
+def combinations(study: Study) -> Iterator[InvalidSetting]:
     """List what does not go together in a study whose tables are right by themselves."""
     yield from _labels(study)
     yield from _hosting(study)
@@ -30,10 +30,12 @@ def combinations(study: Study) -> Iterator[Fault]:
     yield from targets
     history = study.agents.history
     if history is not None and history.initial > history.observations:
-        yield Fault(("agents", "history", "initial"), f"must be at most observations = {history.observations}")
+        yield InvalidSetting(("agents", "history", "initial"), f"must be at most observations = {history.observations}")
     if history is not None and not history.fresh and study.study.replicates > 1 and study.federation().drawn:
         name = study.objective.name
-        yield Fault(("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
+        yield InvalidSetting(
+            ("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true"
+        )
     if not targets:
         yield from exchange_combinations(study)
         declarations = list(_declarations(study))
@@ -41,84 +43,88 @@ def combinations(study: Study) -> Iterator[Fault]:
         yield from _initial_file(study)
 
 
-def _labels(study: Study) -> Iterator[Fault]:
+def _labels(study: Study) -> Iterator[InvalidSetting]:
     first: dict[str, int] = {}
     for number, table in enumerate(study.algorithm):
         if table.title in first:
             key = "name" if table.label is None or table.label == table.name else "label"
             remedy = f"label '{table.title}' belongs to [[algorithm]] {first[table.title] + 1}; give this one another label"
-            yield Fault(("algorithm", number, key), remedy)
+            yield InvalidSetting(("algorithm", number, key), remedy)
         first.setdefault(table.title, number)
     labels = [fault.label for fault in study.fault]
     for number, label in enumerate(labels):
         if labels.index(label) < number:
             remedy = f"label '{label}' belongs to [[fault]] {labels.index(label) + 1}; give this one another label"
-            yield Fault(("fault", number, "label"), remedy)
+            yield InvalidSetting(("fault", number, "label"), remedy)
 
 
-def _targets(study: Study) -> Iterator[Fault]:
+def _targets(study: Study) -> Iterator[InvalidSetting]:
     given, n_agents = study.agents.targets, study.federation().n_agents
     if given == "all":
         return
     if remedy := agents_remedy(given, n_agents):
-        yield Fault(("agents", "targets"), remedy)
+        yield InvalidSetting(("agents", "targets"), remedy)
 
 
-def _absent(study: Study) -> Iterator[Fault]:
+def _absent(study: Study) -> Iterator[InvalidSetting]:
     """Refuse a table without some of its federation's agents, because a run builds every agent's objective."""
     absent = getattr(study.federation(), "absent", ())
     if absent:
         these = ",".join(map(str, absent[:10])) + ("" if len(absent) <= 10 else ",…")
         remedy = f"has no evaluations of {len(absent)} agents; add them with: fedbo tabulate, --agents {these}, and its --out"
-        yield Fault(("objective", "table"), remedy)
+        yield InvalidSetting(("objective", "table"), remedy)
 
 
-def _hosting(study: Study) -> Iterator[Fault]:
+def _hosting(study: Study) -> Iterator[InvalidSetting]:
     hosting = study.hosting
     if study.timing.clock == "wall" and hosting.kind == "inline":
-        yield Fault(("timing", "clock"), "needs agents in processes of their own; set [hosting] kind to dedicated or packed")
+        yield InvalidSetting(
+            ("timing", "clock"), "needs agents in processes of their own; set [hosting] kind to dedicated or packed"
+        )
     if hosting.kind == "dedicated" and hosting.workers is not None:
-        yield Fault(("hosting", "workers"), "dedicated hosting has one worker for each agent; leave it out")
+        yield InvalidSetting(("hosting", "workers"), "dedicated hosting has one worker for each agent; leave it out")
     if hosting.kind == "packed" and hosting.workers == 0:
-        yield Fault(("hosting", "workers"), "must be at least 1 for packed hosting")
+        yield InvalidSetting(("hosting", "workers"), "must be at least 1 for packed hosting")
     if hosting.kind == "inline" and not hosting.workers and hosting.address is not None:
-        yield Fault(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
+        yield InvalidSetting(("hosting", "address"), "inline without workers starts no Ray; give workers or leave it out")
 
 
-def _overlapping(study: Study) -> Iterator[Fault]:
+def _overlapping(study: Study) -> Iterator[InvalidSetting]:
     """Refuse evaluations that overlap where something counts on one after the other."""
     policy = study.evaluation.make()
     if not policy.overlaps:
         return
     key = "parallel" if policy.parallel > 1 else "resources"
     if study.timing.clock != "wall":
-        yield Fault(("evaluation", key), 'is for real time; set [timing] clock = "wall", or leave it out')
+        yield InvalidSetting(("evaluation", key), 'is for real time; set [timing] clock = "wall", or leave it out')
     if study.fault:
-        yield Fault(("evaluation", key), "does not go with a fault plan; leave one of the two out")
+        yield InvalidSetting(("evaluation", key), "does not go with a fault plan; leave one of the two out")
     if study.budget.pulls:
-        yield Fault(("evaluation", key), "needs a budget that counts decisions; give [budget] iterations in place of pulls")
+        yield InvalidSetting(
+            ("evaluation", key), "needs a budget that counts decisions; give [budget] iterations in place of pulls"
+        )
     if study.agents.history is not None:
-        yield Fault(("evaluation", key), "does not go with [agents.history]; leave one of the two out")
+        yield InvalidSetting(("evaluation", key), "does not go with [agents.history]; leave one of the two out")
     if study.objective.noise:
-        yield Fault(("evaluation", key), "does not go with added noise; leave noise out")
+        yield InvalidSetting(("evaluation", key), "does not go with added noise; leave noise out")
     count = study.federation().n_agents
     if len(policy.resources) not in (0, 1, count):
-        yield Fault(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
+        yield InvalidSetting(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if policy.parallel > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:
             remedy = "cannot decide while points are under way; set [evaluation] parallel = 1, or take ts, fts, gp_ei or gp_ucb"
-            yield Fault(("algorithm", number, "name"), remedy)
+            yield InvalidSetting(("algorithm", number, "name"), remedy)
 
 
-def _early(study: Study) -> Iterator[Fault]:
+def _early(study: Study) -> Iterator[InvalidSetting]:
     """Refuse an early end where there is no real time in which somebody could look on."""
     for key in ("target", "evaluations"):
         if getattr(study.budget, key) is not None and study.timing.clock != "wall":
-            yield Fault(("budget", key), 'ends a study in real time; set [timing] clock = "wall", or leave it out')
+            yield InvalidSetting(("budget", key), 'ends a study in real time; set [timing] clock = "wall", or leave it out')
 
 
-def _declarations(study: Study) -> Iterator[Fault]:
+def _declarations(study: Study) -> Iterator[InvalidSetting]:
     """Let every algorithm declare its messages for this problem, which is where settings that do not suit it show."""
     for number, table in enumerate(study.algorithm):
         try:
@@ -127,20 +133,20 @@ def _declarations(study: Study) -> Iterator[Fault]:
             if isinstance(made, Private):
                 made.mechanism(problem)
         except ValueError as error:
-            yield from Faults([blame(error)]).under("algorithm", number).faults
+            yield from InvalidSettings([blame(error)]).under("algorithm", number).faults
         else:
             yield from private_combinations(study, number, made)
 
 
-def _centralised(study: Study) -> Iterator[Fault]:
+def _centralised(study: Study) -> Iterator[InvalidSetting]:
     """Refuse a single agent where it would know what the agents learned each for itself."""
     for number, table in enumerate(study.algorithm):
         if table.centralised and study.agents.history is not None:
             remedy = "has no history, since agents learned theirs on other functions than the mean; leave [agents.history] out"
-            yield Fault(("algorithm", number, "centralised"), remedy)
+            yield InvalidSetting(("algorithm", number, "centralised"), remedy)
 
 
-def _one_message(study: Study) -> Iterator[Fault]:
+def _one_message(study: Study) -> Iterator[InvalidSetting]:
     """Refuse an exchange before the start in which most agents would be answered before the others have sent."""
     if study.exchange.make().waits:
         return
@@ -148,17 +154,19 @@ def _one_message(study: Study) -> Iterator[Fault]:
         made = table.make()
         if made.sends(0) and not any(made.sends(step) for step in range(1, min(study.budget.decisions, STEPS) + 1)):
             remedy = f"sends one message, before the start; under '{study.exchange.mode}' hardly one is answered in time"
-            yield Fault(("algorithm", number, "name"), f'{remedy}: set [exchange] mode = "barrier", or let it send again')
+            yield InvalidSetting(
+                ("algorithm", number, "name"), f'{remedy}: set [exchange] mode = "barrier", or let it send again'
+            )
 
 
-def _initial_file(study: Study) -> Iterator[Fault]:
+def _initial_file(study: Study) -> Iterator[InvalidSetting]:
     try:
         points = study.initial_points()
     except ValueError as error:
-        yield Fault(("agents", "initial_file"), str(error))
+        yield InvalidSetting(("agents", "initial_file"), str(error))
         return
     if points is None or "initial" not in study.agents.model_fields_set:
         return
     count = len(next(iter(points.values())))
     if study.agents.initial != count:
-        yield Fault(("agents", "initial"), f"initial_file has {count} points for each target; leave initial out")
+        yield InvalidSetting(("agents", "initial"), f"initial_file has {count} points for each target; leave initial out")

@@ -16,13 +16,13 @@ from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
 from fedbo.study.document import Loc
 from fedbo.study.environment_settings import members, share_of
-from fedbo.study.invalid import Fault
+from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
 
 
-def world_combinations(study: Study) -> Iterator[Fault]:
+def world_combinations(study: Study) -> Iterator[InvalidSetting]:
     """List what does not go together in the world of a study whose tables are right by themselves."""
     groups = list(_groups(study))
     yield from groups
@@ -33,18 +33,20 @@ def world_combinations(study: Study) -> Iterator[Fault]:
         yield from _plan(study)
 
 
-def exchange_combinations(study: Study) -> Iterator[Fault]:
+def exchange_combinations(study: Study) -> Iterator[InvalidSetting]:
     """List what an exchange mode cannot do with the agents of a study, whose targets are known to be right."""
     exchange, targets = study.exchange.make(), len(study.targets)
     if not exchange.waits and exchange.selection.who in ("fraction", "speed"):
         remedy = f"under '{exchange.mode}' there are no rounds of which this could be a share; take \"poisson\""
-        yield Fault(("exchange", "selection", "who"), remedy)
+        yield InvalidSetting(("exchange", "selection", "who"), remedy)
     yield from _selected(study, exchange)
     if getattr(exchange, "k", 0) > targets:
-        yield Fault(("exchange", "k"), f"must be at most {targets}, the number of agents that optimise and so keep sending")
+        yield InvalidSetting(
+            ("exchange", "k"), f"must be at most {targets}, the number of agents that optimise and so keep sending"
+        )
 
 
-def _selected(study: Study, exchange: Exchange) -> Iterator[Fault]:
+def _selected(study: Study, exchange: Exchange) -> Iterator[InvalidSetting]:
     """Refuse to pass over agents that may wait for an answer where no round ever closes to give them one.
 
     A method whose decisions vary in size may decide on no point at all, and waits then; whether it will cannot be told before.
@@ -55,7 +57,7 @@ def _selected(study: Study, exchange: Exchange) -> Iterator[Fault]:
         made = table.make()
         if made.queries is None and any(made.sends(step) for step in range(study.budget.decisions + 1)):
             remedy = f"'{table.title}' may wait for an answer to a message that it was not asked for; take \"all\""
-            yield Fault(("exchange", "selection", "who"), f'{remedy}, or a mode with rounds, such as "barrier"')
+            yield InvalidSetting(("exchange", "selection", "who"), f'{remedy}, or a mode with rounds, such as "barrier"')
 
 
 def agents_remedy(given: Sequence[int], count: int) -> str | None:
@@ -70,40 +72,42 @@ def agents_remedy(given: Sequence[int], count: int) -> str | None:
     return None if twice is None else f"agent {twice} stands there twice; name each agent once"
 
 
-def _groups(study: Study) -> Iterator[Fault]:
+def _groups(study: Study) -> Iterator[InvalidSetting]:
     first: dict[str, int] = {}
     for number, table in enumerate(study.group):
         if table.name == "all":
-            yield Fault(("group", number, "name"), "means every agent; give this group another name")
+            yield InvalidSetting(("group", number, "name"), "means every agent; give this group another name")
         elif table.name in first:
             remedy = f"is the name of [[group]] {first[table.name] + 1} too; give this one another name"
-            yield Fault(("group", number, "name"), remedy)
+            yield InvalidSetting(("group", number, "name"), remedy)
         first.setdefault(table.name, number)
         if table.agents is None and table.share is None:
-            yield Fault(("group", number), "has no agents; give agents = [0, 1], or a share of all, such as share = 0.2")
+            yield InvalidSetting(
+                ("group", number), "has no agents; give agents = [0, 1], or a share of all, such as share = 0.2"
+            )
         elif table.agents is not None and table.share is not None:
-            yield Fault(("group", number, "share"), "stands beside a list of agents; give one of the two")
+            yield InvalidSetting(("group", number, "share"), "stands beside a list of agents; give one of the two")
     yield from _lists(study)
     yield from _shares(study)
 
 
-def _lists(study: Study) -> Iterator[Fault]:
+def _lists(study: Study) -> Iterator[InvalidSetting]:
     count, group_of = study.federation().n_agents, dict[int, int]()
     for number, table in enumerate(study.group):
         if table.agents is None:
             continue
         loc: Loc = ("group", number, "agents")
         if not table.agents:
-            yield Fault(loc, "must name at least one agent")
+            yield InvalidSetting(loc, "must name at least one agent")
         elif remedy := agents_remedy(table.agents, count):
-            yield Fault(loc, remedy)
+            yield InvalidSetting(loc, remedy)
         for agent in sorted(set(table.agents) & set(group_of)):
             other = study.group[group_of[agent]].name
-            yield Fault(loc, f"agent {agent} is in group '{other}' already; an agent belongs to one group at most")
+            yield InvalidSetting(loc, f"agent {agent} is in group '{other}' already; an agent belongs to one group at most")
         group_of.update(dict.fromkeys(table.agents, number))
 
 
-def _shares(study: Study) -> Iterator[Fault]:
+def _shares(study: Study) -> Iterator[InvalidSetting]:
     count = study.federation().n_agents
     left = count - len({agent for table in study.group for agent in table.agents or ()})
     for number, table in enumerate(study.group):
@@ -111,45 +115,47 @@ def _shares(study: Study) -> Iterator[Fault]:
             continue
         asked, loc = share_of(table.share, count), ("group", number, "share")
         if asked == 0:
-            yield Fault(loc, f"is no agent of {count}; raise it to more than half of one, {0.5 / count:g}")
+            yield InvalidSetting(loc, f"is no agent of {count}; raise it to more than half of one, {0.5 / count:g}")
         elif asked > left:
-            yield Fault(loc, f"is {asked} of {count} agents, and {left} are in no other group; lower it")
+            yield InvalidSetting(loc, f"is {asked} of {count} agents, and {left} are in no other group; lower it")
         left = max(0, left - asked)
 
 
-def _real_time(study: Study) -> Iterator[Fault]:
+def _real_time(study: Study) -> Iterator[InvalidSetting]:
     """Refuse what real time leaves without effect, and what only real time has."""
     if study.timing.clock == "virtual":
         if study.evaluation.make().memory_limit is not None:
-            yield Fault(("evaluation", "memory_limit"), 'is watched in real time only; leave it out, or set clock = "wall"')
+            yield InvalidSetting(
+                ("evaluation", "memory_limit"), 'is watched in real time only; leave it out, or set clock = "wall"'
+            )
         return
     timing, remedy = study.timing, 'has no effect in real time; leave it out, or set clock = "virtual"'
     if timing.evaluation.make() != Constant(1.0):
-        yield Fault(("timing", "evaluation", "model"), remedy)
+        yield InvalidSetting(("timing", "evaluation", "model"), remedy)
     if timing.speed.make() != Classes((1.0,)):
-        yield Fault(("timing", "speed"), remedy)
+        yield InvalidSetting(("timing", "speed"), remedy)
     if timing.decision.make() != Growth():
-        yield Fault(("timing", "decision"), remedy)
+        yield InvalidSetting(("timing", "decision"), remedy)
     for number, table in enumerate(study.group):
         for key in ("evaluation", "speed", "decision"):
             if getattr(table, key) is not None:
-                yield Fault(("group", number, key), remedy)
+                yield InvalidSetting(("group", number, key), remedy)
     for number, fault in enumerate(study.fault):
         if study.hosting.kind != "dedicated" and isinstance(fault.make(), Crash | Hang | Slow):
             remedy = 'strikes a real process, and its neighbours would suffer too; set [hosting] kind = "dedicated"'
-            yield Fault(("fault", number, "kind"), remedy)
+            yield InvalidSetting(("fault", number, "kind"), remedy)
 
 
-def _costs(study: Study) -> Iterator[Fault]:
+def _costs(study: Study) -> Iterator[InvalidSetting]:
     """Refuse durations that follow costs where nobody reports any."""
     owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
     owners += [(("group", number), table) for number, table in enumerate(study.group)]
     for loc, owner in owners:
         if owner.evaluation is not None and owner.evaluation.make().costs and not reports_costs(study.federation()):
             remedy = f"'{study.objective.name}' reports no costs; take another model, or an objective that does: {_costly()}"
-            yield Fault((*loc, "evaluation", "model"), remedy)
+            yield InvalidSetting((*loc, "evaluation", "model"), remedy)
         if owner.latency is not None and owner.latency.make().costs:
-            yield Fault((*loc, "latency", "model"), "only evaluations have costs; take another model for messages")
+            yield InvalidSetting((*loc, "latency", "model"), "only evaluations have costs; take another model for messages")
 
 
 def _costly() -> str:
@@ -157,7 +163,7 @@ def _costly() -> str:
     return ", ".join(f"{name} with a cost" if name == "python_function" else name for name in known)
 
 
-def _short_days(study: Study) -> Iterator[Fault]:
+def _short_days(study: Study) -> Iterator[InvalidSetting]:
     """Refuse days on which no agent is ever there for as long as a step takes, where the step is lost each time."""
     if study.timing.clock == "wall" or study.budget.time is not None:
         return
@@ -172,7 +178,7 @@ def _short_days(study: Study) -> Iterator[Fault]:
         step = _shortest(study, study.timing if owner is study else owner)
         if step > days.present:
             remedy = f"is shorter than a step, which takes {step:g} and is lost with each day; lengthen it, set leaving = "
-            yield Fault((*loc, "present"), f'{remedy}"resumed", or end the study by [budget] time')
+            yield InvalidSetting((*loc, "present"), f'{remedy}"resumed", or end the study by [budget] time')
 
 
 def _shortest(study: Study, owner: Any) -> float:
@@ -188,17 +194,17 @@ def _shortest(study: Study, owner: Any) -> float:
     return one * max(1, min(study.agents.initial, study.budget.pulls or study.agents.initial) if known else 1)
 
 
-def _plan(study: Study) -> Iterator[Fault]:
+def _plan(study: Study) -> Iterator[InvalidSetting]:
     groups, end = members(study), study.budget.time
     for number, table in enumerate(study.fault):
         fault = table.make()
         remedy = _who(getattr(fault, "agents", "all"), groups, study.federation().n_agents)
         if remedy:
-            yield Fault(("fault", number, "agents"), remedy)
+            yield InvalidSetting(("fault", number, "agents"), remedy)
         key = "start" if isinstance(fault, BEFALLS) else "at"
         begins = getattr(fault, key)
         if end is not None and begins is not None and begins >= end:
-            yield Fault(("fault", number, key), f"must be before the study's end; [budget] time = {end:g}")
+            yield InvalidSetting(("fault", number, key), f"must be before the study's end; [budget] time = {end:g}")
 
 
 def _who(agents: Any, groups: Collection[str], count: int) -> str | None:

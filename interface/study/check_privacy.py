@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
 from fedbo.coordinator.privacy.aggregator import unkept
-from fedbo.study.invalid import Fault
+from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
 
 
-def privacy_asked(study: Study) -> Iterator[Fault]:
+def privacy_asked(study: Study) -> Iterator[InvalidSetting]:
     """Refuse terms of privacy that no algorithm of the study could keep."""
     made = [table.make() for table in study.algorithm]
     problem = Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
@@ -23,15 +23,19 @@ def privacy_asked(study: Study) -> Iterator[Fault]:
         asked.pop("deltas", None)  # they report what they cost, and take no other terms
     if asked and not private:
         for key in asked:
-            yield Fault(("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism")
+            yield InvalidSetting(
+                ("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism"
+            )
     elif "epsilon_max" in asked and not any(mechanism.noise for mechanism in private):
-        yield Fault(("privacy", "epsilon_max"), "has no effect: no algorithm of this study adds noise, so that none is private")
+        yield InvalidSetting(
+            ("privacy", "epsilon_max"), "has no effect: no algorithm of this study adds noise, so that none is private"
+        )
 
 
-def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[Fault]:
+def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
     """List what does not go together with an algorithm, number `number`, whose messages are private."""
     if wrong := unkept(algorithm, study.evaluation.make()):
-        yield Fault(("evaluation", "failure"), f"'{study.algorithm[number].name}' keeps no promise where this {wrong}")
+        yield InvalidSetting(("evaluation", "failure"), f"'{study.algorithm[number].name}' keeps no promise where this {wrong}")
     if not isinstance(algorithm, Private):
         return
     name, exchange = study.algorithm[number].name, study.exchange.make()
@@ -39,7 +43,7 @@ def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Ite
     mechanism = algorithm.mechanism(problem)
     if exchange.selection.who != "all":
         remedy = f"'{name}' draws by its own share whom to ask; leave the selection out, or set who = \"all\""
-        yield Fault(("exchange", "selection", "who"), remedy)
+        yield InvalidSetting(("exchange", "selection", "who"), remedy)
     if not exchange.waits and mechanism.share < 1:
         remedy = f"under '{exchange.mode}' there are no rounds to sample, and nothing is gained by it; set share = 1"
-        yield Fault(("algorithm", number, "share"), remedy)
+        yield InvalidSetting(("algorithm", number, "share"), remedy)

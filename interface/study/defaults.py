@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.study.document import Loc, fault_labels
-from fedbo.study.invalid import Fault, Faults
+from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.tables import AgentsTable, HostingTable, PrivacyTable
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def with_defaults(study: Study, swept: set[Loc]) -> Study:
-    """Fill in the settings of everything that is named; Faults."""
-    faults: list[Fault] = []
+    """Fill in the settings of everything that is named; InvalidSettings."""
+    faults: list[InvalidSetting] = []
 
     def fill(table: Any, *loc: str | int) -> Any:
         # A table whose name is swept keeps what was given: the defaults of one name would be wrong for another.
@@ -24,7 +24,7 @@ def with_defaults(study: Study, swept: set[Loc]) -> Study:
             return table.model_copy(update={"label": table.title}) if loc[0] == "algorithm" else table
         try:
             return table.resolved()
-        except Faults as found:
+        except InvalidSettings as found:
             faults.extend(found.under(*loc).faults)
             return table
 
@@ -45,7 +45,7 @@ def with_defaults(study: Study, swept: set[Loc]) -> Study:
         "hosting": _hosting(study.hosting),
     }
     if faults:
-        raise Faults(faults)
+        raise InvalidSettings(faults)
     return study.model_copy(update={**changes, "privacy": _privacy(study)})
 
 

@@ -10,7 +10,7 @@ from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
 from fedbo.coordinator.exchange import MODES
-from fedbo.study.invalid import Fault, Faults
+from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import Name
 from fedbo.study.settings import names_of
 from fedbo.study.tables import Declared, Named, Positive, Table, is_agents
@@ -114,9 +114,9 @@ class FaultTable(Named):
     label: Name | None = None
 
     def make(self) -> Any:
-        """Build the fault; Faults when its kind or a setting is wrong."""
+        """Build the fault; InvalidSettings when its kind or a setting is wrong."""
         who = self.settings.get("agents", "all")
         if "agents" in names_of(self._look_up()) and not (isinstance(who, str) or is_agents(who)):
             remedy = 'must be "all", the name of a group, or a list of agents, such as [0, 1]'
-            raise Faults([Fault(("agents",), remedy)])
+            raise InvalidSettings([InvalidSetting(("agents",), remedy)])
         return super().make()

@@ -30,8 +30,8 @@ EXAMPLES: dict[Loc, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """One thing that is wrong at `loc`, and the remedy; a fault of a table or of a missing key shows no value."""
+class InvalidSetting:
+    """An invalid setting: what is wrong at `loc`, and the remedy; one of a table or of a missing key shows no value."""
 
     loc: Loc
     remedy: str
@@ -44,16 +44,16 @@ class Fault:
         return f"{where}{given}: {self.remedy}" if where else self.remedy
 
 
-class Faults(Exception):
-    """Faults that were found, on their way to becoming a StudyError."""
+class InvalidSettings(Exception):
+    """Settings that were found invalid, on their way to becoming a StudyError."""
 
-    def __init__(self, faults: Iterable[Fault]) -> None:
+    def __init__(self, faults: Iterable[InvalidSetting]) -> None:
         self.faults = tuple(faults)
         super().__init__(self.faults)
 
-    def under(self, *prefix: str | int) -> Faults:
+    def under(self, *prefix: str | int) -> InvalidSettings:
         """Give the same faults seen from further out."""
-        return Faults(Fault((*prefix, *fault.loc), fault.remedy) for fault in self.faults)
+        return InvalidSettings(InvalidSetting((*prefix, *fault.loc), fault.remedy) for fault in self.faults)
 
 
 def _given(document: Mapping[str, Any], loc: Loc) -> tuple[Loc, Any]:
@@ -95,7 +95,7 @@ def no_such_key(name: str, known: Iterable[str], kind: str = "key") -> str:
     return f"no such {kind}; " + (f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(names) or 'none'}")
 
 
-def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> Faults:
+def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) -> InvalidSettings:
     """Translate pydantic's errors; `known` lists the keys that each table may have."""
     found: dict[Loc, list[str]] = {}
     items = error.errors(include_url=False)
@@ -108,7 +108,7 @@ def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) ->
         remedy = remedy_of(item, loc, known)
         if remedy not in remedies:
             remedies.append(remedy)
-    return Faults(Fault(loc, ", or ".join(remedies)) for loc, remedies in found.items())
+    return InvalidSettings(InvalidSetting(loc, ", or ".join(remedies)) for loc, remedies in found.items())
 
 
 def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[str]]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import Phased, Private
 from fedbo.study.document import Loc
-from fedbo.study.invalid import Fault
+from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -43,30 +43,32 @@ ROW = 200  # bytes in memory of one observation and its events
 _AGENT = 1000  # bytes in memory of one agent, at least
 
 
-def numbers(study: Study) -> Iterator[Fault]:
+def numbers(study: Study) -> Iterator[InvalidSetting]:
     """List the numbers that are too large, and sweeps with too many cells or runs."""
     for loc, value in _numbers(study.document(), ()):
         most = _limit(loc)
         if most is not None and value > most:
-            yield Fault(loc, f"must be at most {most:,}")
+            yield InvalidSetting(loc, f"must be at most {most:,}")
     cells = math.prod(len(values) for values in study.sweep.values())
     runs = cells * study.study.replicates * len(study.algorithm)
     if cells > CELLS:
-        yield Fault(("sweep",), f"has {cells:,} cells; name fewer values, for at most {CELLS:,}")
+        yield InvalidSetting(("sweep",), f"has {cells:,} cells; name fewer values, for at most {CELLS:,}")
     elif runs > RUNS:
-        yield Fault(("study", "replicates"), f"makes {runs:,} runs of all cells and algorithms; take fewer, at most {RUNS:,}")
+        yield InvalidSetting(
+            ("study", "replicates"), f"makes {runs:,} runs of all cells and algorithms; take fewer, at most {RUNS:,}"
+        )
 
 
-def memory(study: Study) -> Iterator[Fault]:
+def memory(study: Study) -> Iterator[InvalidSetting]:
     """Say that the observations of a study cannot be held by this machine, which puts them together in the end."""
     need, have = needed(study), machine_memory()
     if need > have:
         words = f"asks for at least {need / 2**30:,.0f} GiB of memory, and this machine has {have / 2**30:,.0f} GiB"
         key = "iterations" if study.budget.iterations else "pulls"
-        yield Fault(("budget", key), f"{words}; lower it, [agents] initial, replicates, or the number of agents")
+        yield InvalidSetting(("budget", key), f"{words}; lower it, [agents] initial, replicates, or the number of agents")
     for number, table in enumerate(study.algorithm):
         if study.budget.decisions > RELEASES and isinstance(table.make(), Private):
-            yield Fault(
+            yield InvalidSetting(
                 ("budget", "iterations"), f"must be at most {RELEASES:,} for [[algorithm]] {number + 1}, which is private"
             )
 

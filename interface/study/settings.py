@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
 from fedbo.objectives.base import Refused
-from fedbo.study.invalid import Fault, Faults, no_such_key, remedy_of
+from fedbo.study.invalid import InvalidSetting, InvalidSettings, no_such_key, remedy_of
 
 Settings = dict[str, Any]
 
@@ -32,20 +32,20 @@ def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None = None, also: Iterable[str] = ()) -> Any:
-    """Make an instance from plain settings; Faults when a key, a type or a value is wrong.
+    """Make an instance from plain settings; InvalidSettings when a key, a type or a value is wrong.
 
     `make` takes the checked settings instead of the class itself; `also` are keys that its table has besides them.
     """
     names = names_of(declared)
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise Faults(Fault((name,), no_such_key(name, {*names, *also})) for name in unknown)
+        raise InvalidSettings(InvalidSetting((name,), no_such_key(name, {*names, *also})) for name in unknown)
     _check_nested(declared, given)
     typed = _typed(declared, given)
     try:
         return (make or declared)(**typed)
     except (ValueError, TypeError) as error:
-        raise Faults([blame(error, given)]) from error
+        raise InvalidSettings([blame(error, given)]) from error
 
 
 def plain(instance: Any, names: Iterable[str]) -> Settings:
@@ -69,7 +69,7 @@ def _check_nested(declared: type[Any], given: Settings) -> None:
         if dataclasses.is_dataclass(hint):
             try:
                 build(typing.cast(type[Any], hint), value)
-            except Faults as found:
+            except InvalidSettings as found:
                 raise found.under(name) from None
 
 
@@ -94,14 +94,14 @@ def _typed(declared: Any, given: Mapping[str, Any]) -> Settings:
         # In JSON, unlike in Python, a strict tuple may be written as a list.
         checked = _model(declared).model_validate_json(json.dumps(given))
     except ValidationError as error:
-        raise Faults(_collapsed(error, given)) from error
+        raise InvalidSettings(_collapsed(error, given)) from error
     except TypeError as error:
-        raise Faults([Fault((), f"{error}; settings are numbers, strings, lists and tables")]) from error
+        raise InvalidSettings([InvalidSetting((), f"{error}; settings are numbers, strings, lists and tables")]) from error
     by_alias = {field.alias: name for name, field in type(checked).model_fields.items()}
     return {name: getattr(checked, by_alias[name]) for name in given}
 
 
-def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[Fault]:
+def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[InvalidSetting]:
     """Join what pydantic says of the members of one union; their names are no part of the place."""
     found: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
@@ -111,15 +111,15 @@ def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[Fault]:
         words = f"{'.'.join(str(step) for step in inner)} {remedy}" if inner else remedy
         if words not in found.setdefault(name, []):
             found[name].append(words)
-    return [Fault((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
+    return [InvalidSetting((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
 
 
-def blame(error: Exception, given: Container[str] | None = None) -> Fault:
+def blame(error: Exception, given: Container[str] | None = None) -> InvalidSetting:
     """Put what is wrong at the setting that the error names as its key; where it names none, at the table as a whole.
 
     So it does for a setting that is not among those `given`, since only the message tells the default that came; what a
     federation refuses is clear without.
     """
     if isinstance(error, Refused) or (isinstance(error, Refusal) and (given is None or error.key in given)):
-        return Fault((error.key,), error.remedy)
-    return Fault((), str(error))
+        return InvalidSetting((error.key,), error.remedy)
+    return InvalidSetting((), str(error))

@@ -43,7 +43,7 @@ from fedbo.study.environment_tables import (
 )
 from fedbo.study.files import anchored, fingerprinted
 from fedbo.study.initial import Points, read_points
-from fedbo.study.invalid import Fault, Faults, from_pydantic
+from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.sweeps import check_values, concerns, of_sweep, swept
 from fedbo.study.tables import (
     AgentsTable,
@@ -198,7 +198,7 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
         document = {**document, "sweep": flat(document["sweep"])}
     try:
         return _checked(anchored(document, folder))
-    except Faults as found:
+    except InvalidSettings as found:
         raise StudyError("\n".join(_line(fault, document, name, changed) for fault in found.faults)) from None
 
 
@@ -219,25 +219,27 @@ def _located(document: Document, key: str) -> Loc:
         raise StudyError(f"--set {error.args[0]}") from None
 
 
-def _line(fault: Fault, document: Document, name: str, changed: Sequence[Loc]) -> str:
+def _line(fault: InvalidSetting, document: Document, name: str, changed: Sequence[Loc]) -> str:
     overridden = any(concerns(fault, loc) for loc in changed)
     return f"{'--set' if overridden else name}: {fault.line(document)}"
 
 
 def _checked(document: Document) -> Study:
-    """Check everything, table by table, then the combinations, then every cell; Faults."""
+    """Check everything, table by table, then the combinations, then every cell; InvalidSettings."""
     if single := [key for key in LISTS if isinstance(document.get(key), dict)]:
-        raise Faults(Fault((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single)
+        raise InvalidSettings(
+            InvalidSetting((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single
+        )
     try:
         study = Study.model_validate(document)
     except ValidationError as error:
         raise from_pydantic(error, _known()) from error
     check_values(study.sweep)
     if faults := list(limits.numbers(study)):
-        raise Faults(faults)
+        raise InvalidSettings(faults)
     resolved = with_defaults(study, swept(document, study.sweep))
     if faults := list(limits.memory(resolved)) or list(combinations(resolved)):
-        raise Faults(faults)
+        raise InvalidSettings(faults)
     _check_cells(resolved)
     points = resolved.initial_points()
     if points is None:
@@ -248,14 +250,14 @@ def _checked(document: Document) -> Study:
 
 def _check_cells(study: Study) -> None:
     """Check every combination of the sweep; what is wrong in one is said of the sweep."""
-    faults: dict[Fault, None] = {}
+    faults: dict[InvalidSetting, None] = {}
     for values, document in _combined(study) if study.sweep else ():
         try:
             _checked(document)
-        except Faults as found:
+        except InvalidSettings as found:
             faults |= dict.fromkeys(of_sweep(fault, values, document) for fault in found.faults)
     if faults:
-        raise Faults(faults)
+        raise InvalidSettings(faults)
 
 
 def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document]]:

@@ -7,28 +7,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedbo.study.document import Document, Loc, locate, shown
-from fedbo.study.invalid import Fault, Faults
+from fedbo.study.invalid import InvalidSetting, InvalidSettings
 
 
 def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
-    """List what is swept; Faults for keys that change no result and for those that lead nowhere."""
+    """List what is swept; InvalidSettings for keys that change no result and for those that lead nowhere."""
     fixed = [key for key in sweep if _is_fixed(key)]
     if fixed:
         remedy = "changes no result, so it cannot be swept; leave it out"
-        raise Faults(Fault(("sweep", key), remedy) for key in fixed)
+        raise InvalidSettings(InvalidSetting(("sweep", key), remedy) for key in fixed)
     try:
         return {locate(document, key) for key in sweep}
     except KeyError as error:
         key = next(key for key in sweep if error.args[0].startswith(f"{key}: "))
-        raise Faults([Fault(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None
+        raise InvalidSettings([InvalidSetting(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None
 
 
 def check_values(sweep: Mapping[str, Sequence[Any]]) -> None:
-    """Faults where a value is named twice, which would be run twice and counted as two cells."""
+    """Raise InvalidSettings where a value is named twice, which would be run twice and counted as two cells."""
     faults = [(key, twice) for key, values in sweep.items() if (twice := _twice(values)) is not None]
     if faults:
-        raise Faults(
-            Fault(("sweep", key), f"{shown(twice[0])} stands there twice; name each value once") for key, twice in faults
+        raise InvalidSettings(
+            InvalidSetting(("sweep", key), f"{shown(twice[0])} stands there twice; name each value once")
+            for key, twice in faults
         )
 
 
@@ -60,16 +61,16 @@ def _is_fixed(key: str) -> bool:
     return head in ("hosting", "recovery") or key in ("study.name", "study.description")
 
 
-def of_sweep(fault: Fault, values: Mapping[str, Any], document: Document) -> Fault:
+def of_sweep(fault: InvalidSetting, values: Mapping[str, Any], document: Document) -> InvalidSetting:
     """Say of the sweep what is wrong in the study of one combination of its values."""
     for key, value in values.items():
         if concerns(fault, locate(document, key)):
             named = fault.remedy.startswith("no ")  # "no such key", or "no group 'slw'", which names the value itself
-            return Fault(("sweep", key), fault.remedy if named else f"{shown(value)} {fault.remedy}")
+            return InvalidSetting(("sweep", key), fault.remedy if named else f"{shown(value)} {fault.remedy}")
     combination = ", ".join(f"{key} = {shown(value)}" for key, value in values.items())
-    return Fault(("sweep",), f"with {combination}: {fault.line(document)}")
+    return InvalidSetting(("sweep",), f"with {combination}: {fault.line(document)}")
 
 
-def concerns(fault: Fault, loc: Loc) -> bool:
+def concerns(fault: InvalidSetting, loc: Loc) -> bool:
     """Say whether a fault is one of what was put at `loc`, or of a table that exists only because of it."""
     return fault.loc[: len(loc)] == loc or (loc[: len(fault.loc)] == fault.loc and fault.remedy.startswith("no such"))

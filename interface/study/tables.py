@@ -15,7 +15,7 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.settings import SettingError, unknown
 from fedbo.objectives.catalog import federations
 from fedbo.study.document import default_label
-from fedbo.study.invalid import Fault, Faults
+from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import FolderName, Name
 from fedbo.study.settings import Settings, build, names_of, plain
 
@@ -46,7 +46,7 @@ class Declared(BaseModel):
         return dict(self.model_extra or {})
 
     def make(self) -> Any:
-        """Build what is declared; Faults when its name or a setting is wrong."""
+        """Build what is declared; InvalidSettings when its name or a setting is wrong."""
         return build(self._look_up(), self.settings, also=type(self).model_fields)
 
     def resolved(self) -> Self:
@@ -73,7 +73,7 @@ class Named(Declared):
     def _look_up(self) -> Any:
         name, known = getattr(self, self.key), type(self).catalogue()
         if name not in known:
-            raise Faults([Fault((self.key,), unknown(self.noun, name, known))])
+            raise InvalidSettings([InvalidSetting((self.key,), unknown(self.noun, name, known))])
         return known[name]
 
 
@@ -103,7 +103,7 @@ class ObjectiveTable(Named):
         return 0.0 if self._has_own() else float(self.settings.get("noise", 0.0))
 
     def make(self) -> Any:
-        """Build the federation, without added noise; Faults when its name or a setting is wrong."""
+        """Build the federation, without added noise; InvalidSettings when its name or a setting is wrong."""
         declared, settings = self._look_up(), self.settings
         if not self._has_own() and "noise" in settings:
             build(_Added, {"noise": settings.pop("noise")})
@@ -147,13 +147,13 @@ class AlgorithmTable(Named):
         return default_label({"name": self.name, "label": self.label, "preset": self.preset})
 
     def make(self) -> Algorithm:
-        """Build the algorithm; Faults when its name, the preset or a setting is wrong."""
+        """Build the algorithm; InvalidSettings when its name, the preset or a setting is wrong."""
         entry = self._look_up()
         if self.preset is not None and self.preset not in entry.presets:
-            raise Faults([Fault(("preset",), unknown("preset", self.preset, entry.presets))])
+            raise InvalidSettings([InvalidSetting(("preset",), unknown("preset", self.preset, entry.presets))])
         fixed = [name for name in self.settings if name in entry.fixed]
         if fixed:
-            raise Faults(Fault((name,), f"is fixed in '{self.name}'; leave it out") for name in fixed)
+            raise InvalidSettings(InvalidSetting((name,), f"is fixed in '{self.name}'; leave it out") for name in fixed)
         preset = self.preset
         made: Algorithm = build(
             entry.settings,

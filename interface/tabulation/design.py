@@ -17,8 +17,8 @@ _PARENTS = 2
 _WIDEST, _HALVINGS = 0.25, 12  # steps of 0.25 to 0.00006 of the cube, whatever scale the surface has on an axis
 
 
-class Seen(NamedTuple):
-    """What is known when a step is drawn: points `(n, d)` of the unit cube, values `(n,)`; NaN where there is none."""
+class DesignHistory(NamedTuple):
+    """The history of a design as a step is drawn: points `(n, d)` of the unit cube, values `(n,)`; NaN where none is."""
 
     u: Array
     value: Array
@@ -35,7 +35,7 @@ def sobol(seed: int, dim: int, count: int) -> Array:
     return np.ascontiguousarray(points)
 
 
-def step(index: int, seen: Seen, streams: Streams) -> Array:
+def step(index: int, seen: DesignHistory, streams: Streams) -> Array:
     """Give step number `index` of a refinement, a point `(d,)`: normally about one of the best points that were `seen`.
 
     What was `seen` is all that was evaluated before the step's block, so that the number of steps asked for changes none.

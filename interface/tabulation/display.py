@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedbo.execution.progress import Progress, RowInfo
 from fedbo.objectives.base import Metric
-from fedbo.tabulation.worker import Done
+from fedbo.tabulation.worker import JobResult
 
 
 class TableDisplay:
@@ -25,7 +25,7 @@ class TableDisplay:
             if count:
                 self._progress.update(0, f"agent {agent}", 0, count, self._totals[agent], None)
 
-    def look(self, done: Done) -> None:
+    def look(self, done: JobResult) -> None:
         """Show what came of a job."""
         agent = done.agent
         self._done[agent] += done.made

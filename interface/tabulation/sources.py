@@ -14,14 +14,14 @@ from fedbo.objectives.base import Federation
 from fedbo.objectives.catalog import federations
 from fedbo.study.document import Document, StudyError, parse_override, placed
 from fedbo.study.files import anchored
-from fedbo.study.invalid import Faults
+from fedbo.study.invalid import InvalidSettings
 from fedbo.study.settings import names_of
 from fedbo.study.study import load_study
 from fedbo.study.tables import ObjectiveTable
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ObjectiveSource:
     """A federation to be tabulated: its name, its settings, itself, and the seed and replicate of its streams."""
 
     name: str
@@ -57,7 +57,7 @@ class Hands:
     package: Literal["wheel", "image"] = "wheel"
 
 
-def source(name: str, sets: Sequence[str] = (), seed: int | None = None, replicate: int = 0) -> tuple[Source, Hands]:
+def source(name: str, sets: Sequence[str] = (), seed: int | None = None, replicate: int = 0) -> tuple[ObjectiveSource, Hands]:
     """Find a federation by its name, with `key=value` for its settings, or as the [objective] of a study file.
 
     A study also says by which seed, and with how many workers; StudyError when anything is wrong.
@@ -79,14 +79,14 @@ def source(name: str, sets: Sequence[str] = (), seed: int | None = None, replica
     )
 
 
-def _built(document: Document, seed: int, replicate: int) -> Source:
+def _built(document: Document, seed: int, replicate: int) -> ObjectiveSource:
     whole = anchored({"objective": document}, Path.cwd())
     try:
         table = ObjectiveTable.model_validate(whole["objective"]).resolved()
         federation = table.make()
-    except Faults as found:
+    except InvalidSettings as found:
         lines = [fault.line(whole) for fault in found.under("objective").faults]
         raise StudyError("\n".join(f"--set: {line}" for line in lines)) from None
     known = names_of(type(federation))  # without a noise that is added by the study, for scores have none
     settings = {key: value for key, value in table.settings.items() if key in known}
-    return Source(table.name, settings, federation, seed, replicate)
+    return ObjectiveSource(table.name, settings, federation, seed, replicate)

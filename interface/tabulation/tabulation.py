@@ -35,8 +35,8 @@ from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, Ta
 from fedbo.study.document import StudyError
 from fedbo.study.paths import make_folder, usable
 from fedbo.tabulation.display import TableDisplay
-from fedbo.tabulation.sources import Hands, Source
-from fedbo.tabulation.worker import Done, Job, Plan, Tabulator, rows_of
+from fedbo.tabulation.sources import Hands, ObjectiveSource
+from fedbo.tabulation.worker import JobResult, TableJob, TablePlan, Tabulator, rows_of
 
 _CHUNK = 256  # evaluations to one job at most
 _SHARES = 32  # jobs that each worker should get at least
@@ -53,7 +53,7 @@ class Wanted:
 
 
 def tabulate(
-    origin: Source, folder: Path, wanted: Wanted, hands: Hands | None = None, progress: Progress | None = None
+    origin: ObjectiveSource, folder: Path, wanted: Wanted, hands: Hands | None = None, progress: Progress | None = None
 ) -> Facts:
     """Make a table, go on with one, or extend it; give what its `table.json` says.
 
@@ -69,7 +69,7 @@ def tabulate(
         facts = _begun(origin, folder)
         asked = {int(key): (entry["points"], entry["refine"]) for key, entry in facts["agents"].items()}
         asked |= {agent: _asked(facts, agent, wanted, folder) for agent in agents}
-        maker = _Maker(Plan(folder.resolve(), origin.federation, origin.seed, origin.replicate), facts, asked, progress)
+        maker = _Maker(TablePlan(folder.resolve(), origin.federation, origin.seed, origin.replicate), facts, asked, progress)
         try:
             maker.make(hands or Hands())
         except OSError as error:
@@ -99,7 +99,7 @@ def _check_folder(folder: Path) -> None:
         raise DirectoryError(f"'{folder}': is not empty and holds no table; name another folder with --out")
 
 
-def _begun(origin: Source, folder: Path) -> Facts:
+def _begun(origin: ObjectiveSource, folder: Path) -> Facts:
     """Give the facts of the folder's table, or of a new one; DirectoryError when it is a table of something else."""
     if not (folder / FACTS).exists():
         return {**origin.identity, "agents": {}, "status": "new", "versions": versions(), "points_sha256": "", "seconds": 0.0}
@@ -138,7 +138,7 @@ def _asked(facts: Facts, agent: int, wanted: Wanted, folder: Path) -> tuple[int,
 class _Maker:
     """Carries out what a table lacks, and writes down how it stands."""
 
-    def __init__(self, plan: Plan, facts: Facts, asked: dict[int, tuple[int, int]], progress: Progress | None) -> None:
+    def __init__(self, plan: TablePlan, facts: Facts, asked: dict[int, tuple[int, int]], progress: Progress | None) -> None:
         self._plan, self._facts, self._asked = plan, facts, asked
         self._have = _numbers(plan.folder)
         self._show = TableDisplay(progress, plan.federation.metric, {agent: sum(counts) for agent, counts in asked.items()})
@@ -152,14 +152,14 @@ class _Maker:
             kept = {} if agent in changed else held.get(str(agent), {})  # else its surface is of before
             entries[str(agent)] = {**kept, "points": points, "refine": refine}
         self._facts["agents"] = entries
-        jobs.append([Job("fit", int(key)) for key, entry in entries.items() if "gp" not in entry])
+        jobs.append([TableJob("fit", int(key)) for key, entry in entries.items() if "gp" not in entry])
         if not any(jobs) and self._facts["status"] == "complete":
             return
         self._same_versions()
         self._write("running")
         self._carry_out(jobs, hands)
 
-    def _missing(self, origin: str, hands: Hands) -> Iterator[Job]:
+    def _missing(self, origin: str, hands: Hands) -> Iterator[TableJob]:
         """List what of the design or of the refinement has not been evaluated, in chunks; a refinement goes on in one."""
         lacking = {agent: sorted(self._wanted(agent, origin)) for agent in self._asked}
         total = sum(len(indices) for indices in lacking.values())
@@ -167,13 +167,13 @@ class _Maker:
         kind: Any = origin
         for agent, indices in lacking.items():
             if origin == REFINE and indices:
-                yield Job(kind, agent, indices[0], self._asked[agent][1])
+                yield TableJob(kind, agent, indices[0], self._asked[agent][1])
                 continue
             breaks = np.flatnonzero(np.diff(indices) != 1) + 1
             for run in np.split(np.array(indices, dtype=np.int64), breaks):
                 for place in range(0, len(run), size):
                     chunk = run[place : place + size]
-                    yield Job(kind, agent, int(chunk[0]), int(chunk[-1]) + 1)
+                    yield TableJob(kind, agent, int(chunk[0]), int(chunk[-1]) + 1)
 
     def _wanted(self, agent: int, origin: str) -> set[int]:
         count = self._asked[agent][origin == REFINE]
@@ -186,7 +186,7 @@ class _Maker:
             words = f"began with other versions ({what}); install those, or name another folder with --out"
             raise DirectoryError(f"'{self._plan.folder}': {words}")
 
-    def _carry_out(self, jobs: Sequence[Sequence[Job]], hands: Hands) -> None:
+    def _carry_out(self, jobs: Sequence[Sequence[TableJob]], hands: Hands) -> None:
         begun, failure, complete = time.monotonic(), None, False
         self._plan.parts.mkdir(exist_ok=True)
         discard_drafts(self._plan.parts)
@@ -218,7 +218,7 @@ class _Maker:
     def _count(self, agent: int) -> int:
         return sum(len(self._have.get((agent, origin), ())) for origin in (DESIGN, REFINE))
 
-    def _note(self, done: Done) -> None:
+    def _note(self, done: JobResult) -> None:
         if done.surface is not None:
             self._facts["agents"][str(done.agent)] |= done.surface
         if done.made:

@@ -22,15 +22,15 @@ from fedbo.objectives.space import from_unit
 from fedbo.objectives.tables.surfaces import Process
 from fedbo.objectives.tables.table import DESIGN, POINTS, POINTS_FILE
 from fedbo.objectives.tabulated import fitted, left_out, mean, nearest, places, values
-from fedbo.tabulation.design import BLOCK, Seen, sobol, step
+from fedbo.tabulation.design import BLOCK, DesignHistory, sobol, step
 
 _KEY = ("agent", "origin", "index")
 _SECONDS = 10.0  # of work at most between two parts: what a kill can lose
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What all processes that make a table have in common: its folder, the federation, and where its draws come from."""
+class TablePlan:
+    """The plan that all processes share that make a table: its folder, the federation, and where its draws come from."""
 
     folder: Path
     federation: Federation
@@ -43,7 +43,7 @@ class Plan:
         return self.folder / "parts"
 
 
-class Job(NamedTuple):
+class TableJob(NamedTuple):
     """Evaluations `first` to before `stop` of an agent's design or refinement; or the fit of its surface."""
 
     kind: Literal["design", "refine", "fit"]
@@ -52,8 +52,8 @@ class Job(NamedTuple):
     stop: int = 0
 
 
-class Done(NamedTuple):
-    """What came of a job: how many evaluations were made, the best value among them, or what describes the surface."""
+class JobResult(NamedTuple):
+    """The result of a job: how many evaluations were made, the best value among them, or what describes the surface."""
 
     agent: int
     made: int
@@ -61,13 +61,13 @@ class Done(NamedTuple):
     surface: dict[str, Any] | None = None
 
 
-Row = tuple[int, str, int, list[float], list[float], float, str | None]
+TableRow = tuple[int, str, int, list[float], list[float], float, str | None]
 
 
 class Tabulator:
     """Evaluates objectives of a federation; the result of a job depends on nothing but the job and what is in the folder."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: TablePlan) -> None:
         threadpool_limits(1)  # one thread each: the processes are what runs in parallel
         self._plan, self._stopped = plan, False
         self._dim = len(plan.federation.parameters)
@@ -78,10 +78,10 @@ class Tabulator:
         """Let the job at hand end after its present evaluation; it may be called from another thread."""
         self._stopped = True
 
-    def work(self, job: Job, stopped: Callable[[], bool] | None = None) -> Done:
+    def work(self, job: TableJob, stopped: Callable[[], bool] | None = None) -> JobResult:
         """Carry a job out and write its parts; a table without an agent's points has no surface for that agent."""
         if job.kind == "fit":
-            return Done(job.agent, 0, surface=_surface(self._plan, job.agent))
+            return JobResult(job.agent, 0, surface=_surface(self._plan, job.agent))
         count, best = 0, None
         for rows in self._parts(job, stopped or (lambda: self._stopped)):
             first, last = rows[0][2], rows[-1][2]
@@ -89,11 +89,11 @@ class Tabulator:
             write_table(_table(rows), self._plan.parts / name)
             count += len(rows)
             best = max([*(row[5] for row in rows if row[6] is None), *([] if best is None else [best])], default=None)
-        return Done(job.agent, count, best)
+        return JobResult(job.agent, count, best)
 
-    def _parts(self, job: Job, stopped: Callable[[], bool]) -> Iterator[list[Row]]:
+    def _parts(self, job: TableJob, stopped: Callable[[], bool]) -> Iterator[list[TableRow]]:
         """Give the job's rows, as many at a time as took some seconds."""
-        rows, made, began = list[Row](), list[Row](), time.monotonic()
+        rows, made, began = list[TableRow](), list[TableRow](), time.monotonic()
         for index, u in self._points(job, made):
             rows.append(self._row(job, index, u))
             made.append(rows[-1])
@@ -106,7 +106,7 @@ class Tabulator:
         if rows:
             yield rows
 
-    def _points(self, job: Job, made: Sequence[Row]) -> Iterator[tuple[int, Array]]:
+    def _points(self, job: TableJob, made: Sequence[TableRow]) -> Iterator[tuple[int, Array]]:
         """Give the job's points by number; those of a refinement as the rows `made` meanwhile suggest them."""
         if job.kind == DESIGN:
             if len(self._design) < job.stop:
@@ -121,10 +121,10 @@ class Tabulator:
                 seen = _seen(before, made, index - index % BLOCK)
             yield index, step(index, seen, self._streams(job, index))
 
-    def _streams(self, job: Job, index: int) -> Streams:
+    def _streams(self, job: TableJob, index: int) -> Streams:
         return Streams(self._plan.seed, self._plan.replicate, job.agent, index, f"tabulated {job.kind} ")
 
-    def _row(self, job: Job, index: int, u: Array) -> Row:
+    def _row(self, job: TableJob, index: int, u: Array) -> TableRow:
         x = from_unit(self._plan.federation.parameters, u)
         value, error = float("nan"), None
         objective = self._objective(job.agent)
@@ -171,14 +171,14 @@ def _read(path: Path, agent: int | None) -> pa.Table:
     return table if agent is None else table.filter(pa.array(table["agent"].to_numpy() == agent))
 
 
-def _table(rows: Sequence[Row]) -> pa.Table:
+def _table(rows: Sequence[TableRow]) -> pa.Table:
     columns: list[Any] = [list(values) for values in zip(*rows, strict=True)]
     return pa.Table.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, POINTS, strict=True)], schema=POINTS
     )
 
 
-def _seen(before: pa.Table, made: Sequence[Row], block: int) -> Seen:
+def _seen(before: pa.Table, made: Sequence[TableRow], block: int) -> DesignHistory:
     """Give what is known when the steps of a block are drawn: the design, and the refinement before the block."""
     early = (before["origin"].to_numpy() == DESIGN) | (before["index"].to_numpy() < block)
     u, value = places(before)[early], values(before)[early]
@@ -186,10 +186,10 @@ def _seen(before: pa.Table, made: Sequence[Row], block: int) -> Seen:
     if since:
         u = np.vstack([u, [row[4] for row in since]])
         value = np.append(value, [row[5] for row in since])
-    return Seen(u, value)
+    return DesignHistory(u, value)
 
 
-def _surface(plan: Plan, agent: int) -> dict[str, Any] | None:
+def _surface(plan: TablePlan, agent: int) -> dict[str, Any] | None:
     """Fit an agent's process, and find the errors of both surfaces at points that are left out."""
     points = rows_of(plan.folder, agent)
     points = points.filter(points["error"].is_null())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.catalog import algorithms
-from fedbo.study.invalid import Faults
+from fedbo.study.invalid import InvalidSettings
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.draws import Draws
@@ -94,7 +94,7 @@ def _name_files(draws: Draws, document: Document, folder: Path, targets: list[in
     if draws.chance(0.15):
         try:
             dimensions = len(ObjectiveTable.model_validate(document["objective"]).make().parameters)
-        except Faults:  # the study will be refused
+        except InvalidSettings:  # the study will be refused
             return
         replicates = document["study"].get("replicates", 1)
         document["agents"].pop("initial", None)

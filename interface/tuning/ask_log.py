@@ -11,7 +11,7 @@ from typing import Any
 from fedbo.actors.storage.run_folder import append_whole
 from fedbo.execution.directory import alone
 
-Entry = dict[str, Any]
+LogEntry = dict[str, Any]
 
 
 class AskLog:
@@ -21,7 +21,7 @@ class AskLog:
     another process has it open.
     """
 
-    def __init__(self, folder: Path, head: Entry) -> None:
+    def __init__(self, folder: Path, head: LogEntry) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
         self._held.enter_context(alone(folder))
@@ -31,7 +31,7 @@ class AskLog:
         whole, _, cut = path.read_bytes().rpartition(b"\n")
         if cut:  # its writer was killed at this line, of which nobody has heard
             os.ftruncate(self._file, len(whole) + 1 if whole else 0)
-        found: list[Entry] = [json.loads(line) for line in whole.splitlines()]
+        found: list[LogEntry] = [json.loads(line) for line in whole.splitlines()]
         if found and found[0] != head:
             self.close()
             raise ValueError(
@@ -41,7 +41,7 @@ class AskLog:
             self.append(head)
         self.entries = found[1:]
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: LogEntry) -> None:
         """Write an entry down for good; OSError when the disk is full."""
         append_whole(self._file, json.dumps(entry).encode() + b"\n")
         os.fsync(self._file)

@@ -20,7 +20,7 @@ from fedbo.algorithms.base import Array, Inbound, Overlapping, Private, Problem,
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.study.tables import AlgorithmTable
-from fedbo.tuning.ask_log import AskLog, Entry
+from fedbo.tuning.ask_log import AskLog, LogEntry
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.spaces import written_space
 
@@ -55,8 +55,8 @@ class Suggestion(NamedTuple):
     configuration: dict[str, Any]
 
 
-class _Mind(NamedTuple):
-    """What an agent knows: its half of the method, messages not yet read, points asked, told and added, the lines behind it.
+class _AgentFile(NamedTuple):
+    """The agent's file: its half of the method, messages not yet read, points asked, told and added, the lines behind it.
 
     What was added counts as told, too.
     """
@@ -101,7 +101,7 @@ class Agent:
         self._problem = Problem(dim, terms.agents, targets, terms.initial, 10**6, number, rounds=False, lattice=self._space)
         self._streams = Streams(terms.seed).of(number)
         self._digest = hashlib.sha256(json.dumps([asdict(terms), written], sort_keys=True).encode()).hexdigest()
-        self._points: dict[str, Entry] = {}  # by token: where it is, whose it is, until when
+        self._points: dict[str, LogEntry] = {}  # by token: where it is, whose it is, until when
         self._told: dict[str, float | None] = {}
         self._handed: set[str] = set()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
@@ -191,7 +191,7 @@ class Agent:
 
     def _recall(self) -> None:
         """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
-        self._mind = _Mind(self._algorithm.agent_init(self._problem, self._streams.at(0)))
+        self._mind = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
         with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
             self._mind = read_checkpoint(self.folder / "state.checkpoint")
         known = self._mind.lines
@@ -206,12 +206,12 @@ class Agent:
                 self._mind = self._taken_in(entry["add"], entry["value"])
             self._mind = self._mind._replace(lines=max(known, place + 1))
 
-    def _enter(self, entry: Entry) -> None:
+    def _enter(self, entry: LogEntry) -> None:
         self._log.append(entry)
         self._note(entry)
         self._mind = self._mind._replace(lines=self._mind.lines + 1)
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: LogEntry) -> None:
         if "tell" in entry:
             self._told[entry["tell"]] = entry["value"]
         elif "add" in entry:
@@ -245,7 +245,7 @@ class Agent:
         self._save()
         return token
 
-    def _decided(self) -> tuple[Array, _Mind]:
+    def _decided(self) -> tuple[Array, _AgentFile]:
         """Choose the next point `(d,)`: a random one at first, then what the algorithm asks, given those under way."""
         mind = self._mind
         if mind.asked + mind.added < self.terms.initial:
@@ -262,14 +262,14 @@ class Agent:
             u, mind = decision.x[0], mind._replace(asked=mind.asked + 1, inbox=())
         return self._space.project(u[None, :])[0], mind._replace(algorithm=state)
 
-    def _learned(self, token: str, worth: float | None) -> _Mind:
+    def _learned(self, token: str, worth: float | None) -> _AgentFile:
         mind = self._mind._replace(told=self._mind.told + 1)
         if worth is None:
             return mind
         u = np.array([self._points[token]["u"]])
         return mind._replace(algorithm=self._algorithm.tell(mind.algorithm, u, np.array([self._sign * worth])))
 
-    def _taken_in(self, token: str, worth: float | None) -> _Mind:
+    def _taken_in(self, token: str, worth: float | None) -> _AgentFile:
         learned = self._learned(token, worth)
         return learned._replace(added=learned.added + (worth is not None))
 

@@ -21,8 +21,8 @@ from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.messages import fault
 
 
-class _Desk(NamedTuple):
-    """The coordinator's half: what it is of, its state, the last step heard of each agent, and answers not yet fetched."""
+class _ServerFile(NamedTuple):
+    """The server's file: what it is of, its state, the last step heard of each agent, and answers not yet fetched."""
 
     terms: str
     state: Any
@@ -49,9 +49,9 @@ class Meeting:
         path = self.folder / "coordinator.checkpoint"
         with self._alone():
             if path.exists():
-                desk: _Desk = read_checkpoint(path)
+                desk: _ServerFile = read_checkpoint(path)
             else:
-                desk = _Desk(terms, algorithm.server_init(problem), {}, {})
+                desk = _ServerFile(terms, algorithm.server_init(problem), {}, {})
             if desk.terms != terms:
                 raise ValueError(f"'{self.folder}': other terms hold here; let all its agents have the same space and terms")
             state, now = desk.state, time.time()
@@ -67,7 +67,7 @@ class Meeting:
                 kept[receiver] = (*kept.get(receiver, ()), Inbound(COORDINATOR, step, now, answer))
             fetched = kept.pop(agent, ())
             heard = {**desk.heard, agent: max(step, desk.heard.get(agent, -1))}
-            write_checkpoint(_Desk(terms, state, heard, kept), path)
+            write_checkpoint(_ServerFile(terms, state, heard, kept), path)
         return fetched
 
     @contextmanager

@@ -30,15 +30,15 @@ def tuned(log: bool) -> tuple[Parameter, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """How the weights move: so many rows at a time, the weight `l2` of the penalty, and the length of a step."""
+class DescentSettings:
+    """The settings of gradient descent: so many rows at a time, the weight `l2` of the penalty, and the length of a step."""
 
     batch_size: int
     l2: float
     learning_rate: float
 
 
-def descend(x: Array, label: Labels, order: Labels, step: Step) -> Array:
+def descend(x: Array, label: Labels, order: Labels, step: DescentSettings) -> Array:
     """Train from zero weights and give them `(m + 1, c)`, the last row for the constant.
 
     `x (n, m)`, `label (n,)` in 0 … c - 1, and `order (epochs, n)`, which row comes when. What is lowered is the mean of
@@ -84,7 +84,7 @@ class LogisticAgent:
         The batch size is rounded to a whole number.
         """
         batch_size, l2, learning_rate = inside(self.parameters, x)
-        weights = descend(*self.train, self.order, Step(round(float(batch_size)), float(l2), float(learning_rate)))
+        weights = descend(*self.train, self.order, DescentSettings(round(float(batch_size)), float(l2), float(learning_rate)))
         rows, label = self.validation
         guess = (rows @ weights[:-1] + weights[-1]).argmax(axis=1)
         return -float(np.mean(guess != label))

@@ -69,7 +69,7 @@ class Nearest:
         return float(self._y[others[0]]) if others else float("nan")
 
 
-class Mean:
+class PosteriorMean:
     """The posterior mean of a process, cut off below `low` and above `high`.
 
     The first `designed` points are a design that covers the cube, the others were evaluated where it was best. Neighbours are

@@ -14,7 +14,7 @@ import fedbo
 from fedbo.algorithms.admm import Allocation, Consensus
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.components.federated_acquisition import ACQUISITIONS, Local, Term, bound, improvement, mean, sample
+from fedbo.algorithms.components.federated_acquisition import ACQUISITIONS, Subproblem, Term, bound, improvement, mean, sample
 from fedbo.algorithms.components.native_scaling import Frame
 from fedbo.algorithms.components.penalty_schedule import Course, Penalty
 from fedbo.algorithms.streams import Streams
@@ -154,12 +154,12 @@ def test_nodes_of_a_network_agree_on_the_flows_of_their_edges() -> None:
     assert abs(trace.agreed - np.stack([np.roll(best, 1), best], axis=1)).max() < 0.05
 
 
-def _local(dim: int = 2, coordinates: str = "arcsine") -> Local:
+def _local(dim: int = 2, coordinates: str = "arcsine") -> Subproblem:
     rng = np.random.default_rng(0)
     x = rng.random((9, dim))
     frame = Frame(np.full(dim, -1.0), np.full(dim, 3.0), np.full(dim, -0.5), np.full(dim, 2.5), coordinates)
     posterior = condition(Hyperparameters(0.4, 1.0, 1e-3), x, np.sin(5 * x[:, 0]) + x[:, -1])
-    return Local(posterior, 2.0, frame, Term(rng.normal(size=(3, dim)), rng.normal(size=3), rng.normal(size=3), 1.7))
+    return Subproblem(posterior, 2.0, frame, Term(rng.normal(size=(3, dim)), rng.normal(size=3), rng.normal(size=3), 1.7))
 
 
 @pytest.mark.parametrize("coordinates", ["arcsine", "plain"])

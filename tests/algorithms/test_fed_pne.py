@@ -15,7 +15,7 @@ from phased_play import Played, bernoulli, garland, play
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.missing_clients import Missing
-from fedbo.algorithms.fed_pne import FedPNE, Server
+from fedbo.algorithms.fed_pne import FedPNE, FedPNEServer
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.objectives.models import formulas
 
@@ -168,14 +168,14 @@ def rule(clients: int = 4, rounds: int = 1000, **settings: object) -> tuple[FedP
     return algorithm, Problem(1, clients, tuple(range(clients)), 0, rounds, pulls=rounds)
 
 
-def heard(algorithm: FedPNE, server: Server, means: dict[int, list[float]]) -> Server:
+def heard(algorithm: FedPNE, server: FedPNEServer, means: dict[int, list[float]]) -> FedPNEServer:
     for sender, values in means.items():
         payload = {"phase": np.array([server.phase]), "means": np.array(values)}
         server = algorithm.receive(server, Inbound(sender, server.phase, 0.0, payload), 0.0)
     return server
 
 
-def answered(algorithm: FedPNE, server: Server, to: list[int]) -> tuple[dict[int, dict[str, np.ndarray]], Server]:
+def answered(algorithm: FedPNE, server: FedPNEServer, to: list[int]) -> tuple[dict[int, dict[str, np.ndarray]], FedPNEServer]:
     answers, server = algorithm.broadcast(server, to, np.ones(len(server.there)), Streams(0).of(COORDINATOR))
     return answers, server  # type: ignore[return-value]
 

@@ -159,19 +159,19 @@ def weights_unknown(patch: pytest.MonkeyPatch) -> None:
 
 def nobody_without_noise(patch: pytest.MonkeyPatch) -> None:
     """Release the empty sum as it is."""
-    rightly = aggregator.Door._vectors
+    rightly = aggregator.PrivateAggregator._vectors
 
     def bare(door: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
         if len(arrived):
             return rightly(door, state, weights, worth, arrived)
         return np.zeros((len(weights), state.held.shape[1])), 0.0, 0
 
-    patch.setattr(aggregator.Door, "_vectors", bare)
+    patch.setattr(aggregator.PrivateAggregator, "_vectors", bare)
 
 
 def everybody_let_in(patch: pytest.MonkeyPatch) -> None:
     """Ask everybody, and claim the gain from sampling."""
-    patch.setattr(aggregator.Door, "_sample", lambda door, state: list(state.eligible))
+    patch.setattr(aggregator.PrivateAggregator, "_sample", lambda door, state: list(state.eligible))
 
 
 def coins_thrown_once(patch: pytest.MonkeyPatch) -> None:
@@ -182,12 +182,12 @@ def coins_thrown_once(patch: pytest.MonkeyPatch) -> None:
 
 def worth_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Charge an old message less, and add it in full."""
-    rightly = aggregator.Door._vectors
+    rightly = aggregator.PrivateAggregator._vectors
 
     def in_full(door: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
         return rightly(door, state, weights, np.ones_like(worth), arrived)
 
-    patch.setattr(aggregator.Door, "_vectors", in_full)
+    patch.setattr(aggregator.PrivateAggregator, "_vectors", in_full)
 
 
 def noise_of_blocks_reused(patch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from fedbo.coordinator.environment.faults import (
     Duplication,
     Hang,
     Loss,
-    Partition,
+    NetworkPartition,
     Reordering,
     Restart,
     Slow,
@@ -27,7 +27,7 @@ from fedbo.coordinator.messages import weight
 
 NEAR = 1e-6
 COORDINATOR = -2
-BEGINS = {"hung": Hang, "crashed": Crash, "slowed": Slow, "cut": Partition, "down": Restart}
+BEGINS = {"hung": Hang, "crashed": Crash, "slowed": Slow, "cut": NetworkPartition, "down": Restart}
 ENDS = {"woke": "hung", "restarted": "crashed", "recovered": "slowed", "joined": "cut", "up": "down"}
 
 

@@ -23,7 +23,7 @@ from fedbo.coordinator.environment.faults import (
     Fault,
     Hang,
     Loss,
-    Partition,
+    NetworkPartition,
     Reordering,
     Restart,
     Slow,
@@ -75,7 +75,7 @@ def faults(draw: Any, kind: str | None = None) -> Fault:
         ),
         "hang": lambda: Hang(**struck, duration=draw(spans)),
         "slow": lambda: Slow(**struck, duration=draw(spans), factor=draw(st.floats(1.0, 5.0))),
-        "partition": lambda: Partition(**struck, duration=draw(spans)),
+        "partition": lambda: NetworkPartition(**struck, duration=draw(spans)),
     }[kind]()
 
 

@@ -14,11 +14,11 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import Models, World
-from fedbo.coordinator.events import Arrived
+from fedbo.coordinator.events import MessageReceived
 from fedbo.coordinator.exchange import Barrier, Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, Door, DoorState, Terms
-from fedbo.coordinator.privacy.ledger import Entry
-from fedbo.coordinator.privacy.noise import Seeded, Source
+from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, AggregatorState, PrivacyBudget, PrivateAggregator
+from fedbo.coordinator.privacy.ledger import LedgerEntry
+from fedbo.coordinator.privacy.noise import NoiseSource, Seeded
 
 NUMBERS = 5  # M
 
@@ -126,7 +126,7 @@ class Discreet(Setting):
 
     exchange: Exchange = Barrier()
     availability: Any = Always()
-    terms: Terms = DEFAULT_TERMS
+    terms: PrivacyBudget = DEFAULT_TERMS
     key: bytes | None = None
 
     def core(self) -> Core:
@@ -134,7 +134,7 @@ class Discreet(Setting):
         return Core(self.task(), self.exchange, World(common, **self.world), self.terms, self.key)
 
 
-def releases(ran: Ran) -> list[Entry]:
+def releases(ran: Ran) -> list[LedgerEntry]:
     """Give the entries of the ledger that are releases."""
     assert ran.core.door is not None
     return [entry for entry in ran.core.door.entries if not entry.refused]
@@ -148,16 +148,16 @@ class Stand:
         law: Mechanism,
         agents: int,
         phi: Callable[[int], Array] | None = None,
-        source: Source | None = None,
+        source: NoiseSource | None = None,
         whole: str = "",
-        terms: Terms = DEFAULT_TERMS,
+        terms: PrivacyBudget = DEFAULT_TERMS,
         numbers: int = NUMBERS,
     ) -> None:
         self.algorithm = Whisper(law, phi)
         self.problem = Problem(2, agents, tuple(range(agents)), 2, 6)
         self.source = Seeded(Streams(11)) if source is None else source
-        self.door = Door(self.algorithm, self.problem, terms, self.source, whole)
-        self.state: DoorState = self.door.fresh(numbers)
+        self.door = PrivateAggregator(self.algorithm, self.problem, terms, self.source, whole)
+        self.state: AggregatorState = self.door.fresh(numbers)
         self.server = Whispered()
         self.agents = range(agents)
 
@@ -172,7 +172,8 @@ class Stand:
         for agent, vector in messages.items():
             if agent in asked:
                 assert (
-                    self.door.take(self.state, Arrived(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True) is None
+                    self.door.take(self.state, MessageReceived(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True)
+                    is None
                 )
         self.server = Whispered()
         ones = np.ones(len(self.agents)) if worth is None else worth

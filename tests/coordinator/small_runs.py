@@ -16,9 +16,9 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Availability, Bernoulli
 from fedbo.coordinator.environment.environment import Models, World
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
-from fedbo.coordinator.events import Record
+from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
-from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.objectives.functions import Quadratic
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}
@@ -56,10 +56,10 @@ class Setting:
 
     def run(self, **changes: Any) -> Ran:
         setting = replace(self, **changes)
-        core, records, agenda = setting.core(), list[Any](), Agenda()
+        core, records, agenda = setting.core(), list[Any](), EventQueue()
         hosts = InlineHosts(setting.task(), range(setting.agents))
-        run_virtual(core, hosts, Watch(records.extend), agenda, setting.until)
-        return Ran(core, hosts, [Record(*line) for line in records], agenda)
+        run_virtual(core, hosts, RunHooks(records.extend), agenda, setting.until)
+        return Ran(core, hosts, [EventRecord(*line) for line in records], agenda)
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,15 @@ class Ran:
 
     core: Core
     hosts: InlineHosts
-    records: list[Record]
-    outcome: Agenda
+    records: list[EventRecord]
+    outcome: EventQueue
 
     @property
     def rows(self) -> list[Any]:
         agents = self.hosts.host.agents
         return [row for number in sorted(agents) for row in each(agents[number].memory.rows)]
 
-    def of(self, kind: str) -> list[Record]:
+    def of(self, kind: str) -> list[EventRecord]:
         return [record for record in self.records if record.kind == kind]
 
 

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from small_runs import Setting, fts
 
-from fedbo.actors.task import Report
+from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Decision
 from fedbo.coordinator.core import ProtocolError
-from fedbo.coordinator.events import Arrived, Began, Finished
+from fedbo.coordinator.events import Finished, MessageReceived, StudyStarted
 from fedbo.coordinator.exchange import Barrier
 
 GOOD = {"omega": np.arange(20.0)}
 BAD = {
-    "an undeclared field": (Arrived(1, 1, 3, 0, 0.5, {**GOOD, "y": np.ones(1)}), "undeclared field 'y'"),
-    "a wrong shape": (Arrived(1, 1, 3, 0, 0.5, {"omega": np.ones(21)}), "shape (21,), declared (20,)"),
-    "a NaN": (Arrived(1, 1, 3, 0, 0.5, {"omega": np.full(20, np.nan)}), "not finite"),
-    "a wrong sender": (Arrived(2, 1, 3, 0, 0.5, GOOD), "sent by agent 2 in the name of agent 1"),
-    "a sender who does not exist": (Arrived(77, 77, 3, 0, 0.5, GOOD), "there is no agent 77"),
-    "a list for an array": (Arrived(1, 1, 3, 0, 0.5, {"omega": [1.0] * 20}), "is a list, not an array"),
-    "nothing for an array": (Arrived(1, 1, 3, 0, 0.5, {"omega": None}), "is a NoneType, not an array"),
-    "something that is no message": (Arrived(1, 1, 3, 0, 0.5, b"\x80\x04."), "payload is a bytes"),  # type: ignore[arg-type]
+    "an undeclared field": (MessageReceived(1, 1, 3, 0, 0.5, {**GOOD, "y": np.ones(1)}), "undeclared field 'y'"),
+    "a wrong shape": (MessageReceived(1, 1, 3, 0, 0.5, {"omega": np.ones(21)}), "shape (21,), declared (20,)"),
+    "a NaN": (MessageReceived(1, 1, 3, 0, 0.5, {"omega": np.full(20, np.nan)}), "not finite"),
+    "a wrong sender": (MessageReceived(2, 1, 3, 0, 0.5, GOOD), "sent by agent 2 in the name of agent 1"),
+    "a sender who does not exist": (MessageReceived(77, 77, 3, 0, 0.5, GOOD), "there is no agent 77"),
+    "a list for an array": (MessageReceived(1, 1, 3, 0, 0.5, {"omega": [1.0] * 20}), "is a list, not an array"),
+    "nothing for an array": (MessageReceived(1, 1, 3, 0, 0.5, {"omega": None}), "is a NoneType, not an array"),
+    "something that is no message": (MessageReceived(1, 1, 3, 0, 0.5, b"\x80\x04."), "payload is a bytes"),  # type: ignore[arg-type]
 }
 
 
@@ -37,7 +37,7 @@ def _everything(core) -> bytes:
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_message_becomes_an_event_and_changes_nothing(kind: str) -> None:
     core = Setting(fts()).core()
-    core.handle(Began(), 0.0)
+    core.handle(StudyStarted(), 0.0)
     before, core.journal = _everything(core), []
     message, reason = BAD[kind]
     assert core.handle(message, 1.0) == []
@@ -48,9 +48,9 @@ def test_a_bad_message_becomes_an_event_and_changes_nothing(kind: str) -> None:
 
 def test_a_second_copy_of_a_message_becomes_an_event_and_changes_nothing() -> None:
     core = Setting(fts()).core()
-    core.handle(Began(), 0.0)
-    core.handle(Finished(1, 1, Report(1, 0, 2, GOOD)), 0.5)
-    arrived = Arrived(1, 1, 0, 0, 0.5, GOOD)
+    core.handle(StudyStarted(), 0.0)
+    core.handle(Finished(1, 1, StepReport(1, 0, 2, GOOD)), 0.5)
+    arrived = MessageReceived(1, 1, 0, 0, 0.5, GOOD)
     core.handle(arrived, 1.0)
     before, core.journal = _everything(core), []
     assert core.handle(arrived, 2.0) == []
@@ -60,10 +60,10 @@ def test_a_second_copy_of_a_message_becomes_an_event_and_changes_nothing() -> No
 
 def test_a_round_does_not_hang_on_an_agent_whose_message_was_refused() -> None:
     core = Setting(fts(), agents=2, exchange=Barrier()).core()
-    core.handle(Began(), 0.0)
+    core.handle(StudyStarted(), 0.0)
     for agent, payload in ((0, GOOD), (1, {"omega": np.full(20, np.inf)})):
-        core.handle(Finished(agent, 1, Report(agent, 0, 2, payload)), 0.5)
-        effects = core.handle(Arrived(agent, agent, 0, 0, 0.5, payload), 0.6)
+        core.handle(Finished(agent, 1, StepReport(agent, 0, 2, payload)), 0.5)
+        effects = core.handle(MessageReceived(agent, agent, 0, 0, 0.5, payload), 0.6)
     assert {event.agent for _, event in effects} == {0, 1}
     assert not core.state.server.held[1]
 
@@ -96,9 +96,9 @@ def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> Non
 
 def test_the_core_makes_the_same_of_a_copy_of_its_state() -> None:
     first, second = Setting(fts()).core(), Setting(fts()).core()
-    event = Finished(0, 1, Report(0, 0, 2, GOOD))
-    first.handle(Began(), 0.0)
-    second.handle(Began(), 0.0)
+    event = Finished(0, 1, StepReport(0, 0, 2, GOOD))
+    first.handle(StudyStarted(), 0.0)
+    second.handle(StudyStarted(), 0.0)
     second.state = copy.deepcopy(first.state)
     assert repr(first.handle(event, 1.0)) == repr(second.handle(event, 1.0))
 

@@ -11,10 +11,10 @@ from small_runs import Setting, fts
 
 from fedbo.actors.host import InlineHosts
 from fedbo.coordinator.environment.availability import Always, Daily
-from fedbo.coordinator.environment.faults import Crash, Hang, Loss, Partition, Restart
+from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.exchange import Barrier
-from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.coordinator.state import EndlessError
 
 ALL = tuple(range(2))
@@ -48,7 +48,9 @@ def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: s
     [
         plan(Hang(ALL, rate=1.0, duration=1000.0)),
         replace(plan(Loss(ALL, probability=1.0)), exchange=Barrier(), world={"plan": (Loss(ALL, 1.0),), "attempts": 10**9}),
-        replace(plan(), exchange=Barrier(), world={"plan": (Partition(ALL, rate=1.0, duration=1e9),), "attempts": 10**9}),
+        replace(
+            plan(), exchange=Barrier(), world={"plan": (NetworkPartition(ALL, rate=1.0, duration=1e9),), "attempts": 10**9}
+        ),
         replace(plan(), exchange=Barrier(), world={"plan": (Restart(rate=1.0, duration=1e9),), "attempts": 10**9}),
     ],
     ids=["hangs", "loss", "partitions", "coordinator"],
@@ -60,7 +62,7 @@ def test_a_run_in_which_nothing_comes_further_ends(setting: Setting) -> None:
 
 def test_it_is_given_up_at_the_same_event_after_a_stop() -> None:
     def moment(stops: int) -> tuple[int, float]:
-        core, agenda, left = LOST.core(), Agenda(), [stops]
+        core, agenda, left = LOST.core(), EventQueue(), [stops]
         hosts = InlineHosts(LOST.task(), range(LOST.agents))
 
         def stop() -> bool:
@@ -70,7 +72,7 @@ def test_it_is_given_up_at_the_same_event_after_a_stop() -> None:
         with pytest.raises(EndlessError, match="never end"):
             while True:
                 agenda.stopped = False
-                run_virtual(core, hosts, Watch(lambda lines: None, stop), agenda)
+                run_virtual(core, hosts, RunHooks(lambda lines: None, stop), agenda)
         return agenda.events, agenda.time
 
     assert moment(0) == moment(4)
@@ -85,10 +87,10 @@ def test_a_run_that_ends_in_time_is_not_given_up() -> None:
 def test_memory_does_not_grow_with_what_has_happened() -> None:
     def most(until: float) -> tuple[int, int]:
         setting = replace(LOST, until=until)
-        core, agenda = setting.core(), Agenda()
+        core, agenda = setting.core(), EventQueue()
         hosts = InlineHosts(setting.task(), range(setting.agents))
         tracemalloc.start()
-        run_virtual(core, hosts, Watch(lambda lines: None, tick=lambda: None), agenda, until)
+        run_virtual(core, hosts, RunHooks(lambda lines: None, tick=lambda: None), agenda, until)
         core.journal = []
         left, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()

@@ -16,7 +16,7 @@ from talking import Talk
 
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
-from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Loss, Partition, Restart
+from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Classes, Constant, Exponential, Lognormal
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
@@ -357,7 +357,7 @@ def test_a_run_ends_even_when_nearly_everything_is_lost_for_good(exchange, proba
 @pytest.mark.parametrize("attempts", [1, 3, 10])
 def test_two_lost_copies_of_a_transmission_are_repeated_once(attempts: int) -> None:
     """Both copies of the first message come while its agent is cut off; there is one repetition of it, not one for each."""
-    cut = Partition((0,), at=1.05, duration=3.0)
+    cut = NetworkPartition((0,), at=1.05, duration=3.0)
     plan = (Duplication((0,), 1.0, start=0.0, end=2.0, by=0.2), cut)
     world = {"plan": plan, "retry": 0.5, "attempts": attempts}
     still = {"evaluation": Constant(1.0), "initial": 1, "latency": Constant(0.1), "iterations": 3}
@@ -372,7 +372,7 @@ def test_two_lost_copies_of_a_transmission_are_repeated_once(attempts: int) -> N
 
 def test_an_answer_that_was_heard_is_not_sent_again() -> None:
     """The first copy is lost at the door of an agent that was cut off; the second one, 0.5 later, is heard."""
-    cut = Partition((1,), at=1.15, duration=0.3)
+    cut = NetworkPartition((1,), at=1.15, duration=0.3)
     plan = (Duplication((1,), 1.0, by=0.5, direction="down"), cut)
     world = {"plan": plan, "retry": 2.0, "attempts": 30}
     still = {"evaluation": Constant(1.0), "initial": 1, "latency": Constant(0.1), "iterations": 6}
@@ -399,7 +399,7 @@ def test_a_run_is_not_over_while_a_message_is_under_way() -> None:
 @pytest.mark.parametrize("how", ["shape", "nan", "bits"])
 def test_what_is_sent_again_is_the_message_and_not_its_damaged_copy(how: str) -> None:
     """The first transmission is damaged, and lost at a door that was shut meanwhile; the second one is neither."""
-    plan = (Corruption((0,), 1.0, end=1.5, how=how), Partition((0,), at=1.05, duration=0.3))
+    plan = (Corruption((0,), 1.0, end=1.5, how=how), NetworkPartition((0,), at=1.05, duration=0.3))
     still = {"evaluation": Constant(1.0), "initial": 1, "latency": Constant(0.1), "iterations": 1}
     ran, algorithm = talk(Immediate(), agents=1, world={"plan": plan, "retry": 0.5}, **still)
     assert [(r.step, r.detail, r.bytes) for r in ran.of("sent")][:2] == [(0, "", 8), (0, "again", 8)]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from troubled_life import Life, coordinate
 
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 from fedbo.results.schemas import EVENTS, OBSERVATIONS, canonical
 from fedbo.study.study import Study, load_study
 
@@ -49,7 +49,7 @@ def write_run(directory: Path, study: dict[str, Any], status: str = "complete", 
         events: list[dict[str, Any]] = []
         for agent in checked.targets:
             if troubled or len(cells) > 1:
-                Life(Key(cell, label, replicate), agent, troubled, (rows, events)).live(checked.budget.iterations)
+                Life(RunKey(cell, label, replicate), agent, troubled, (rows, events)).live(checked.budget.iterations)
             else:
                 _live(rng, (label, replicate, agent), checked.budget.iterations, (rows, events))
         if troubled:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.actors.storage.rows import Key
+from fedbo.actors.storage.rows import RunKey
 
 INITIAL = 3
 SIZE_UP, SIZE_DOWN = 800, 400
@@ -15,7 +15,7 @@ SIZE_UP, SIZE_DOWN = 800, 400
 class Life:
     """One agent: what happens to it is drawn anew in each step, the same in every cell."""
 
-    def __init__(self, key: Key, agent: int, troubled: bool, into: tuple[list[Any], list[Any]]) -> None:
+    def __init__(self, key: RunKey, agent: int, troubled: bool, into: tuple[list[Any], list[Any]]) -> None:
         self.key, self.agent, self.troubled = key, agent, troubled
         self.rows, self.events = into
         self.rng = np.random.default_rng([7, key.replicate, agent])

@@ -19,7 +19,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array
 from fedbo.objectives.functions import BRANIN_BOX, Branin
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.tables.surfaces import ABOUT, Mean, Nearest, Process, fit
+from fedbo.objectives.tables.surfaces import ABOUT, Nearest, PosteriorMean, Process, fit
 from fedbo.objectives.tables.table import TableError, fingerprint
 from fedbo.objectives.tabulated import Tabulated, Twin
 from fedbo.study.document import to_toml
@@ -76,7 +76,7 @@ def test_the_mean_is_that_of_scikit_learns_process_where_all_points_are_neighbou
     u = uniform(40)
     y = np.sin(5.0 * u[:, 0]) + u[:, 1] ** 2
     process = Process((0.4, 0.8), 1e-4, 0.3)
-    surface = Mean(process, (u, y), 32)  # of a design, and eight of a refinement: as many as are asked for of each
+    surface = PosteriorMean(process, (u, y), 32)  # of a design, and eight of a refinement: as many as are asked for of each
     assert ABOUT[0] >= 32 and ABOUT[1] >= 8
     kernel = Matern([0.4, 0.8], nu=2.5)
     other = GaussianProcessRegressor(kernel, alpha=1e-4, optimizer=None).fit(u, y - 0.3)
@@ -93,7 +93,7 @@ def test_a_fit_is_repeatable_finds_the_axis_that_matters_and_takes_values_that_a
     y = np.sin(12.0 * u[:, 0]) + 0.1 * u[:, 1]
     found = fit(u, y)
     assert found == fit(u, y) and found.length_scales[0] < 0.5 * found.length_scales[1]
-    flat = Mean(fit(u, np.full(80, 2.5)), (u, np.full(80, 2.5)), 80)
+    flat = PosteriorMean(fit(u, np.full(80, 2.5)), (u, np.full(80, 2.5)), 80)
     assert flat(np.array([0.3, 0.4])) == 2.5
 
 
@@ -101,7 +101,7 @@ def test_points_of_a_cluster_do_not_crowd_out_the_design_about_it() -> None:
     design, cluster = uniform(200), 0.5 + 1e-4 * uniform(100)
     u = np.vstack([design, cluster])
     y = np.sin(6.0 * u[:, 0]) * np.cos(4.0 * u[:, 1])
-    surface, process = Mean(Process((0.5, 0.5), 1e-8, 0.0), (u, y), 200), np.array([0.53, 0.47])
+    surface, process = PosteriorMean(Process((0.5, 0.5), 1e-8, 0.0), (u, y), 200), np.array([0.53, 0.47])
     assert surface(process) == pytest.approx(np.sin(6.0 * 0.53) * np.cos(4.0 * 0.47), abs=0.01)
 
 

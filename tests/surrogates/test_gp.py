@@ -13,10 +13,10 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteK
 from fedbo.surrogates import gp
 from fedbo.surrogates.gp import (
     ROBUST,
+    FittedParameter,
     GPSettings,
     Hyperparameters,
     NotPositiveDefinite,
-    Parameter,
     condition,
     extend,
     fit_gp,
@@ -139,14 +139,14 @@ def test_the_setting_of_the_authors_is_the_default() -> None:
 
 def test_priors_pull_a_fit_of_few_points_towards_their_medians() -> None:
     x, y = data(4)
-    narrow = Parameter(0.2, prior=(0.2, 0.01))
+    narrow = FittedParameter(0.2, prior=(0.2, 0.01))
     hyper = fit_gp(x, y, replace(ROBUST, length_scale=narrow), np.random.default_rng(0))
     assert hyper.length_scale == pytest.approx((0.2, 0.2), rel=0.02)
 
 
 def test_fixed_parameters_keep_their_values() -> None:
     x, y = data(20)
-    fixed = Parameter(0.25, fixed=True)
+    fixed = FittedParameter(0.25, fixed=True)
     hyper = fit_gp(x, y, replace(GPSettings(), noise_variance=fixed, restarts=1), np.random.default_rng(0))
     assert hyper.noise_variance == pytest.approx(0.25, rel=1e-12)
     everything = replace(GPSettings(), length_scale=fixed, variance=fixed, noise_variance=fixed)
@@ -192,6 +192,6 @@ def test_wrong_settings_and_data_are_refused() -> None:
     with pytest.raises(ValueError, match="no kernel 'rbf'; there are: se, matern32, matern52"):
         GPSettings(kernel="rbf")
     with pytest.raises(ValueError, match="need 0 < lower bound <= start <= upper bound"):
-        Parameter(1.0, (2.0, 3.0))
+        FittedParameter(1.0, (2.0, 3.0))
     with pytest.raises(ValueError, match="must be finite"):
         fit_gp(np.zeros((1, 2)), np.array([np.inf]), GPSettings(), np.random.default_rng(0))

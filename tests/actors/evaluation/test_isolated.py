@@ -15,8 +15,8 @@ from violent import SlowToLoad, Violent
 from fedbo.actors.evaluation.evaluator import EvaluationLog, Evaluator, Known, Outcome
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.storage.rows import Key
-from fedbo.actors.storage.run_folder import Home
+from fedbo.actors.storage.rows import RunKey
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.algorithms.streams import Streams
 
 GOOD, BAD = np.array([0.25]), np.array([0.75])
@@ -157,7 +157,7 @@ def test_an_objective_whose_answer_cannot_be_sent_is_an_error(alone: Isolated) -
 
 
 def opened(folder: Path, agents: set[int]) -> EvaluationLog:
-    return EvaluationLog(Home(folder, Key(0, "talk", 0)), agents, None)
+    return EvaluationLog(RunFolder(folder, RunKey(0, "talk", 0)), agents, None)
 
 
 def known(number: int, x: Any, agent: int = 0) -> Known:

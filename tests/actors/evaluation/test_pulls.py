@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedbo.actors.agent import Agent, objective_of
+from fedbo.actors.agent import HostedAgent, objective_of
 from fedbo.actors.evaluation.batches import LEAST, made_at_once
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.pulls import counted, within
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
-from fedbo.actors.storage.rows import Batch, Key, each, write_rows
+from fedbo.actors.storage.rows import Batch, RunKey, each, write_rows
 from fedbo.actors.task import Order, Task
 from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
@@ -59,13 +59,13 @@ class Puller:
     def broadcast(self, state: Any, recipients: Any, worth: Array, streams: Streams) -> Any: ...
 
 
-def agent_of(algorithm: Any = Puller(), pulls: int = 1000, **changes: Any) -> Agent:
+def agent_of(algorithm: Any = Puller(), pulls: int = 1000, **changes: Any) -> HostedAgent:
     federation = changes.pop("federation", Quadratic(agents=3, noise=0.0))
     task = Task(federation, algorithm, Problem(2, 3, (0, 1, 2), 0, 1000, pulls=pulls), Streams(4), **changes)
-    return Agent(task, 1)
+    return HostedAgent(task, 1)
 
 
-def work(agent: Agent, step: int = 1) -> list[Any]:
+def work(agent: HostedAgent, step: int = 1) -> list[Any]:
     agent.work(Order(1, step))
     agent.commit(())
     return agent.memory.algorithm
@@ -184,8 +184,8 @@ def test_a_single_agent_in_place_of_all_sees_their_mean_with_the_noise_of_one() 
     federation = Quadratic(agents=3, noise=0.04, spread=0.5)
     problem = Problem(2, 1, (0,), 0, 20_000, pulls=20_000)
     task = Task(Centralised(federation), Puller((20_000,)), problem, Streams(4))
-    central = Agent(task, 0)
-    locals_ = [Agent(replace(task, federation=federation, problem=Problem(2, 3, (0, 1, 2), 0, 9)), m) for m in range(3)]
+    central = HostedAgent(task, 0)
+    locals_ = [HostedAgent(replace(task, federation=federation, problem=Problem(2, 3, (0, 1, 2), 0, 9)), m) for m in range(3)]
     x = np.array([0.3, 0.8])
     exact = np.mean([agent._objective.score(x) for agent in locals_])
     assert central._objective.score(x) == pytest.approx(exact, abs=1e-12)
@@ -214,7 +214,7 @@ def test_rows_of_a_batch_are_those_of_its_points_one_by_one(tmp_path: Path) -> N
     algorithm, federation = Puller(tuple(range(1, LEAST + 1))), Himmelblau(agents=3, half_width=0.5)
     limits = (None, 9.0)
     whole, single = (agent_of(algorithm, federation=federation, policy=Policy(time_limit=limit)) for limit in limits)
-    key, times = Key(0, "puller", 0), tuple(np.arange(LEAST + 1.0).tolist())
+    key, times = RunKey(0, "puller", 0), tuple(np.arange(LEAST + 1.0).tolist())
     for step in (1, 2):
         whole.work(Order(1, step))
         single.work(Order(1, step, tries=(1.0,) * LEAST))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from small_runs import Setting
 
-from fedbo.actors.agent import Agent
+from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.task import Order, Task
 from fedbo.algorithms.base import Algorithm, Array, Problem
@@ -60,7 +60,7 @@ def sent(policy: Policy, changed: int, edge: float) -> Array:
     """Give the hidden means `(8,)` that an agent sends after its first phase; the noise is the same in every world."""
     federation = CountedFederation(agents=3, noise=0.0, made=Counted(changed, edge))
     problem = Problem(2, 3, (0, 1, 2), 0, PULLS, pulls=PULLS)
-    agent = Agent(Task(federation, hidden(), problem, Streams(4), policy=policy), 1)
+    agent = HostedAgent(Task(federation, hidden(), problem, Streams(4), policy=policy), 1)
     report = agent.work(Order(1, 1))
     assert report is not None and report.payload is not None
     return np.asarray(report.payload["means"])

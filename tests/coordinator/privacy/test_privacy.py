@@ -36,13 +36,13 @@ from fedbo.coordinator.environment.faults import (
     Fault,
     Hang,
     Loss,
-    Partition,
+    NetworkPartition,
     Reordering,
     Restart,
     Slow,
 )
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Pareto, Timing
-from fedbo.coordinator.events import Arrived, Record
+from fedbo.coordinator.events import EventRecord, MessageReceived
 from fedbo.coordinator.exchange import (
     Barrier,
     Buffered,
@@ -55,12 +55,12 @@ from fedbo.coordinator.exchange import (
     revealed,
 )
 from fedbo.coordinator.privacy import aggregator
-from fedbo.coordinator.privacy.aggregator import Terms, charged_whole, contributions, deviations
-from fedbo.coordinator.privacy.ledger import Entry, accounted, table_of
-from fedbo.coordinator.privacy.noise import Secure, Seeded, Source, secret_key
-from fedbo.coordinator.runtime.engine import Agenda, Watch, run_virtual
+from fedbo.coordinator.privacy.aggregator import PrivacyBudget, charged_whole, contributions, deviations
+from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
+from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
+from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.coordinator.selection import Selection
-from fedbo.coordinator.server import Desk
+from fedbo.coordinator.server import Server
 
 SEVEN: list[Exchange] = [
     Barrier(),
@@ -77,7 +77,7 @@ KEY = bytes(range(32))
 everything = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 
 
-def door(ran: Ran) -> aggregator.Door:
+def door(ran: Ran) -> aggregator.PrivateAggregator:
     assert ran.core.door is not None
     return ran.core.door
 
@@ -174,7 +174,7 @@ def test_the_coordinator_half_sees_releases_and_nothing_else() -> None:
 @pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize("source", [Seeded(Streams(23)), Secure(KEY)], ids=["seeded", "secure"])
 def test_noise_is_normal_independent_and_of_the_stated_size_also_on_nobody(
-    source: Source, empty: bool, per_block: bool
+    source: NoiseSource, empty: bool, per_block: bool
 ) -> None:
     """1500 releases of 3 blocks of 4 numbers. Law: N(0, (z phi_max S / q)^2), independent over blocks, numbers, releases.
 
@@ -322,7 +322,7 @@ def test_the_number_of_the_asked_is_binomial() -> None:
 
 
 @pytest.mark.parametrize("source", [Seeded(Streams(2)), Secure(KEY)], ids=["seeded", "secure"])
-def test_an_agents_coin_depends_on_no_other_agent(source: Source) -> None:
+def test_an_agents_coin_depends_on_no_other_agent(source: NoiseSource) -> None:
     stand = Stand(replace(LAW, share=0.4), 10, source=source)
     for release in range(50):
         stand.state.release = release
@@ -394,8 +394,8 @@ class Chatty(InlineHosts):
 def test_a_sender_that_was_not_asked_is_refused_and_changes_nothing() -> None:
     setting = Discreet(Whisper(replace(LAW, share=0.4)), latency=Constant(0.0))
     honest, core, records = setting.run(), setting.core(), list[Any]()
-    run_virtual(core, Chatty(setting.task(), range(5)), Watch(records.extend), Agenda())
-    refused = [Record(*line) for line in records if "not sampled" in line[5]]
+    run_virtual(core, Chatty(setting.task(), range(5)), RunHooks(records.extend), EventQueue())
+    refused = [EventRecord(*line) for line in records if "not sampled" in line[5]]
     assert len(refused) == 5 * 6 - len([r for r in honest.of("sent") if r.step < 6]) + 5 - len(
         [r for r in honest.of("sent") if r.step == 6]
     )
@@ -413,14 +413,14 @@ def test_what_is_refused_leaves_the_door_as_it_was() -> None:
     good, age = {"vector": said(0, 0, 2.0)}, state.rounds.age
     bad_nan, bad_inf = ({"vector": np.full(NUMBERS, number)} for number in (np.nan, np.inf))
     wrong = {
-        "not sampled": Arrived(unasked, unasked, 99, age, 0.0, good),
-        "duplicate": Arrived(heard, heard, max(state.seen[heard]), age, 0.0, good),
-        "had closed": Arrived(asked, asked, 98, age - 1, 0.0, good),
-        "in the name of": Arrived(unasked, asked, 99, age, 0.0, good),
-        "there is no agent": Arrived(77, 77, 99, age, 0.0, good),
-        "NaN": Arrived(asked, asked, 99, age, 0.0, bad_nan),
-        "infinit": Arrived(asked, asked, 99, age, 0.0, bad_inf),
-        "shape": Arrived(asked, asked, 99, age, 0.0, {"vector": np.zeros(NUMBERS + 1)}),
+        "not sampled": MessageReceived(unasked, unasked, 99, age, 0.0, good),
+        "duplicate": MessageReceived(heard, heard, max(state.seen[heard]), age, 0.0, good),
+        "had closed": MessageReceived(asked, asked, 98, age - 1, 0.0, good),
+        "in the name of": MessageReceived(unasked, asked, 99, age, 0.0, good),
+        "there is no agent": MessageReceived(77, 77, 99, age, 0.0, good),
+        "NaN": MessageReceived(asked, asked, 99, age, 0.0, bad_nan),
+        "infinit": MessageReceived(asked, asked, 99, age, 0.0, bad_inf),
+        "shape": MessageReceived(asked, asked, 99, age, 0.0, {"vector": np.zeros(NUMBERS + 1)}),
     }
     before = pack(state.door)
     for words, message in wrong.items():
@@ -430,7 +430,7 @@ def test_what_is_refused_leaves_the_door_as_it_was() -> None:
         (line,) = core.journal
         assert line[1] in ("rejected", "late")
         assert words in line[5] or words in ("NaN", "infinit", "shape"), line
-    core.handle(Arrived(asked, asked, 99, age, 0.0, good), 5.0)
+    core.handle(MessageReceived(asked, asked, 99, age, 0.0, good), 5.0)
     assert pack(state.door) != before
 
 
@@ -468,7 +468,7 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
         Whisper(replace(LAW, share=share)),
         exchange=mode,
         iterations=14,
-        terms=Terms((delta, 1e-5), most),
+        terms=PrivacyBudget((delta, 1e-5), most),
         evaluation=Exponential(1.0),
     )
     ran = setting.run()
@@ -477,7 +477,7 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
     assert entries[: len(made)] == made and refused and "epsilon_max is 3" in refused[0].refused
     assert all(not entry.charged and not entry.arrived for entry in refused)
 
-    def spent(rows: list[Entry]) -> float:
+    def spent(rows: list[LedgerEntry]) -> float:
         if rows[0].whole:
             return max(gaussian_by_bisection(math.sqrt(sum(a in e.arrived for e in rows)) / 1.5, delta) for a in EVERYBODY)
         return sampled_epsilon(1.5, share, len(rows), delta)
@@ -517,12 +517,17 @@ def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrup
     weights = uneven(2, 5)
     law = replace(LAW, share=share, quantile=0.5, count_noise=4.0)
     setting = Discreet(
-        Whisper(law, weights), exchange=mode, iterations=10, terms=Terms((1e-2,), 1.8), key=key, evaluation=Exponential(1.0)
+        Whisper(law, weights),
+        exchange=mode,
+        iterations=10,
+        terms=PrivacyBudget((1e-2,), 1.8),
+        key=key,
+        evaluation=Exponential(1.0),
     )
     whole = setting.run()
-    core, agenda, hosts, entries = setting.core(), Agenda(), InlineHosts(setting.task(), range(5)), list[Entry]()
+    core, agenda, hosts, entries = setting.core(), EventQueue(), InlineHosts(setting.task(), range(5)), list[LedgerEntry]()
     for until in (0.7, 2.5, 4.0, 7.5, math.inf):
-        run_virtual(core, hosts, Watch(lambda lines: None), agenda, until)
+        run_virtual(core, hosts, RunHooks(lambda lines: None), agenda, until)
         assert core.door is not None
         entries += core.door.entries
         kept, core = pack(core.state), setting.core()
@@ -548,7 +553,7 @@ TIMED: list[Fault] = [
     Crash((0, 1, 3), rate=0.2, restart=1.0, state="lost"),
     Hang((0,), at=1.0),
     Slow((0, 3), rate=0.2),
-    Partition((0, 4), at=1.0),
+    NetworkPartition((0, 4), at=1.0),
     Restart(at=1.0),
     Loss(EVERYBODY, 0.3, start=1.0),
     Delay(EVERYBODY, 0.3, end=3.0),
@@ -629,7 +634,7 @@ def test_no_mode_claims_a_gain_from_a_sampling_that_nobody_knows(mode: Exchange)
 class Bent:
     """A source of draws whose coins for agent 0 fall as a test wants."""
 
-    def __init__(self, source: Source, coin: str) -> None:
+    def __init__(self, source: NoiseSource, coin: str) -> None:
         self._source, self._coin = source, coin
 
     def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
@@ -649,9 +654,9 @@ def happened(setting: Discreet, coin: str) -> list[Any]:
     core, lines, found = setting.core(), list[Any](), list[Any]()
     assert core.door is not None and core.door.whole == ""
     core.door._source = Bent(core.door._source, coin)
-    run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), Watch(lines.extend), Agenda(), setting.until)
+    run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), RunHooks(lines.extend), EventQueue(), setting.until)
     for line in lines:
-        record = Record(*line)
+        record = EventRecord(*line)
         own = record.agent == 0 and record.kind in ("sent", "arrived", "late", "lost", "rejected") and record.detail != "down"
         if not own:
             found.append(record)
@@ -701,7 +706,7 @@ def test_where_the_gain_is_claimed_nothing_that_happens_tells_whether_an_agent_w
 
 @pytest.mark.parametrize("mode", CLAIMED[:2], ids=lambda mode: mode.mode)
 def test_without_empty_messages_it_would_be_seen(mode: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Desk, "covers", property(lambda desk: False))
+    monkeypatch.setattr(Server, "covers", property(lambda desk: False))
     assert any(not (never == always == other) for _, (never, always, other) in flips(mode))
 
 

@@ -12,7 +12,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.timing import Constant, Lognormal
-from fedbo.coordinator.events import Arrived
+from fedbo.coordinator.events import MessageReceived
 from fedbo.coordinator.exchange import Barrier, Immediate
 
 mode = pytest.mark.parametrize("exchange", BOTH_MODES, ids=lambda m: m.mode)
@@ -123,7 +123,7 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
     handle = Core.handle
 
     def inspect(core: Core, event, now: float):
-        if isinstance(event, Arrived):
+        if isinstance(event, MessageReceived):
             crossed.extend(np.ravel(array) for array in event.payload.values())
         elif getattr(event, "report", None) is not None:
             report = event.report

@@ -221,13 +221,13 @@ def test_an_objective_that_raises_ends_the_run_names_the_place_and_loses_nothing
 def test_an_objective_that_gives_no_finite_number_is_said_to(tmp_path: Path) -> None:
     from small_runs import Setting
 
-    from fedbo.actors.agent import Agent
+    from fedbo.actors.agent import HostedAgent
     from fedbo.actors.task import Order
     from fedbo.algorithms.catalog import entry
     from fedbo.objectives.python_function import PythonFunction
 
     task = Setting(entry("random").make(), agents=1, policy=Policy(failure="stop")).task()
     nowhere = PythonFunction(function="sleeping:nowhere", agents=1, low=(0.0, 0.0), high=(1.0, 1.0))
-    agent = Agent(replace(task, federation=nowhere), 0)
+    agent = HostedAgent(replace(task, federation=nowhere), 0)
     with pytest.raises(EvaluationError, match="agent 0 at x = .*: the objective gave nan, not a finite number"):
         agent.work(Order(0, 0))

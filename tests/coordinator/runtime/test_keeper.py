@@ -15,18 +15,18 @@ from talking import Talk
 
 from fedbo.actors.evaluation.evaluator import EvaluationLog, Known, Outcome, read_log
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.storage.rows import Key
-from fedbo.actors.storage.run_folder import Home, Latest, Superseded, append_whole
+from fedbo.actors.storage.rows import RunKey
+from fedbo.actors.storage.run_folder import RunFolder, SnapshotIndex, Superseded, append_whole
 from fedbo.actors.storage.sealed import Damaged, sha256_of
 from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.actor import Coordinator, Run
-from fedbo.coordinator.runtime.engine import Agenda, Moment
-from fedbo.coordinator.runtime.event_log import Journal, read_moments
-from fedbo.coordinator.runtime.snapshots import Keeper
+from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
+from fedbo.coordinator.runtime.event_log import EventLog, read_moments
+from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.objectives.python_function import PythonFunction
 
-KEY = Key(0, "FTS", 0)
+KEY = RunKey(0, "FTS", 0)
 PLAN = (Crash((0, 1, 2, 3, 4), rate=0.1, state="lost", restart=0.5), Loss((0, 1, 2, 3, 4)), Duplication((0, 1, 2, 3, 4)))
 
 
@@ -41,7 +41,7 @@ def parts(folder: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    home = Home.of(folder, KEY)
+    home = RunFolder.of(folder, KEY)
     found = []
     for kind in ("observations", "events"):
         tables = [pq.read_table(path) for path in home.tables(kind)]
@@ -66,7 +66,7 @@ def test_a_run_that_goes_on_from_any_snapshot_writes_the_same(algorithm: Any, ex
 
 def cut_off(run: Run, folder: Path) -> None:
     """Run until a few snapshots are made, and stop between two events as a kill would."""
-    home, snapshots = Home.of(run.folder, run.key), itertools.count()
+    home, snapshots = RunFolder.of(run.folder, run.key), itertools.count()
 
     class Killed(BaseException):
         pass
@@ -104,20 +104,20 @@ def test_a_step_whose_evaluations_are_tried_again_survives_a_snapshot(tmp_path: 
 
 
 def test_a_process_taken_for_dead_can_not_make_its_snapshot_the_last_one(tmp_path: Path) -> None:
-    old = Home.of(tmp_path, KEY).claim()
-    old.commit(Latest(1, old.attempt))
-    new = Home.of(tmp_path, KEY).claim()
+    old = RunFolder.of(tmp_path, KEY).claim()
+    old.commit(SnapshotIndex(1, old.attempt))
+    new = RunFolder.of(tmp_path, KEY).claim()
     with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"):
-        old.commit(Latest(2, old.attempt))
+        old.commit(SnapshotIndex(2, old.attempt))
     with pytest.raises(Superseded, match="attempt 2"):
         old.clear()
-    assert new.clear() == Latest(1, 1)
-    new.commit(Latest(2, new.attempt))
-    assert new.latest() == Latest(2, 2)
+    assert new.clear() == SnapshotIndex(1, 1)
+    new.commit(SnapshotIndex(2, new.attempt))
+    assert new.latest() == SnapshotIndex(2, 2)
 
 
 def test_what_two_attempts_write_has_different_names(tmp_path: Path) -> None:
-    one, other = (Home.of(tmp_path, KEY).claim() for _ in range(2))
+    one, other = (RunFolder.of(tmp_path, KEY).claim() for _ in range(2))
     for name in ("core", "moments"):
         assert getattr(one, name)(3) != getattr(other, name)(3)
     assert one.table("events", 3) != other.table("events", 3)
@@ -126,32 +126,32 @@ def test_what_two_attempts_write_has_different_names(tmp_path: Path) -> None:
 
 
 def test_of_the_checkpoints_of_an_agent_the_newest_process_has_the_last_word(tmp_path: Path) -> None:
-    one, other = (Home.of(tmp_path, KEY).claim() for _ in range(2))
+    one, other = (RunFolder.of(tmp_path, KEY).claim() for _ in range(2))
     for path in (other.checkpoint(4, 0), other.checkpoint(4, 1), one.checkpoint(4, 7), one.checkpoint(40, 9)):
         path.touch()
     assert other.checkpoints(4)[-1] == other.checkpoint(4, 1)
 
 
 def test_going_on_removes_what_was_written_after_the_last_snapshot(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
+    home = RunFolder.of(tmp_path, KEY).claim()
     kept = [home.core(2), home.agents(2, 0), home.table("events", 2)]
     late = [home.core(3), home.agents(1, 0), home.table("events", 3), home.folder / ".x.parquet.7.part"]
     for path in kept + late:
         path.touch()
-    home.commit(Latest(2, home.attempt, {home.table("events", 2).name: ""}))
-    Home.of(tmp_path, KEY).claim().clear()
+    home.commit(SnapshotIndex(2, home.attempt, {home.table("events", 2).name: ""}))
+    RunFolder.of(tmp_path, KEY).claim().clear()
     assert sorted(path.name for path in home.folder.iterdir()) == sorted(
         [path.name for path in kept] + ["attempt", "latest.json"]
     )
 
 
 def test_rows_for_whoever_looks_now_do_not_outlive_their_snapshot(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
+    home = RunFolder.of(tmp_path, KEY).claim()
     passing = home.table("provisional", 2)
     passing.touch()
-    home.commit(Latest(2, home.attempt))
+    home.commit(SnapshotIndex(2, home.attempt))
     assert home.tables("observations") == [passing]
-    home.commit(Latest(3, home.attempt))
+    home.commit(SnapshotIndex(3, home.attempt))
     assert home.tables("observations") == []
 
 
@@ -165,23 +165,23 @@ def test_a_run_of_an_ended_run_gives_what_it_gave_and_changes_no_file(tmp_path: 
 
 def test_of_an_ended_run_only_tables_and_its_result_are_kept(tmp_path: Path) -> None:
     Coordinator().run(run_of(Setting(fts()), tmp_path, events=20))
-    left = {path.name.partition("-")[0] for path in Home.of(tmp_path, KEY).folder.iterdir()}
+    left = {path.name.partition("-")[0] for path in RunFolder.of(tmp_path, KEY).folder.iterdir()}
     assert left == {"attempt", "ended", "latest.json", "events", "observations"}
 
 
 def test_logs_of_evaluations_go_with_the_snapshots_that_hold_them(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
+    home = RunFolder.of(tmp_path, KEY).claim()
     files = [home.log(since) for since in (0, 1, 2, 3, None)]
     for path in files:
         path.touch()
-    home.commit(Latest(3, home.attempt))
+    home.commit(SnapshotIndex(3, home.attempt))
     assert [path.exists() for path in files] == [False, False, True, True, True]
 
 
 def test_a_line_that_was_being_written_when_its_writer_was_killed_is_passed_over(tmp_path: Path) -> None:
     import numpy as np
 
-    home = Home.of(tmp_path, KEY).claim()
+    home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1, 2}, None)
     outcome = Outcome(0, 0, x, 2.0, float("nan"), 0.5, 1.5, None)
     log.append(1, outcome)
@@ -198,10 +198,10 @@ def test_a_line_that_was_being_written_when_its_writer_was_killed_is_passed_over
 
 
 def test_what_happened_is_read_up_to_where_its_writer_was_killed(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
-    journal = Journal(home)
+    home = RunFolder.of(tmp_path, KEY).claim()
+    journal = EventLog(home)
     journal.note_from(1)
-    moments = [Moment(float(number), number) for number in range(5)]
+    moments = [RecordedEvent(float(number), number) for number in range(5)]
     for moment in moments:
         journal.record(moment)
     path = home.moments(1)
@@ -231,37 +231,37 @@ def test_what_does_not_fit_on_the_disk_is_not_written_in_part(tmp_path: Path) ->
 def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_then(tmp_path: Path) -> None:
     run = run_of(Setting(fts()), tmp_path, events=10)
     cut_off(run, tmp_path)
-    latest = Home.of(tmp_path, KEY).latest()
+    latest = RunFolder.of(tmp_path, KEY).latest()
     assert latest.number >= 1 and not latest.ended
-    assert all((Home.of(tmp_path, KEY).folder / name).exists() for name in latest.tables)
-    keeper = Keeper(Home.of(tmp_path, KEY), 60.0, None)
+    assert all((RunFolder.of(tmp_path, KEY).folder / name).exists() for name in latest.tables)
+    keeper = Snapshotter(RunFolder.of(tmp_path, KEY), 60.0, None)
     snapshot = keeper.restore()
     assert snapshot is not None and snapshot.agenda.events == 10 * latest.number
     assert snapshot.state.events == snapshot.agenda.events
-    agenda = Agenda()
+    agenda = EventQueue()
     agenda.become(snapshot.agenda)
     assert agenda == replace(snapshot.agenda, stopped=False)
 
 
 def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path: Path) -> None:
     Coordinator().run(run_of(Setting(fts()), tmp_path))
-    found = json.loads((Home.of(tmp_path, KEY).folder / "latest.json").read_text())
+    found = json.loads((RunFolder.of(tmp_path, KEY).folder / "latest.json").read_text())
     assert found["ended"] is True and found["attempt"] == 1 and len(found["tables"]) == 2
 
 
 @pytest.mark.parametrize("contents", [b"", b"garbled!", b"00000000"])
 def test_an_attempt_whose_number_is_damaged_takes_no_name_of_an_earlier_one(contents: bytes, tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim().claim()
+    home = RunFolder.of(tmp_path, KEY).claim().claim()
     home.core(1).touch()
     (home.folder / "attempt").write_bytes(contents)
-    assert Home.of(tmp_path, KEY).claim().attempt == home.attempt + 1
+    assert RunFolder.of(tmp_path, KEY).claim().attempt == home.attempt + 1
 
 
 def test_of_what_happened_no_flipped_byte_passes_unseen(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
-    journal = Journal(home)
+    home = RunFolder.of(tmp_path, KEY).claim()
+    journal = EventLog(home)
     journal.note_from(1)
-    moments = [Moment(float(number), number) for number in range(3)]
+    moments = [RecordedEvent(float(number), number) for number in range(3)]
     for moment in moments:
         journal.record(moment)
     path = home.moments(1)
@@ -275,7 +275,7 @@ def test_of_what_happened_no_flipped_byte_passes_unseen(tmp_path: Path) -> None:
 def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_real_time(tmp_path: Path) -> None:
     import numpy as np
 
-    home = Home.of(tmp_path, KEY).claim()
+    home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1}, 0)
     for number in range(3):
         log.append(1, Outcome(number, 0, x, 2.0 + number, float("nan"), 0.5, 1.5, None))
@@ -291,13 +291,13 @@ def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_r
 
 
 def test_in_real_time_what_happened_since_the_snapshot_before_is_kept_with_what_came_after(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
-    made: list[Latest] = [Latest()]
+    home = RunFolder.of(tmp_path, KEY).claim()
+    made: list[SnapshotIndex] = [SnapshotIndex()]
     for number in (1, 2, 3):
         for path in (home.core(number), home.moments(number)):
             path.write_bytes(b"x")
         files = {home.core(number).name: sha256_of(home.core(number)), home.moments(number).name: ""}
-        made.append(Latest(number, home.attempt, {}, False, files))
+        made.append(SnapshotIndex(number, home.attempt, {}, False, files))
         home.commit(made[-1], made[-2])
     home.core(3).write_bytes(b"y")
     latest, damage = home.whole()
@@ -312,10 +312,10 @@ def test_in_real_time_what_happened_since_the_snapshot_before_is_kept_with_what_
 
 
 def test_a_secret_key_that_is_damaged_is_never_replaced_by_another(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
+    home = RunFolder.of(tmp_path, KEY).claim()
     key = secret_key(home.key_file)
     assert secret_key(home.key_file) == key and home.key_file.stat().st_mode & 0o777 == 0o600
-    home.commit(Latest(1, 1, {}, False, {home.key_file.name: sha256_of(home.key_file)}), Latest())
+    home.commit(SnapshotIndex(1, 1, {}, False, {home.key_file.name: sha256_of(home.key_file)}), SnapshotIndex())
     home.key_file.unlink()
     with pytest.raises(Damaged, match="noise.key"):
         home.whole()

@@ -10,15 +10,15 @@ import pytest
 from small_runs import Setting, fts
 
 from fedbo.actors.host import Host, Site
-from fedbo.actors.storage.rows import Key
-from fedbo.actors.storage.run_folder import Home, Superseded
+from fedbo.actors.storage.rows import RunKey
+from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.task import Order
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 
-KEY = Key(0, "FTS", 0)
+KEY = RunKey(0, "FTS", 0)
 
 
-def host_of(home: Home) -> Host:
+def host_of(home: RunFolder) -> Host:
     host = Host()
     task = Setting(fts()).task()
     home.clear()
@@ -32,9 +32,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_host_that_is_taken_for_dead_writes_no_snapshot_and_raises_nothing(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
+    home = RunFolder.of(tmp_path, KEY).claim()
     host = host_of(home)
-    Home.of(tmp_path, KEY).claim().clear()
+    RunFolder.of(tmp_path, KEY).claim().clear()
     before = files_of(tmp_path)
     assert host.snapshot([(0, ()), (1, ())], 1) == {}
     assert host.finish((), 2, "observations") == {}
@@ -43,7 +43,7 @@ def test_a_host_that_is_taken_for_dead_writes_no_snapshot_and_raises_nothing(tmp
 
 
 def test_a_host_whose_run_has_ended_does_not_make_its_folder_again(tmp_path: Path) -> None:
-    host = host_of(Home.of(tmp_path, KEY).claim())
+    host = host_of(RunFolder.of(tmp_path, KEY).claim())
     shutil.rmtree(tmp_path / "0000-FTS-0000")
     host.work([(0, ())], [Order(0, 1)])
     assert host.snapshot([(1, ())], 1) == {}
@@ -57,7 +57,7 @@ def test_a_coordinator_whose_run_another_goes_on_with_ends_without_a_result(tmp_
     class Late(Coordinator):
         def _look(self, *details: Any) -> None:
             super()._look(*details)
-            Home.of(tmp_path, KEY).claim()
+            RunFolder.of(tmp_path, KEY).claim()
 
     assert Late().run(run) is None
     ended = Coordinator().run(run)
@@ -65,9 +65,9 @@ def test_a_coordinator_whose_run_another_goes_on_with_ends_without_a_result(tmp_
 
 
 def test_a_file_that_is_gone_because_another_attempt_has_removed_it_is_no_error_of_its_own(tmp_path: Path) -> None:
-    home = Home.of(tmp_path, KEY).claim()
+    home = RunFolder.of(tmp_path, KEY).claim()
     with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"), home.ours():
-        Home.of(tmp_path, KEY).claim()
+        RunFolder.of(tmp_path, KEY).claim()
         (home.folder / ".events.7.part").replace(home.folder / "events")
-    with pytest.raises(FileNotFoundError, match="nothing"), Home.of(tmp_path, KEY).claim().ours():
+    with pytest.raises(FileNotFoundError, match="nothing"), RunFolder.of(tmp_path, KEY).claim().ours():
         (tmp_path / "nothing").read_bytes()

@@ -11,7 +11,7 @@ import pytest
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.environment import Models, World
-from fedbo.coordinator.environment.faults import FAULTS, Crash, Loss, Partition, Restart
+from fedbo.coordinator.environment.faults import FAULTS, Crash, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Classes, Constant, Exponential, Growth, Pareto
 from fedbo.coordinator.exchange import FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
@@ -135,7 +135,7 @@ def test_the_plan_names_agents_and_no_groups() -> None:
         Restart(event=100),
     )
     everybody = world_of(load_study(tables(fault=[{"kind": "partition", "at": 1.0}])))
-    assert everybody.plan == (Partition(tuple(range(10)), at=1.0),)
+    assert everybody.plan == (NetworkPartition(tuple(range(10)), at=1.0),)
 
 
 def test_in_real_time_evaluations_have_no_model_and_all_else_has() -> None:

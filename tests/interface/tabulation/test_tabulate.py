@@ -23,7 +23,7 @@ from fedbo.study.document import to_toml
 from fedbo.tabulation.design import sobol
 from fedbo.tabulation.sources import source
 from fedbo.tabulation.tabulation import Wanted, tabulate
-from fedbo.tabulation.worker import Job, Plan, Tabulator, rows_of
+from fedbo.tabulation.worker import TableJob, TablePlan, Tabulator, rows_of
 
 HILL = ["function=countable:hill", "low=[0.0, 0.0]", "high=[1.0, 1.0]", "agents=2"]
 SIZE: dict[str, Any] = {"points": 24, "refine": 20}
@@ -76,12 +76,12 @@ def test_chunks_of_any_size_in_any_order_give_the_same_bits(tmp_path: Path) -> N
     whole = made("whole")
     origin, _ = source("python_function", HILL)
     folder = tmp_path / "pieces"
-    helper = Tabulator(Plan(folder, origin.federation, 0, 0))
-    chunks = [Job("design", agent, first, min(first + 7, 24)) for agent in range(2) for first in range(0, 24, 7)]
+    helper = Tabulator(TablePlan(folder, origin.federation, 0, 0))
+    chunks = [TableJob("design", agent, first, min(first + 7, 24)) for agent in range(2) for first in range(0, 24, 7)]
     for job in reversed(chunks):
         helper.work(job)
     for agent, first, stop in [(1, 0, 3), (0, 0, 20), (1, 3, 11), (1, 11, 20)]:
-        helper.work(Job("refine", agent, first, stop))
+        helper.work(TableJob("refine", agent, first, stop))
     assert rows_of(folder).equals(rows_of(whole))
 
 

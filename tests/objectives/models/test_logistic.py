@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array
-from fedbo.objectives.models.logistic import Labels, Step, descend, softmax, trainee, tuned
+from fedbo.objectives.models.logistic import DescentSettings, Labels, descend, softmax, trainee, tuned
 from fedbo.objectives.space import from_unit
 
 
@@ -35,8 +35,8 @@ def test_one_step_goes_down_the_gradient_of_the_cost() -> None:
     x, label = flowers()
     batch, length, l2 = 40, 1e-4, 0.3
     for epochs in (1, 2):  # the first step starts at zero weights, where the penalty has no slope
-        before = descend(x[:batch], label[:batch] % 3, in_order(batch, epochs), Step(batch, l2, length))
-        after = descend(x[:batch], label[:batch] % 3, in_order(batch, epochs + 1), Step(batch, l2, length))
+        before = descend(x[:batch], label[:batch] % 3, in_order(batch, epochs), DescentSettings(batch, l2, length))
+        after = descend(x[:batch], label[:batch] % 3, in_order(batch, epochs + 1), DescentSettings(batch, l2, length))
         slope = (before - after).ravel() / length
 
         def of(flat: Array) -> float:
@@ -48,7 +48,7 @@ def test_one_step_goes_down_the_gradient_of_the_cost() -> None:
 def test_many_small_steps_end_at_the_optimum_of_scipy_and_at_that_of_scikit_learn() -> None:
     x, label = flowers()
     l2 = 0.05
-    ours = descend(x, label, in_order(len(x), 4000), Step(len(x), l2, 0.3))
+    ours = descend(x, label, in_order(len(x), 4000), DescentSettings(len(x), l2, 0.3))
     theirs = minimize(cost, np.zeros(ours.size), (x, label, l2), tol=1e-9).fun
     assert cost(ours.ravel(), x, label, l2) == pytest.approx(theirs, abs=1e-8)
     model = LogisticRegression(C=1.0 / (l2 * len(x)), tol=1e-10, max_iter=10_000).fit(x, label)
@@ -59,7 +59,7 @@ def test_many_small_steps_end_at_the_optimum_of_scipy_and_at_that_of_scikit_lear
 def test_two_classes_in_two_columns_are_a_single_column_with_half_the_penalty() -> None:
     x, label = flowers()
     x, label = x[50:], label[50:] - 1
-    ours = descend(x, label, in_order(len(x), 4000), Step(len(x), 0.1, 0.3))
+    ours = descend(x, label, in_order(len(x), 4000), DescentSettings(len(x), 0.1, 0.3))
     model = LogisticRegression(C=1.0 / (0.05 * len(x)), tol=1e-10, max_iter=10_000).fit(x, label)
     assert np.abs(ours[:-1, 1] - ours[:-1, 0] - model.coef_[0]).max() < 1e-4
 
@@ -72,7 +72,7 @@ def test_batches_follow_the_order_and_the_last_may_be_short() -> None:
         chance = softmax(x[rows] @ by_hand[:-1] + by_hand[-1]) - np.eye(3)[label[rows]]
         by_hand[-1] -= 0.1 * chance.mean(axis=0)
         by_hand[:-1] -= 0.1 * (x[rows].T @ chance / len(rows) + 0.2 * by_hand[:-1])
-    assert np.allclose(descend(x, label, order, Step(60, 0.2, 0.1)), by_hand, atol=1e-14)
+    assert np.allclose(descend(x, label, order, DescentSettings(60, 0.2, 0.1)), by_hand, atol=1e-14)
 
 
 def test_rows_are_standardised_by_the_training_part_and_constant_columns_become_zero() -> None:
@@ -98,7 +98,7 @@ def test_a_batch_size_is_rounded_to_a_whole_number() -> None:
 
     assert error(29.6) == error(30.0) == error(30.4)
     rows, hidden = one.train, one.validation
-    weights = descend(*rows, one.order, Step(30, 1e-6, 0.01))
+    weights = descend(*rows, one.order, DescentSettings(30, 1e-6, 0.01))
     assert error(30.0) == -np.mean((hidden[0] @ weights[:-1] + weights[-1]).argmax(axis=1) != hidden[1])
 
 

@@ -16,7 +16,7 @@ _MOMENT = (2020, 1, 1, 0, 0, 0)  # equal packages give equal wheels
 
 @cache
 def sources() -> dict[str, bytes]:
-    """Give all files of the package by their names in a wheel, wherever they are installed.
+    """Give all files of the package by their names in a wheel, in the order of these, wherever they are installed.
 
     They are read once: somebody may be working on them while a study starts.
     """
@@ -25,7 +25,7 @@ def sources() -> dict[str, bytes]:
         for path in sorted(folder.rglob("*")):
             if path.suffix == ".py" or path.name == "py.typed":
                 found[f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
-    return found
+    return dict(sorted(found.items()))
 
 
 def _rooms() -> dict[str, Path]:

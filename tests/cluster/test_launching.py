@@ -101,11 +101,12 @@ def test_the_wheel_is_the_whole_package_and_asks_for_nothing(tmp_path: Path) -> 
     target = tmp_path / "installed"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check"]
     subprocess.run([*install, "--target", str(target), str(first)], check=True)
-    code = "import fedbo, fedbo.actors, importlib.metadata as m; print(fedbo.__file__, m.version('fedbo'))"
+    code = "import fedbo, importlib.metadata as m; from fedbo.execution.wheel import fingerprint as f"
+    code += "; print(fedbo.__file__, m.version('fedbo'), f())"
     told = subprocess.run(
         [sys.executable, "-c", code], env={"PYTHONPATH": str(target)}, capture_output=True, text=True, check=True
     )
-    assert told.stdout.split() == [str(target / "fedbo" / "__init__.py"), version("fedbo")]
+    assert told.stdout.split() == [str(target / "fedbo" / "__init__.py"), version("fedbo"), fingerprint()]
 
 
 def test_the_schema_that_is_used_is_rays_own() -> None:

@@ -19,19 +19,19 @@ import ray
 import fedbo
 from fedbo.execution.replay import replay
 from fedbo.study.study import Study, load_study
-from fedbo.testing.carrying_out import Ending, Hostings, begin_or_go_on, dying, forked, hosted, tables
+from fedbo.testing.carrying_out import LEGAL_ENDS, Ending, Hostings, begin_or_go_on, dying, forked, hosted, tables
 from fedbo.testing.invariants import violations
 
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
-# How a study may end besides well: an evaluation failed where the study says stop, or nothing could make progress any more.
-LEGAL_ENDS = ("EvaluationError", "EndlessError")
+# What a fork tells of how a study may end besides well: by its own wish, or because nothing could make progress any more.
+_LEGAL_ENDS = tuple(error.__name__ for error in LEGAL_ENDS)
 
 
 def broken_laws(study: Study, folder: Path, seconds: float, again: bool = False) -> list[str]:
     """Run a study in a fork and check its tables, and with `again` replay it; `seconds` is the limit of each."""
     directory = folder / "run"
     ended = forked(lambda: begin_or_go_on(study, directory), folder, seconds)
-    if ended.error.startswith(LEGAL_ENDS):
+    if ended.error.startswith(_LEGAL_ENDS):
         return []
     if ended.code:
         return [_words(ended, "the run", seconds)]
@@ -53,7 +53,7 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
     began = time.monotonic()
     alone = forked(lambda: _counted(often, folder / "alone", None), folder, seconds)
     took = time.monotonic() - began
-    if alone.error.startswith(LEGAL_ENDS):
+    if alone.error.startswith(_LEGAL_ENDS):
         return [], 0
     if alone.code:
         return [_words(alone, "the run", seconds)], 0

@@ -87,11 +87,8 @@ def sometimes(every: int, otherwise: Callable[..., Any]) -> Plant:
     return make
 
 
-def _decide(self: Any, order: Any) -> Any:
-    import ray
-
-    host = self._host_of[order.agent]
-    return ray.get(host.handle.decide.remote(host.take_commits(), order))
+def _goes_on(before: Any) -> Any:
+    return lambda self, order: before(self, order._replace(restore=type(order)(0, 0).restore))
 
 
 def _any_report(self: Any, agent: int) -> Any:
@@ -188,7 +185,7 @@ def _no_end(before: Any) -> Any:
 
 
 MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
-    "hosting: an order that a decision replaces": ("hostings", (RayHosts, "decide", lambda _: _decide)),
+    "hosting: interrupted agents are not taken back": ("hostings", (RayHosts, "submit", _goes_on)),
     "hosting: commits without times": (
         "hostings",
         (RayHosts, "commit", lambda _: lambda self, agent, times: self._host_of[agent].commits.append((agent, ()))),

@@ -16,6 +16,7 @@ from pathlib import Path
 from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Hostings
 from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, broken_workers, start_ray
+from fedbo.testing.real_time import broken_in_real_time, draw_real_time_study
 from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study
 
@@ -29,6 +30,8 @@ def trials(given: argparse.Namespace) -> Trial:
     if given.what == "kills":
         return lambda study, folder, seed: broken_by_kills(study, folder, given.limit, given.kills, seed)[0]
     start_ray()
+    if given.what == "real-time":
+        return lambda study, folder, seed: broken_in_real_time(draw_real_time_study(seed), folder, seed)
     if given.what == "workers":
         return lambda study, folder, seed: broken_workers(study, folder)
     hostings = Hostings()
@@ -55,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--studies", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no study after so many seconds")
-    parser.add_argument("--try", dest="what", choices=("laws", "hostings", "workers", "kills"), default="laws")
+    parser.add_argument("--try", dest="what", choices=("laws", "hostings", "workers", "kills", "real-time"), default="laws")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a study may take")
     parser.add_argument("--replay", type=int, default=10, help="replay one study of so many")
     parser.add_argument(
@@ -65,6 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shrink", action="store_true")
     given = parser.parse_args(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    given.room.mkdir(parents=True, exist_ok=True)
     trial, began, count, broken = trials(given), time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory() as files:
         for seed in range(given.first, given.first + given.studies):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,14 @@ def flat(x: Sequence[float], agent: int) -> float:
 def huge(x: Sequence[float], agent: int) -> float:
     """Give values of 1e12 to 1e13 whose differences are large."""
     return 1e12 * (1.0 + 9.0 * x[0] * x[-1])
+
+
+def slow(x: Sequence[float], agent: int) -> float:
+    """Give a smooth function of the unit box after up to 50 ms, and raise in a part of it."""
+    time.sleep(0.01 + 0.04 * x[0] * x[0])
+    if x[0] > 0.9:
+        raise ArithmeticError(f"no solution at {x[0]:.6f}")
+    return -((x[0] - 0.2 - 0.1 * agent) ** 2)
 
 
 def step(x: Sequence[float], agent: int) -> float:

@@ -133,16 +133,18 @@ def _observations(run: RunTables) -> Iterator[str]:
 
 
 def _evaluations(run: RunTables) -> Iterator[str]:
-    """Each row belongs to a step that has ended, evaluations of an agent follow each other, and each failure was told."""
+    """Each row belongs to a step that has ended, no agent evaluates more at once than it may, and each failure was told."""
     ended = {(event["agent"], event["step"]) for event in run.of("finished")}
-    last: dict[int, float] = {}
+    ends: dict[int, list[float]] = defaultdict(list)
+    parallel = run.study.evaluation.make().parallel
     for row in sorted(run.rows, key=lambda row: (row["agent"], row["started"], row["finished"])):
         agent = row["agent"]
         if (agent, row["step"]) not in ended:
             yield f"agent {agent} has a row of step {row['step']}, which has not ended"
-        if row["finished"] < row["started"] - NEAR or row["started"] < last.get(agent, 0.0) - NEAR:
-            yield f"agent {agent} evaluated from {row['started']} to {row['finished']} after {last.get(agent)}"
-        last[agent] = row["finished"]
+        ends[agent] = [end for end in ends[agent] if end > row["started"] + NEAR]
+        if row["finished"] < row["started"] - NEAR or len(ends[agent]) >= parallel:
+            yield f"agent {agent} evaluated from {row['started']} to {row['finished']} beside what ends at {ends[agent]}"
+        ends[agent].append(row["finished"])
     failed = sum(row["error"] is not None and row["error"] != "forgotten in a crash" for row in run.rows)
     if failed != len(run.of("failed")) and not run.suffers(Crash):
         yield f"{failed} rows failed, {len(run.of('failed'))} events tell of it"

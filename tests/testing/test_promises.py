@@ -15,6 +15,7 @@ from fedbo.study.study import load_study
 from fedbo.testing.carrying_out import Hostings, tables
 from fedbo.testing.invariants import violations
 from fedbo.testing.promises import broken_hostings
+from fedbo.testing.real_time import draw_real_time_study
 from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_document, draw_study
 
@@ -44,6 +45,15 @@ def test_the_same_seed_draws_the_same_study_and_most_that_is_drawn_is_accepted()
         except StudyError:
             refused += 1
     assert refused < 40
+
+
+def test_studies_in_real_time_are_drawn_with_overlapping_evaluations_faults_and_shared_hosts() -> None:
+    """One of them is run by hand or in the long series: each takes seconds of processes that start."""
+    studies = [draw_real_time_study(seed) for seed in range(12)]
+    assert all(study.timing.clock == "wall" for study in studies)
+    assert sum(study.evaluation.make().parallel > 1 for study in studies) >= 2
+    assert sum(bool(study.fault) for study in studies) >= 3
+    assert {study.hosting.kind for study in studies} == {"dedicated", "packed"}
 
 
 @pytest.mark.slow
@@ -87,7 +97,7 @@ def test_random_studies_that_are_killed_and_resumed_give_the_same_bytes(tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["laws", "hostings", "kills"])
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "real-time"])
 def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
     tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr

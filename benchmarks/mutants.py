@@ -34,6 +34,7 @@ from fedbo.testing.carrying_out import Hostings
 from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
 from fedbo.testing.studies import draw_study
 
+LIMIT = 240.0  # seconds that a study may take, above what a busy machine needs
 Plant = Callable[[Any], Any]
 
 
@@ -199,7 +200,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "resume: crashed states are forgotten": ("kills", restored(forgets("forgetful", "ready", "off"))),
     "resume: the length of the log": ("kills", restored(lambda found: found._replace(lines=0))),
     "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
-    "resume: rows are written twice": ("kills", (HostedAgent, "take", _take_again)),
+    "resume: rows are written twice": ("laws", (HostedAgent, "take", _take_again)),
     "resume: checkpoints are too young": ("kills", (fedbo.actors.host, "_kept", _saved_now)),
     "ledger: a release is missing": ("laws", (Core, "pour", _drops_entries)),
     "ledger: every third local message is missing": (
@@ -226,8 +227,8 @@ def trial_of(what: str) -> Trial:
         hostings = Hostings()
         return lambda study, folder, seed: broken_hostings(study, folder, hostings)
     if what == "kills":
-        return lambda study, folder, seed: broken_by_kills(study, folder, 60.0, 4, seed)[0]
-    return lambda study, folder, seed: broken_laws(study, folder, 60.0)
+        return lambda study, folder, seed: broken_by_kills(study, folder, LIMIT, 4, seed)[0]
+    return lambda study, folder, seed: broken_laws(study, folder, LIMIT)
 
 
 def main() -> None:

@@ -196,18 +196,18 @@ class Corruption:
             raise UnknownChoice("how", self.how, ("bits", "nan", "shape", "replay"))
 
 
-Strike = Crash | Hang | Slow | NetworkPartition | Restart
-Befall = Loss | Duplication | Reordering | Delay | Corruption
-Fault = Strike | Befall
+ProcessFault = Crash | Hang | Slow | NetworkPartition | Restart
+MessageFault = Loss | Duplication | Reordering | Delay | Corruption
+Fault = ProcessFault | MessageFault
 Plan = tuple[Fault, ...]
 
-STRIKES: tuple[type[Strike], ...] = (Crash, Hang, Slow, NetworkPartition, Restart)
-BEFALLS: tuple[type[Befall], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
-FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*STRIKES, *BEFALLS)}
+PROCESS_FAULTS: tuple[type[ProcessFault], ...] = (Crash, Hang, Slow, NetworkPartition, Restart)
+MESSAGE_FAULTS: tuple[type[MessageFault], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
+FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*PROCESS_FAULTS, *MESSAGE_FAULTS)}
 
 
-def strikes(fault: Strike, rng: np.random.Generator) -> Iterator[float]:
-    """Give the times at which a fault strikes, ascending; none when it does at an event number or at the rate 0."""
+def fault_times(fault: ProcessFault, rng: np.random.Generator) -> Iterator[float]:
+    """Give the times at which a fault begins, ascending; none when it does at an event number or at the rate 0."""
     if fault.at is not None:
         return iter((fault.at,))
     if not fault.rate:
@@ -216,7 +216,7 @@ def strikes(fault: Strike, rng: np.random.Generator) -> Iterator[float]:
     return itertools.accumulate(float(rng.exponential(1 / rate)) for _ in itertools.repeat(None))
 
 
-def _when(fault: Strike) -> None:
+def _when(fault: ProcessFault) -> None:
     given = [name for name in ("at", "event", "rate") if getattr(fault, name) is not None]
     if len(given) != 1:
         if not given:
@@ -230,7 +230,7 @@ def _when(fault: Strike) -> None:
         raise SettingError("rate", "must be at least 0", fault.rate)
 
 
-def _span(fault: Befall) -> None:
+def _span(fault: MessageFault) -> None:
     if not 0 <= fault.probability <= 1:
         raise SettingError("probability", "must be in [0, 1]", fault.probability)
     if not fault.start >= 0:

@@ -188,8 +188,8 @@ TIMINGS: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
-    """Classes of speed: each agent belongs to one, whose factor multiplies its evaluation times.
+class SpeedClasses:
+    """SpeedClasses of speed: each agent belongs to one, whose factor multiplies its evaluation times.
 
     `shares` are the chances of the classes up to a common factor; without them all classes are equally likely.
     """
@@ -214,7 +214,7 @@ class Classes:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class DecisionTimeModel:
     """The time that a decision takes with t_n observations: `coefficient` * t_n ** `power`; exact inference has power 3."""
 
     coefficient: float = 0.0

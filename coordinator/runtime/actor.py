@@ -23,18 +23,18 @@ from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.environment.environment import World
+from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, PrivacyBudget
+from fedbo.coordinator.privacy.aggregator import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent, RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_log import EventLog
-from fedbo.coordinator.runtime.replay_log import catch_up, run_recorded
+from fedbo.coordinator.runtime.replay_log import replay_events, resume_from_log
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
 
-_LIVES = 5  # how often the hosts of a run may be lost, without its coming further, before it fails
+MAX_RESTARTS = 5  # how often the hosts of a run may be lost, without its coming further, before it fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,18 @@ class Run:
     key: RunKey
     task: Task
     exchange: Exchange
-    world: World
+    environment: Environment
     folder: Path
     hosting: Literal["inline", "dedicated", "packed"] = "inline"
     workers: int = 1
     until: float = float("inf")
     seconds: float = 60.0
     events: int | None = None
-    terms: PrivacyBudget = DEFAULT_TERMS
+    budget: PrivacyBudget = DEFAULT_BUDGET
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
+class WarmupRun:
     """An earlier task of some agents, to be carried out before the runs that need it."""
 
     key: RunKey
@@ -68,7 +68,7 @@ class Learning:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunProgress:
     """How far a coordinator is: the share of its present run, and every target's best score so far."""
 
     key: RunKey | None = None
@@ -77,7 +77,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunSummary:
     """What a run leaves behind besides its tables: the targets' best scores, and their optima where they are known.
 
     `time` is its last, `events` their number; `seconds` it took, `kept` of them for snapshots. `stopped` says whether it was
@@ -99,18 +99,18 @@ class Coordinator:
 
     def __init__(self) -> None:
         threadpool_limits(1)
-        self._standing = Standing()
+        self._standing = RunProgress()
         self._stop = self._sufficient = False
         self.hosts: list[Any] = []
 
-    def learn(self, job: Learning) -> None:
+    def learn(self, job: WarmupRun) -> None:
         """Carry out an earlier task of some agents."""
         for number in job.agents:
             if self._stop:
                 return
             learn(job.task, [number], job.key, job.folder)
 
-    def run(self, run: Run) -> Ended | None:
+    def run(self, run: Run) -> RunSummary | None:
         """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails.
 
         None when another process goes on with it: that one gives the result, and nobody waits for this one.
@@ -121,97 +121,97 @@ class Coordinator:
             self.hosts = []
             return None
 
-    def _run(self, run: Run) -> Ended:
+    def _run(self, run: Run) -> RunSummary:
         home = RunFolder.of(run.folder, run.key)
         latest = home.latest()
         if latest.ended:
             home.check(latest, tables=False)
-            found: Ended = read_checkpoint(home.folder / "ended")
+            found: RunSummary = read_checkpoint(home.folder / "ended")
             return found
-        lives, reached = _LIVES, 0
+        lives, reached = MAX_RESTARTS, 0
         while True:
-            agenda = EventQueue()
+            queue = EventQueue()
             try:
-                return self._go_on(run, agenda)
+                return self._go_on(run, queue)
             except HostLost:  # begin again from the last snapshot, with hosts that live
                 for host in self.hosts:
                     ray.kill(host)  # some may be alive
                 self.hosts = []
-                lives = _LIVES if agenda.events > reached else lives - 1
-                reached = max(reached, agenda.events)
+                lives = MAX_RESTARTS if queue.events > reached else lives - 1
+                reached = max(reached, queue.events)
                 if not lives:
                     raise
 
-    def _go_on(self, run: Run, agenda: EventQueue) -> Ended:
+    def _go_on(self, run: Run, queue: EventQueue) -> RunSummary:
         begun = time.monotonic()
         keeper = Snapshotter(RunFolder.of(run.folder, run.key), run.seconds, run.events)
         core, journal, live = _core(run, keeper.home), EventLog(keeper.home), None
         snapshot = keeper.restore()
         if snapshot is not None:
             core.state, journal.count, journal.moments, live = snapshot[1:]
-            agenda.become(snapshot.agenda)
+            queue.become(snapshot.queue)
         hosts = self._host(run, keeper, live)
-        watch = RunHooks(
+        hooks = RunHooks(
             journal.extend,
             lambda: self._stop,
             lambda: self._look(run, core, hosts),
-            lambda events: keeper.keep(events, core, agenda, journal, hosts),
+            lambda events: keeper.keep(events, core, queue, journal, hosts),
             journal.record,
             lambda: self._sufficient,
         )
         try:
-            if run.world.real:
+            if run.environment.is_real_time:
                 assert isinstance(hosts, RayHosts)
-                catch_up(core, hosts, agenda, keeper.since(), watch)
-                keeper.begin(core, agenda, journal, hosts)
-                run_wall(core, hosts, watch, agenda, run.until, _die)
+                resume_from_log(core, hosts, queue, keeper.since(), hooks)
+                keeper.begin(core, queue, journal, hosts)
+                run_wall(core, hosts, hooks, queue, run.until, _die)
             else:
-                run_virtual(core, hosts, watch, agenda, run.until)
+                run_virtual(core, hosts, hooks, queue, run.until)
         except (HostLost, Superseded, Damaged):
             raise
         except Exception:
             if isinstance(hosts, RayHosts):
                 hosts.revive()
-            keeper.end(core, agenda, journal, hosts, ended=False)
+            keeper.end(core, queue, journal, hosts, ended=False)
             raise
         self._look(run, core, hosts)
         if isinstance(hosts, RayHosts):
             hosts.revive()
             self.hosts = hosts.actors
         best_values = hosts.best_values()
-        result = Ended(
+        result = RunSummary(
             key=run.key,
-            time=agenda.time,
-            events=agenda.events,
-            stopped=agenda.stopped,
+            time=queue.time,
+            events=queue.events,
+            stopped=queue.stopped,
             seconds=time.monotonic() - begun,
             kept=keeper.spent,
             best=self._standing.best,
             best_values={agent: best_values[agent] for agent in run.task.problem.targets},
         )
         keeper.note_result(result)
-        keeper.end(core, agenda, journal, hosts, ended=not agenda.stopped)
+        keeper.end(core, queue, journal, hosts, ended=not queue.stopped)
         return result
 
-    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationLine]) -> Ended:
+    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationLine]) -> RunSummary:
         """Carry out again a run that was made in real time, by its record, in this process and without waiting.
 
         What its `evaluations` gave is not found out again.
         """
         begun = time.monotonic()
         keeper = Snapshotter(RunFolder.of(run.folder, run.key), float("inf"), None)
-        core, journal, agenda = _core(run, keeper.home), EventLog(keeper.home), EventQueue()
+        core, journal, queue = _core(run, keeper.home), EventLog(keeper.home), EventQueue()
         log = EvaluationLog(keeper.home, set(), 0)
         log.write(evaluations)
         log.close()
         hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(keeper.home, recorded=True))
         try:
-            agenda.time = run_recorded(core, hosts, RunHooks(journal.extend), record)
+            queue.time = replay_events(core, hosts, RunHooks(journal.extend), record)
         finally:
-            keeper.end(core, agenda, journal, hosts, ended=True)
-        return Ended(run.key, agenda.time, len(record), False, time.monotonic() - begun, 0.0, (), {})
+            keeper.end(core, queue, journal, hosts, ended=True)
+        return RunSummary(run.key, queue.time, len(record), False, time.monotonic() - begun, 0.0, (), {})
 
-    def standing(self) -> Standing:
+    def standing(self) -> RunProgress:
         """Say how far the present run is; it may be asked from another thread."""
         return self._standing
 
@@ -219,14 +219,14 @@ class Coordinator:
         """Let the present run end soon, with what it has; it may be called from another thread."""
         self._stop = True
 
-    def suffice(self) -> None:
+    def stop_early(self) -> None:
         """Let the present run in real time end soon, as one that is complete; it may be called from another thread."""
         self._sufficient = True
 
     def _host(self, run: Run, keeper: Snapshotter, live: Live | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)
-        lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.world.plan)
-        site = Site(keeper.home, run.world.real, lossy, keeper.latest)
+        lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.environment.plan)
+        site = Site(keeper.home, run.environment.is_real_time, lossy, keeper.latest)
         if run.hosting == "inline":
             return InlineHosts(run.task, agents, site)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
@@ -236,17 +236,17 @@ class Coordinator:
 
     def _look(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem
-        done = core.state.pulled if problem.pulls else core.state.step
-        count = sum(done[agent] for agent in problem.targets)
+        agents = [core.state.agents[agent] for agent in problem.targets]
+        count = sum(agent.pulled if problem.pulls else agent.step for agent in agents)
         best = hosts.best()
         scores = tuple(best[agent] for agent in problem.targets if agent in best)
-        self._standing = Standing(run.key, count / (len(problem.targets) * (problem.pulls or problem.iterations)), scores)
+        self._standing = RunProgress(run.key, count / (len(problem.targets) * (problem.pulls or problem.iterations)), scores)
 
 
 def _core(run: Run, home: RunFolder) -> Core:
     """Make the rules of a run; noise that shall be secure has its key in the run's folder until the run has ended."""
-    key = secret_key(home.key_file) if run.terms.secure_noise else None
-    return Core(run.task, run.exchange, run.world, run.terms, key)
+    key = secret_key(home.key_file) if run.budget.secure_noise else None
+    return Core(run.task, run.exchange, run.environment, run.budget, key)
 
 
 def _die() -> None:

@@ -90,7 +90,7 @@ class EventLog:
         """Append releases to the privacy ledger."""
         self._entries.extend(entries)
 
-    def record(self, moment: RecordedEvent, report: StepReport | None = None) -> None:
+    def record(self, recorded: RecordedEvent, report: StepReport | None = None) -> None:
         """Append a moment, with the report that came then; OSError when the disk is full."""
         if self._file is not None:
             data = pack((moment, report))

@@ -27,7 +27,7 @@ class Snapshot(NamedTuple):
     `live` is what it knows of live agents.
     """
 
-    agenda: EventQueue
+    queue: EventQueue
     state: CoreState
     lines: int
     moments: int
@@ -76,7 +76,7 @@ class Snapshotter:
         for path in self.home.happened(self.latest):
             yield from read_moments(path)
 
-    def keep(self, events: int, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts) -> None:
+    def keep(self, events: int, core: Core, queue: EventQueue, journal: EventLog, hosts: Hosts) -> None:
         """Make a snapshot if one is due, and let the one that was begun be the last one when it is complete."""
         now = time.monotonic()
         if self._begun:
@@ -84,21 +84,21 @@ class Snapshotter:
                 self._looked = now
                 self._complete(hosts, wait=False)
         elif (self._every and events % self._every == 0) or now - self._then >= max(self._seconds, self._rest):
-            self.begin(core, agenda, journal, hosts)
+            self.begin(core, queue, journal, hosts)
         elif events % _LINES == 0:  # their lines leave memory, so that it does not grow with the events
-            self.begin(core, agenda, journal, hosts)
+            self.begin(core, queue, journal, hosts)
 
-    def begin(self, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts) -> None:
+    def begin(self, core: Core, queue: EventQueue, journal: EventLog, hosts: Hosts) -> None:
         """Begin a snapshot now."""
         begun = time.monotonic()
         number = self.latest.number + 1
-        core.pour(journal)
+        core.flush(journal)
         live = getattr(hosts, "live", None)
         with self.home.ours():
             self._files, path = journal.write(number), self.home.core(number)
-            snapshot = Snapshot(agenda, core.state, journal.count, journal.moments, live)
+            snapshot = Snapshot(queue, core.state, journal.count, journal.moments, live)
             self._files[path.name] = write_checkpoint(snapshot, path)
-            if core.world.real:
+            if core.environment.is_real_time:
                 journal.note_from(number)
                 self._files[self.home.moments(number).name] = ""  # it grows, but it must be there
         if self.home.key_file.exists():
@@ -110,17 +110,19 @@ class Snapshotter:
         self._rest = _REST * (self._then - begun)
         self.spent += self._then - begun
 
-    def end(self, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts, ended: bool) -> None:
+    def end(self, core: Core, queue: EventQueue, journal: EventLog, hosts: Hosts, ended: bool) -> None:
         """Write all that is left: of a run that has ended its tables and its result, of another a snapshot too."""
         self._complete(hosts, wait=True)
         if not ended:
-            self.begin(core, agenda, journal, hosts)
+            self.begin(core, queue, journal, hosts)
             self._complete(hosts, wait=True)
-            if core.world.real:  # agents keep their rows themselves; these are for whoever looks at the run as it stands
+            if (
+                core.environment.is_real_time
+            ):  # agents keep their rows themselves; these are for whoever looks at the run as it stands
                 hosts.finish(self.latest.number, PROVISIONAL)
             return
         number = self.latest.number + 1
-        core.pour(journal)
+        core.flush(journal)
         with self.home.ours():
             result = {} if self._result is None else {"ended": write_checkpoint(self._result, self.home.folder / "ended")}
             self._commit(number, {**journal.write(number), **hosts.finish(number), **result}, ended=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged
-from fedbo.coordinator.runtime.actor import Ended
+from fedbo.coordinator.runtime.actor import RunSummary
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
@@ -119,7 +119,7 @@ def _carry_out(
     discard_drafts(directory)
     learning, work = learnings(study, parts), runs(study, parts)
     begun, failure = time.monotonic(), None
-    ended: list[Ended] = []
+    ended: list[RunSummary] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
         with workforce(study, parts) as force, interrupts() as interrupted:

@@ -10,20 +10,20 @@ from typing import Any, Protocol
 
 import ray
 
-from fedbo.coordinator.runtime.actor import Coordinator, Ended, Learning, Run, Standing, start_coordinators
+from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
 from fedbo.study.study import Study
 
 _LIVES = 20  # how often the coordinator of one job may be lost
 _CHANCES = 3  # how often a helper's process may die at one job
-Job = Learning | Run
-Look = Callable[[int, Sequence[Standing], Sequence[Ended]], bool]
+Job = WarmupRun | Run
+Look = Callable[[int, Sequence[RunProgress], Sequence[RunSummary]], bool]
 
 
 class Workforce(Protocol):
     """Carries out jobs; each may use everything that an earlier list of jobs left behind."""
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[RunSummary]) -> None:
         """Carry all jobs out, in any order, and append to `ended` what each run left; raises what a job raised.
 
         `look` is told now and then how they stand, and says whether what there is in real time is enough.
@@ -46,7 +46,7 @@ def workforce(study: Study, folder: Path) -> Iterator[Workforce]:
 class InProcess:
     """Workers of one: this process carries out one job after the other."""
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[RunSummary]) -> None:
         """Carry all jobs out."""
         for number, job in enumerate(jobs):
             if interrupted():
@@ -123,14 +123,14 @@ def _help_on_ray(
         raise failure
 
 
-def _tell(look: Look, number: int, ended: Sequence[Ended], standing: Standing) -> None:
+def _tell(look: Look, number: int, ended: Sequence[RunSummary], standing: RunProgress) -> None:
     look(number, [standing], ended)
 
 
 class _Watched(Coordinator):
     """A coordinator in this process, which is asked and told by calls from within."""
 
-    def __init__(self, interrupted: Callable[[], bool], tell: Callable[[Standing], None]) -> None:
+    def __init__(self, interrupted: Callable[[], bool], tell: Callable[[RunProgress], None]) -> None:
         super().__init__()
         self._interrupted, self._tell = interrupted, tell
 
@@ -147,7 +147,7 @@ class Actors:
         self._cpus = cpus
         self._coordinators = start_coordinators(count, cpus)
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[Ended]) -> None:
+    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[RunSummary]) -> None:
         """Carry all jobs out."""
         waiting, lives = list(jobs), dict.fromkeys(range(len(jobs)), _LIVES)
         numbers = {id(job): number for number, job in enumerate(jobs)}
@@ -158,7 +158,7 @@ class Actors:
         while (waiting and not told) or busy:
             while waiting and idle and not told:
                 coordinator, job = idle.pop(0), waiting.pop(0)
-                method = coordinator.learn if isinstance(job, Learning) else coordinator.run
+                method = coordinator.learn if isinstance(job, WarmupRun) else coordinator.run
                 busy[method.remote(job)] = coordinator, job
             done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
             for call in done:
@@ -189,14 +189,14 @@ class Actors:
                     coordinator.stop.remote()
             if look(len(jobs) - len(waiting) - len(busy), self._standings([at for at, _ in busy.values()]), ended):
                 for coordinator, _ in busy.values():
-                    coordinator.suffice.remote()
+                    coordinator.stop_early.remote()
         if failure is not None:
             raise failure
 
-    def _standings(self, coordinators: Sequence[Any]) -> list[Standing]:
+    def _standings(self, coordinators: Sequence[Any]) -> list[RunProgress]:
         calls = [coordinator.standing.remote() for coordinator in coordinators]
         done, _ = ray.wait(calls, num_returns=len(calls), timeout=0.5) if calls else ([], [])
-        standings: list[Standing] = []
+        standings: list[RunProgress] = []
         for call in done:
             try:
                 standings.append(ray.get(call))
@@ -205,16 +205,16 @@ class Actors:
         return standings
 
 
-def _do(coordinator: Coordinator, job: Job) -> Ended | None:
+def _do(coordinator: Coordinator, job: Job) -> RunSummary | None:
     if isinstance(job, Run):
         return coordinator.run(job)
     coordinator.learn(job)
     return None
 
 
-def _got(call: Any) -> Ended | None:
+def _got(call: Any) -> RunSummary | None:
     try:
-        result: Ended | None = ray.get(call)
+        result: RunSummary | None = ray.get(call)
         return result
     except ray.exceptions.RayTaskError as error:
         cause: BaseException = error

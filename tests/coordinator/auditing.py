@@ -124,37 +124,37 @@ def nothing(patch: pytest.MonkeyPatch) -> None:
 
 def noise_halved(patch: pytest.MonkeyPatch) -> None:
     """Add half of the noise."""
-    rightly = aggregator.deviations
-    patch.setattr(aggregator, "deviations", lambda *known: rightly(*known) / 2)
+    rightly = aggregator.noise_stds
+    patch.setattr(aggregator, "noise_stds", lambda *known: rightly(*known) / 2)
 
 
 def noise_of_another_convention(patch: pytest.MonkeyPatch) -> None:
     """Divide the sum by q and forget to do so with the noise."""
-    rightly = aggregator.deviations
-    patch.setattr(aggregator, "deviations", lambda law, *known: rightly(law, *known) * law.share)
+    rightly = aggregator.noise_stds
+    patch.setattr(aggregator, "noise_stds", lambda law, *known: rightly(law, *known) * law.share)
 
 
 def clipping_skipped(patch: pytest.MonkeyPatch) -> None:
     """Shorten nothing."""
-    patch.setattr(aggregator, "shortening", lambda norms, bound: (np.ones(len(norms)), 0))
+    patch.setattr(aggregator, "clip_factors", lambda norms, bound: (np.ones(len(norms)), 0))
 
 
 def sender_counted_twice(patch: pytest.MonkeyPatch) -> None:
     """Add the clipped message of whoever comes first a second time."""
-    rightly = aggregator.shortening
+    rightly = aggregator.clip_factors
 
     def twice(norms: Array, bound: float) -> tuple[Array, int]:
         scale, clipped = rightly(norms, bound)
         return scale * (1 + (np.arange(len(scale)) == 0)), clipped
 
-    patch.setattr(aggregator, "shortening", twice)
+    patch.setattr(aggregator, "clip_factors", twice)
 
 
 def weights_unknown(patch: pytest.MonkeyPatch) -> None:
     """Account and add noise as if all agents counted alike."""
-    noise, norms = aggregator.deviations, aggregator.contributions
-    patch.setattr(aggregator, "deviations", lambda law, phi, clip: noise(law, np.full_like(phi, 1 / phi.shape[1]), clip))
-    patch.setattr(aggregator, "contributions", lambda law, phi: norms(law, np.full_like(phi, 1 / phi.shape[1])))
+    noise, norms = aggregator.noise_stds, aggregator.sensitivities
+    patch.setattr(aggregator, "noise_stds", lambda law, phi, clip: noise(law, np.full_like(phi, 1 / phi.shape[1]), clip))
+    patch.setattr(aggregator, "sensitivities", lambda law, phi: norms(law, np.full_like(phi, 1 / phi.shape[1])))
 
 
 def nobody_without_noise(patch: pytest.MonkeyPatch) -> None:
@@ -171,7 +171,7 @@ def nobody_without_noise(patch: pytest.MonkeyPatch) -> None:
 
 def everybody_let_in(patch: pytest.MonkeyPatch) -> None:
     """Ask everybody, and claim the gain from sampling."""
-    patch.setattr(aggregator.PrivateAggregator, "_sample", lambda door, state: list(state.eligible))
+    patch.setattr(aggregator.PrivateAggregator, "_draw", lambda door, state: list(state.eligible))
 
 
 def coins_thrown_once(patch: pytest.MonkeyPatch) -> None:

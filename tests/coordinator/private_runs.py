@@ -13,10 +13,10 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
-from fedbo.coordinator.environment.environment import Models, World
-from fedbo.coordinator.events import MessageReceived
+from fedbo.coordinator.environment.environment import AgentModels, Environment
+from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Barrier, Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, AggregatorState, PrivacyBudget, PrivateAggregator
+from fedbo.coordinator.privacy.aggregator import DEFAULT_BUDGET, AggregatorState, PrivacyBudget, PrivateAggregator
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Seeded
 
@@ -126,18 +126,18 @@ class Discreet(Setting):
 
     exchange: Exchange = Barrier()
     availability: Any = Always()
-    terms: PrivacyBudget = DEFAULT_TERMS
+    terms: PrivacyBudget = DEFAULT_BUDGET
     key: bytes | None = None
 
     def core(self) -> Core:
-        common = Models(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
-        return Core(self.task(), self.exchange, World(common, **self.world), self.terms, self.key)
+        common = AgentModels(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
+        return Core(self.task(), self.exchange, Environment(common, **self.world), self.terms, self.key)
 
 
 def releases(ran: Ran) -> list[LedgerEntry]:
     """Give the entries of the ledger that are releases."""
-    assert ran.core.door is not None
-    return [entry for entry in ran.core.door.entries if not entry.refused]
+    assert ran.core.aggregator is not None
+    return [entry for entry in ran.core.aggregator.entries if not entry.refused]
 
 
 class Stand:
@@ -150,7 +150,7 @@ class Stand:
         phi: Callable[[int], Array] | None = None,
         source: NoiseSource | None = None,
         whole: str = "",
-        terms: PrivacyBudget = DEFAULT_TERMS,
+        terms: PrivacyBudget = DEFAULT_BUDGET,
         numbers: int = NUMBERS,
     ) -> None:
         self.algorithm = Whisper(law, phi)
@@ -168,12 +168,11 @@ class Stand:
 
         The ledger's entries are kept only on demand.
         """
-        asked = self.door.ask(self.state, self.agents) if sample else set(self.agents)
+        asked = self.door.sample(self.state, self.agents) if sample else set(self.agents)
         for agent, vector in messages.items():
             if agent in asked:
                 assert (
-                    self.door.take(self.state, MessageReceived(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True)
-                    is None
+                    self.door.accept(self.state, Message(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True) is None
                 )
         self.server = Whispered()
         ones = np.ones(len(self.agents)) if worth is None else worth

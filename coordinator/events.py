@@ -98,7 +98,7 @@ class RoundDeadline(NamedTuple):
 
 
 class FaultStarted(NamedTuple):
-    """Fault `fault` of the plan begins for the `number`-th time; `agent` is COORDINATOR where it hits all of its agents at once."""
+    """Fault `fault` of the plan begins for the `number`-th time; `agent` is COORDINATOR where it hits all agents."""
 
     fault: int
     agent: int
@@ -178,7 +178,7 @@ class EventRecord(NamedTuple):
     """A line of the event log with its names; the core itself writes plain tuples, for speed.
 
     `step` numbers what the line is about, which `kind` says: an agent's step; with "round", "down" and "up" of the coordinator
-    a round; and an answer with "delivered", with "lost" where `detail` is "down", and with "rejected" where it was a copy of one.
+    a round; an answer with "delivered", with "lost" where `detail` is "down", and with "rejected" where it was a copy.
     """
 
     time: float

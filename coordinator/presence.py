@@ -12,7 +12,7 @@ from fedbo.coordinator.state import AgentRecord, CoreState
 
 
 class Presence:
-    """The presence of agents in continuous time; the coordinator is told of absences, so that no round waits for an absent agent."""
+    """The presence of agents; the coordinator is told of absences, so that no round waits for an absent agent."""
 
     def __init__(self, rules: Rules, interruptions: Interruptions) -> None:
         self._environment, self._log, self._interruptions = rules.environment, rules.log, interruptions

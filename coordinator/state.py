@@ -78,7 +78,7 @@ class AgentRecord:
     - `step` is the number of its step, and `current` that step while the agent works on it.
     - `lease` counts how often it was given work: a result on an older lease is discarded.
     - `next_evaluation` numbers its evaluations, `next_repetition` those that are made again after a crash or a failure.
-    - `t_n` counts its observations, `saved_t_n` those of its last checkpoint, `pulled` its evaluations by what the budget counts.
+    - `t_n` counts its observations, `saved_t_n` those of its last checkpoint, `pulled` its evaluations that the budget counts.
     - `last_duration` is how long its last step took.
     - `pace` is how fast it works, 1 but for a fault.
     - `interruptions` counts what keeps it from working: absences, crashes and hangs.

@@ -26,7 +26,7 @@ class Evaluations(NamedTuple):
 class StepDurations:
     """The durations of steps: of evaluations by their number, of decisions by the observations there are.
 
-    All pulls of a point take equally long, so that one duration is drawn for each point, and the time limit holds for each pull.
+    All pulls of a point take equally long: one duration is drawn for each point, and the time limit holds for each pull.
     """
 
     def __init__(self, environment: Environment, streams: Streams, policy: Policy) -> None:
@@ -68,7 +68,7 @@ class StepDurations:
         return (thought, *lengths)
 
     def evaluation_durations(self, agent: int, evaluations: Evaluations, next_repetition: int) -> tuple[float, ...]:
-        """Give how long each pull of a point takes at cost 1, retries included, which have numbers from `next_repetition` on."""
+        """Give how long each pull of a point takes at cost 1; retries are included, and numbered from `next_repetition` on."""
         first, count, again, _ = evaluations
         lengths = self._evaluations(agent, range(first, first + count), again)
         retries = range(next_repetition, next_repetition + count * self._policy.retries)

@@ -25,7 +25,7 @@ def noise_stds(mechanism: Mechanism, weights: Array, clip: float) -> Array:
 
 
 def sensitivities(mechanism: Mechanism, weights: Array) -> Array:
-    """Give each agent's sensitivity `(N,)`: the most that it could add to a release, each block over the standard deviation of its noise.
+    """Give each agent's sensitivity `(N,)`: the most it could add to a release, each block over the deviation of its noise.
 
     At most 1 / z, and less where an agent's weights are small in some blocks: with the weights that were really used, a
     release costs less than its bound S phi_max / q says.

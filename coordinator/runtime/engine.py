@@ -98,7 +98,7 @@ class RunHooks:
     stop: Callable[[], bool] = lambda: False
     tick: Callable[[], None] = lambda: None
     keep: Callable[[int], None] = lambda events: None
-    record: Callable[[RecordedEvent, StepReport | None], None] = lambda moment, report: None
+    record: Callable[[RecordedEvent, StepReport | None], None] = lambda recorded, report: None
     enough: Callable[[], bool] = lambda: False
 
 

@@ -22,22 +22,22 @@ def resume_from_log(core: Core, hosts: LiveHosts, queue: EventQueue, since: Iter
     """
     by_number = {number: event for _, number, event in queue.heap}
     gone: set[int] = set()
-    for place, (moment, report) in enumerate(since):
-        event = _event(moment, report, by_number, place)
-        gone.add(moment.number)
+    for place, (recorded, report) in enumerate(since):
+        event = _event(recorded, report, by_number, place)
+        gone.add(recorded.number)
         if report is not None:
             hosts.heard(report)
-        hooks.record(moment, report)
-        queue.time = moment.time
+        hooks.record(recorded, report)
+        queue.time = recorded.time
         queue.events += 1
-        for effect in core.handle(event, moment.time):
+        for effect in core.handle(event, recorded.time):
             if isinstance(effect, Commit):
                 hosts.commit(effect.agent, effect.times)
             elif isinstance(effect, ProcessControl):
                 if effect.what in ("hold", "slow"):
                     act(effect, hosts)
             elif isinstance(effect, After):
-                queue.push(moment.time + effect.delay, effect.event)
+                queue.push(recorded.time + effect.delay, effect.event)
                 by_number[queue.scheduled] = effect.event
     left = [entry for entry in queue.heap if entry[1] not in gone]
     heapq.heapify(left)
@@ -45,13 +45,13 @@ def resume_from_log(core: Core, hosts: LiveHosts, queue: EventQueue, since: Iter
 
 
 def _event(recorded: RecordedEvent, report: StepReport | None, scheduled: dict[int, Event], place: int) -> Event:
-    if moment.number == FINISHED:
-        return Finished(moment.agent, moment.lease, report)
-    if moment.number == DIED:
-        return ProcessDied(moment.agent)
-    if moment.number not in scheduled:
-        raise ReplayError(f"event {place} at {moment.time:.6f}: nothing with the number {moment.number} was to happen")
-    return scheduled.pop(moment.number)
+    if recorded.number == FINISHED:
+        return Finished(recorded.agent, recorded.lease, report)
+    if recorded.number == DIED:
+        return ProcessDied(recorded.agent)
+    if recorded.number not in scheduled:
+        raise ReplayError(f"event {place} at {recorded.time:.6f}: nothing with the number {recorded.number} was to happen")
+    return scheduled.pop(recorded.number)
 
 
 def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, record: Iterable[RecordedEvent]) -> float:
@@ -62,14 +62,14 @@ def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, record: Iterable[Re
     scheduled: dict[int, Event] = {0: StudyStarted()}
     steps: dict[tuple[int, int], int] = {}
     count, now = 0, 0.0
-    for place, moment in enumerate(record):
-        now, number, agent, lease = moment
+    for place, recorded in enumerate(record):
+        now, number, agent, lease = recorded
         report = None
         if number == FINISHED and core.is_current(Finished(agent, lease)):
             report = hosts.result(agent)
         elif number == FINISHED:  # it came too late, and counted for nothing
             report = StepReport(agent, steps.get((agent, lease), -1), 0, None, lease)
-        for effect in core.handle(_event(moment, report, scheduled, place), now):
+        for effect in core.handle(_event(recorded, report, scheduled, place), now):
             if isinstance(effect, After):
                 count += 1
                 scheduled[count] = effect.event

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from fedbo.algorithms.base import Array
+from fedbo.coordinator.privacy import order_sums
 from fedbo.coordinator.privacy.accounting import (
     ACCOUNTANTS,
     Spending,

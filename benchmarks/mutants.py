@@ -19,7 +19,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import fedbo.actors.host
 import fedbo.coordinator.core
-import fedbo.coordinator.privacy.aggregator
+import fedbo.coordinator.privacy.budget
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
 from fedbo.actors.agent import HostedAgent
@@ -27,9 +27,9 @@ from fedbo.actors.remote import RayHosts, _Remote
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.local import DisclosureLog
+from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.engine import EventQueue
 from fedbo.coordinator.runtime.snapshots import Snapshotter
-from fedbo.coordinator.server import Server
 from fedbo.coordinator.uplink import Uplink
 from fedbo.testing.__main__ import Trial, tried
 from fedbo.testing.carrying_out import Hostings
@@ -61,7 +61,7 @@ def restored(change: Callable[[Any], Any]) -> tuple[Any, str, Plant]:
 
         return restore
 
-    return Snapshotter, "restore", make
+    return Snapshotter, "load_latest", make
 
 
 def forgets(*names: str) -> Callable[[Any], Any]:
@@ -175,7 +175,7 @@ def _accepts_copies(before: Any) -> Any:
 
 
 def _younger(before: Any) -> Any:
-    return lambda self, state, base: max(0, before(self, state, base) - 1)
+    return lambda self, rounds, base: max(0, before(self, rounds, base) - 1)
 
 
 def _late_orders(before: Any) -> Any:
@@ -212,13 +212,13 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         "laws",
         (DisclosureLog, "record", sometimes(3, lambda *_: None)),
     ),
-    "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy.aggregator, "sensitivities", _half)),
+    "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy.budget, "sensitivities", _half)),
     "ledger: nine tenths of epsilon": (
         "laws",
         (fedbo.coordinator.privacy.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
     ),
     "ledger: a message is released twice": ("laws", (PrivateAggregator, "release", _keeps_held)),
-    "exchange: messages are thought younger": ("laws", (Server, "staleness", _younger)),
+    "exchange: messages are thought younger": ("laws", (Rules, "staleness", _younger)),
     "exchange: late messages take effect": ("laws", (Uplink, "__init__", _accepts_late)),
     "exchange: copies take effect": ("laws", (Uplink, "_refusal", _accepts_copies)),
     "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.runtime.actor, "run_virtual", _no_end)),

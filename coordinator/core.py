@@ -51,7 +51,8 @@ from fedbo.coordinator.fault_injection import FaultInjector
 from fedbo.coordinator.interruptions import Interruptions
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.presence import Presence
-from fedbo.coordinator.privacy.aggregator import DEFAULT_BUDGET, PrivacyBudget, PrivateAggregator, why_not_amplified
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.rules import Rules
@@ -84,12 +85,7 @@ class Core:
         self.exchange, self.environment = exchange, environment
         self.aggregator = _aggregator(task, exchange, environment, budget, key)
         self.rules = rules = Rules(task, exchange, environment, self.aggregator)
-        self.state = fresh_state(task.problem.n_agents, task.algorithm.server_init(task.problem))
-        if self.aggregator is not None:
-            (declared,) = (rules.upload or {}).values()
-            (length,) = declared.shape
-            assert length is not None, "what is weighed and summed is of one length"
-            self.state.privacy = self.aggregator.fresh(length)
+        self.state = _first_state(rules)
         network = Network(rules)
         self._server = Server(rules, network)
         self._uplink = Uplink(rules, network, self._server)
@@ -205,6 +201,17 @@ def _aggregator(
     source = Seeded(task.streams.of(COORDINATOR)) if key is None else Secure(key)
     reason = why_not_amplified(algorithm.mechanism(problem), exchange, environment.is_real_time)
     return PrivateAggregator(algorithm, problem, budget, source, reason)
+
+
+def _first_state(rules: Rules) -> CoreState:
+    """Give the state before anything has happened."""
+    state = fresh_state(rules.problem.n_agents, rules.algorithm.server_init(rules.problem))
+    if rules.aggregator is not None:
+        (declared,) = (rules.upload or {}).values()
+        (length,) = declared.shape
+        assert length is not None, "what is weighed and summed is of one length"
+        state.privacy = rules.aggregator.fresh(length)
+    return state
 
 
 def _named(agents: Collection[int]) -> str:

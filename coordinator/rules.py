@@ -6,7 +6,7 @@ from fedbo.actors.task import Task
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.events import EventLine
-from fedbo.coordinator.exchange import Exchange
+from fedbo.coordinator.exchange import Exchange, Rounds
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 
 
@@ -25,3 +25,8 @@ class Rules:
         # Then who is not asked sends a dummy message, which takes as long as any: nothing that happens, but for what is in the
         # releases, depends on who was asked; neither when rounds close, nor who is late. Amplification rests on that.
         self.sends_dummies = aggregator is not None and not aggregator.no_amplification
+
+    def staleness(self, rounds: Rounds, base: int) -> int:
+        """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""
+        passed = rounds.age - base
+        return passed if self.exchange.is_synchronous else passed // len(self.targets)

@@ -81,11 +81,6 @@ class Server:
         state.rounds.deadline_passed = True  # if nobody has reported yet, the round closes with the first who does
         return self.settle(state, now)
 
-    def staleness(self, state: CoreState, base: int) -> int:
-        """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""
-        passed = state.rounds.age - base
-        return passed if self._exchange.is_synchronous else passed // len(self._rules.targets)
-
     def _answer(self, state: CoreState, now: float) -> list[Effect]:
         """Close the open round, or empty the buffer: aggregate, and send the answers."""
         rounds, synchronous = state.rounds, self._exchange.is_synchronous
@@ -124,7 +119,7 @@ class Server:
         if staleness.is_constant:
             return self._ones
         bases = [agent.newest_base for agent in state.agents]
-        return np.array([0.0 if base < 0 else staleness.of(self.staleness(state, base)) for base in bases])
+        return np.array([0.0 if base < 0 else staleness.of(self._rules.staleness(state.rounds, base)) for base in bases])
 
     def _checked(self, agent: int, number: int, payload: Any, now: float) -> Inbound | None:
         """Make an answer of a payload; ProtocolError when it is not as declared."""

@@ -56,7 +56,7 @@ class Uplink:
         if self._drops_late and base < state.rounds.age:
             self._log.append((now, "late", sender, step, self._weigh(message), f"round {base} had closed"))
             return False
-        stale, bound = self._server.staleness(state, base), self._exchange.staleness.bound
+        stale, bound = self._rules.staleness(state.rounds, base), self._exchange.staleness.bound
         if bound is not None and stale > bound:
             self._log.append((now, "rejected", sender, step, 0, f"stale: {stale} rounds old, the bound is {bound}"))
             return False

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,57 +25,14 @@ import numpy.typing as npt
 from fedbo.algorithms.base import Array, Mechanism, Private, Problem
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Exchange, revealed
-from fedbo.coordinator.privacy.accounting import Spending
-from fedbo.coordinator.privacy.charge import PrivacyCharge
-from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
-from fedbo.coordinator.privacy.ledger import LedgerEntry, inverse
+from fedbo.coordinator.privacy.budget import PrivacyBudget, PrivacyFilter
+from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure
-from fedbo.coordinator.privacy.sensitivity import clip_factors, noise_stds, sensitivities
+from fedbo.coordinator.privacy.sensitivity import clip_factors, noise_stds
+from fedbo.coordinator.privacy.state import AggregatorState
 from fedbo.coordinator.state import ProtocolError
 
 GRID = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
-
-
-@dataclass(frozen=True, slots=True)
-class PrivacyBudget:
-    """The privacy budget of a study: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
-
-    With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed.
-    """
-
-    deltas: tuple[float, ...] = (1e-5,)
-    epsilon_max: float | None = None
-    secure_noise: bool = False
-
-
-DEFAULT_BUDGET = PrivacyBudget()
-
-
-@dataclass(slots=True)
-class AggregatorState:
-    """All that changes in a run's private aggregation.
-
-    - `held (N, M)` are the messages of the open release, `norms (N,)` their norms, and `bases (N,)` the rounds in which their
-      steps began, -1 where there is none.
-    - `clip` is the clipping norm S.
-    - `spent (N,)` sums the squares of the norms of all charges without amplification.
-    - `eligible` could be asked for the open release, `sampled` were.
-    - `charges` are those with amplification, each for the agent to which it costs most.
-    - `release` is the number of the open release.
-    - `budget_exhausted`: there will be no more releases; `announced` are the agents that have been told so.
-    """
-
-    held: Array
-    norms: Array
-    bases: npt.NDArray[np.int64]
-    clip: float
-    spent: Array
-    eligible: list[int] = field(default_factory=list)
-    sampled: list[int] = field(default_factory=list)
-    charges: list[PrivacyCharge] = field(default_factory=list)
-    release: int = 0
-    budget_exhausted: bool = False
-    announced: set[int] = field(default_factory=set)
 
 
 class PrivateAggregator:
@@ -85,10 +41,10 @@ class PrivateAggregator:
     def __init__(
         self, algorithm: Private, problem: Problem, budget: PrivacyBudget, source: NoiseSource, no_amplification: str
     ) -> None:
-        self.mechanism, self.budget, self.no_amplification = algorithm.mechanism(problem), budget, no_amplification
+        self.mechanism, self.no_amplification = algorithm.mechanism(problem), no_amplification
         self.entries: list[LedgerEntry] = []
         self._algorithm, self._problem, self._source = algorithm, problem, source
-        self._spending: Spending | None = None
+        self._filter = PrivacyFilter(self.mechanism, problem, budget, amplified=not no_amplification)
 
     def fresh(self, length: int) -> AggregatorState:
         """Give the state before the first message of this `length`."""
@@ -134,8 +90,8 @@ class PrivateAggregator:
         """Release what is held, if the budget allows it, and hand it to the coordinator half; give that half's next state."""
         arrived = np.flatnonzero(state.bases >= 0)
         weights = self._weights(state.release)
-        charge, charged, norms = self._cost(state, weights, staleness_weights, arrived)
-        refused = self._refusal(state, charge, charged, norms)
+        charge, charged, norms = self._filter.cost(state, weights, staleness_weights, arrived)
+        refused = self._filter.refusal(state, charge, charged, norms)
         entry = self._entry(state, now, arrived, weights)._replace(
             share=charge.share,
             sampling=charge.sampling,
@@ -151,7 +107,7 @@ class PrivateAggregator:
         else:
             vectors, signal, clipped = self._vectors(state, weights, staleness_weights, arrived)
             self.entries.append(entry._replace(clipped=clipped, signal=signal))
-            self._spend(state, charge, charged, norms)
+            self._filter.spend(state, charge, charged, norms)
             server = self._algorithm.released(server, vectors, state.release)
         state.held[arrived], state.norms[arrived], state.bases[:] = 0.0, 0.0, -1
         state.release += 1
@@ -215,56 +171,6 @@ class PrivateAggregator:
         share = 0.5 + centred / (mechanism.share * self._problem.n_agents)
         assert mechanism.quantile is not None
         state.clip *= math.exp(-mechanism.rate * (share - mechanism.quantile))
-
-    def _cost(
-        self, state: AggregatorState, weights: Array, staleness_weights: Array, arrived: npt.NDArray[np.int64]
-    ) -> tuple[PrivacyCharge, npt.NDArray[np.int64], Array]:
-        """Say what the open release will cost: the greatest charge, the agents to charge, and their norms."""
-        mechanism = self.mechanism
-        norms = sensitivities(mechanism, weights)
-        if self.no_amplification:
-            charged, norms = arrived, norms[arrived] * staleness_weights[arrived]
-            return PrivacyCharge(1.0, inverse(float(norms.max(initial=0.0)))), charged, norms
-        charged = np.union1d(np.array(self._problem.targets), np.array(state.eligible, dtype=np.int64)).astype(np.int64)
-        norms = norms[charged]
-        population = len(state.eligible) if mechanism.sampling == "fixed" else 0
-        if mechanism.sampling == "fixed" and not population:
-            return PrivacyCharge(1.0, math.inf), charged[:0], norms[:0]
-        if mechanism.sampling == "fixed":  # whom an agent displaces may show by a larger part that it was asked
-            norms = np.where(norms > 0, norms.max(), 0.0)
-        return PrivacyCharge(mechanism.share, inverse(float(norms.max())), mechanism.sampling, population), charged, norms
-
-    def _refusal(self, state: AggregatorState, charge: PrivacyCharge, charged: npt.NDArray[np.int64], norms: Array) -> str:
-        """Say why this release may not be made; empty when it may."""
-        most = self.budget.epsilon_max
-        if state.budget_exhausted:
-            return "the privacy budget is spent"
-        if most is None or not self.mechanism.noise:  # what is not private has no budget
-            return ""
-        delta = self.budget.deltas[0]
-        if self.no_amplification:
-            mu = math.sqrt(float((state.spent[charged] + norms**2).max(initial=0.0)))
-            epsilon = float(gaussian_epsilon(np.array([mu]), delta)[0])
-        else:
-            epsilon = self._spent(state).after(charge)
-        if epsilon <= most:
-            return ""
-        return f"epsilon would be {epsilon:.4g} at delta = {delta:.4g}, epsilon_max is {most:g}"
-
-    def _spent(self, state: AggregatorState) -> Spending:
-        if self._spending is None:  # also after a snapshot was read
-            self._spending = Spending(
-                self.budget.deltas[0], "rdp" if self.mechanism.sampling == "fixed" else "pld", state.charges
-            )
-        return self._spending
-
-    def _spend(self, state: AggregatorState, charge: PrivacyCharge, charged: npt.NDArray[np.int64], norms: Array) -> None:
-        if self.no_amplification:
-            state.spent[charged] += norms**2
-        elif len(charged):
-            state.charges.append(charge)
-            if self.budget.epsilon_max is not None:
-                self._spent(state).add(charge)
 
     def _entry(self, state: AggregatorState, now: float, arrived: npt.NDArray[np.int64], weights: Array) -> LedgerEntry:
         mechanism = self.mechanism

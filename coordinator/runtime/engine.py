@@ -109,31 +109,26 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
     after `until` do not happen. A run that is stopped can go on later from its queue and the state of its core.
     """
     _resume_steps(core, hosts)
-    heap, beat, clock, current, handle = queue.heap, time.monotonic(), time.monotonic, core.is_current, core.handle
+    heap, clock, handle, reported = queue.heap, time.monotonic, core.handle, time.monotonic()
     while heap and heap[0][0] <= until and (queue.waiting or core.will_recover()) and not (core.is_over and queue.quiet):
         now, _, event = heap[0]
-        if (
-            core.state.progress.idle >= _IDLE and core.state.progress.idle % _IDLE == 0
-        ):  # no step ends, where else one would look
+        idle = core.state.progress.idle
+        stands_still = idle >= _IDLE and idle % _IDLE == 0  # no step ends then, after which it is looked whether to stop
+        if stands_still or type(event) is Finished:
             if hooks.stop():
                 queue.stopped = True
                 break
-            if clock() - beat > PROGRESS_INTERVAL:
-                beat = clock()
+            if clock() - reported > PROGRESS_INTERVAL:
+                reported = clock()
                 report_progress(core, hooks)
+        if stands_still:
             require_progress(core, now, until)
         if type(event) is Finished:
-            if hooks.stop():
-                queue.stopped = True
-                break
-            if not current(event):  # its agent was interrupted, and this end with it
+            if not core.is_current(event):  # its agent was interrupted, and this end with it
                 queue.pop()
                 continue
             if event.report is None:  # an error here leaves the event where it is
                 event = Finished(event.agent, event.lease, hosts.result(event.agent))
-            if clock() - beat > PROGRESS_INTERVAL:
-                beat = clock()
-                report_progress(core, hooks)
         queue.pop()
         queue.time = now
         for effect in handle(event, now):

@@ -10,7 +10,7 @@ from fedbo.actors.task import Order, StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import BACKGROUND, After, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
 from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, ReplayError, RunHooks, report_progress
-from fedbo.coordinator.runtime.wall_clock import LiveHosts, act
+from fedbo.coordinator.runtime.wall_clock import LiveHosts, control_process
 
 Happened = tuple[RecordedEvent, StepReport | None]
 
@@ -35,7 +35,7 @@ def resume_from_log(core: Core, hosts: LiveHosts, queue: EventQueue, since: Iter
                 hosts.commit(effect.agent, effect.times)
             elif isinstance(effect, ProcessControl):
                 if effect.what in ("hold", "slow"):
-                    act(effect, hosts)
+                    control_process(effect, hosts)
             elif isinstance(effect, After):
                 queue.push(recorded.time + effect.delay, effect.event)
                 by_number[queue.scheduled] = effect.event

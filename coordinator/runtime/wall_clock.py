@@ -1,4 +1,4 @@
-"""The shell round the core in real time: processes that answer when they answer, and die when they die."""
+"""The event loop of real time: live processes report when they are done, and what is due happens when its time comes."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, u
     # What was evaluated before an interruption may have ended after the last thing that was heard.
     epoch = time.time() - max(queue.time, hosts.reached())
     hosts.begin(epoch)
-    shell = _Wall(core, hosts, hooks, queue, epoch, die)
+    loop = _WallClockLoop(core, hosts, hooks, queue, epoch, die)
     for order in core.orders():
         hosts.submit(order)
     hosts.settle()
     beat = time.monotonic()
     while queue.waiting or hosts.busy() or core.will_recover():
-        if shell.clock() > until or (core.is_over and queue.quiet) or hooks.enough():
+        if loop.clock() > until or (core.is_over and queue.quiet) or hooks.enough():
             break
-        shell.turn(until)
+        loop.turn(until)
         if time.monotonic() - beat > PROGRESS_INTERVAL:
             beat = time.monotonic()
             report_progress(core, hooks)
@@ -76,13 +76,13 @@ def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, u
                 queue.stopped = True
                 break
     report_progress(core, hooks)
-    if shell.clock() <= until and not queue.stopped and not hooks.enough():
+    if loop.clock() <= until and not queue.stopped and not hooks.enough():
         core.close()
 
 
 @dataclass(slots=True)
-class _Wall:
-    """A run in real time between two events."""
+class _WallClockLoop:
+    """The event loop of a run in real time."""
 
     core: Core
     hosts: LiveHosts
@@ -95,20 +95,20 @@ class _Wall:
         return time.time() - self.epoch
 
     def turn(self, until: float) -> None:
-        """Let what is due happen, or wait for what comes first."""
+        """Process the event that is due, or wait for what comes first."""
         heap = self.queue.heap
         if heap and heap[0][0] <= self.clock():
             number, event = self.queue.pop()
-            self._happen(event, number)
+            self._process(event, number)
             return
         due = min(heap[0][0] - self.clock() if heap else PROGRESS_INTERVAL, until - self.clock(), PROGRESS_INTERVAL)
         reports, dead = self.hosts.ready(due)
         for report in reports:
-            self._happen(Finished(report.agent, report.lease, report), FINISHED)
+            self._process(Finished(report.agent, report.lease, report), FINISHED)
         for agent in dead:
-            self._happen(ProcessDied(agent), DIED)
+            self._process(ProcessDied(agent), DIED)
 
-    def _happen(self, event: Event, number: int) -> None:
+    def _process(self, event: Event, number: int) -> None:
         now = self.clock()
         if isinstance(event, Finished):
             self.hooks.record(RecordedEvent(now, number, event.agent, event.lease), event.report)
@@ -121,7 +121,7 @@ class _Wall:
             if isinstance(effect, ProcessControl) and effect.agent < 0:
                 ends = True
             elif isinstance(effect, ProcessControl):
-                act(effect, self.hosts)
+                control_process(effect, self.hosts)
             else:
                 apply_effect(effect, now, self.hosts, self.queue)
         self.hosts.settle()
@@ -131,7 +131,7 @@ class _Wall:
             self.die()
 
 
-def act(effect: ProcessControl, hosts: LiveHosts) -> None:
+def control_process(effect: ProcessControl, hosts: LiveHosts) -> None:
     """Do something to an agent's process."""
     if effect.what == "kill":
         hosts.kill(effect.agent)

@@ -13,7 +13,7 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.privacy.aggregator import DEFAULT_BUDGET, PrivacyBudget
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.study.environment_settings import lone, world_of

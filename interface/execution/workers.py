@@ -123,8 +123,8 @@ def _help_on_ray(
         raise failure
 
 
-def _tell(look: Look, number: int, ended: Sequence[RunSummary], standing: RunProgress) -> None:
-    look(number, [standing], ended)
+def _tell(look: Look, number: int, ended: Sequence[RunSummary], progress: RunProgress) -> None:
+    look(number, [progress], ended)
 
 
 class _Watched(Coordinator):
@@ -187,22 +187,22 @@ class Actors:
                 told = True
                 for coordinator in self._coordinators:
                     coordinator.stop.remote()
-            if look(len(jobs) - len(waiting) - len(busy), self._standings([at for at, _ in busy.values()]), ended):
+            if look(len(jobs) - len(waiting) - len(busy), self._progress([at for at, _ in busy.values()]), ended):
                 for coordinator, _ in busy.values():
                     coordinator.stop_early.remote()
         if failure is not None:
             raise failure
 
-    def _standings(self, coordinators: Sequence[Any]) -> list[RunProgress]:
-        calls = [coordinator.standing.remote() for coordinator in coordinators]
+    def _progress(self, coordinators: Sequence[Any]) -> list[RunProgress]:
+        calls = [coordinator.progress.remote() for coordinator in coordinators]
         done, _ = ray.wait(calls, num_returns=len(calls), timeout=0.5) if calls else ([], [])
-        standings: list[RunProgress] = []
+        progress: list[RunProgress] = []
         for call in done:
             try:
-                standings.append(ray.get(call))
+                progress.append(ray.get(call))
             except ray.exceptions.RayActorError:
                 pass  # its job is given to another one
-        return standings
+        return progress
 
 
 def _do(coordinator: Coordinator, job: Job) -> RunSummary | None:

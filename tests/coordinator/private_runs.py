@@ -1,4 +1,4 @@
-"""A method that only says things in private, what it says, and small runs of it: for tests of the privacy door."""
+"""A method that only says things in private, what it says, and small runs of it: for tests of the privacy aggregator."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Barrier, Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_BUDGET, AggregatorState, PrivacyBudget, PrivateAggregator
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Seeded
+from fedbo.coordinator.privacy.state import AggregatorState
 
 NUMBERS = 5  # M
 
@@ -141,7 +143,7 @@ def releases(ran: Ran) -> list[LedgerEntry]:
 
 
 class Stand:
-    """A door that stands alone: messages go in by hand, and what comes out is kept."""
+    """A aggregator that stands alone: messages go in by hand, and what comes out is kept."""
 
     def __init__(
         self,
@@ -156,8 +158,8 @@ class Stand:
         self.algorithm = Whisper(law, phi)
         self.problem = Problem(2, agents, tuple(range(agents)), 2, 6)
         self.source = Seeded(Streams(11)) if source is None else source
-        self.door = PrivateAggregator(self.algorithm, self.problem, terms, self.source, whole)
-        self.state: AggregatorState = self.door.fresh(numbers)
+        self.aggregator = PrivateAggregator(self.algorithm, self.problem, terms, self.source, whole)
+        self.state: AggregatorState = self.aggregator.fresh(numbers)
         self.server = Whispered()
         self.agents = range(agents)
 
@@ -168,17 +170,18 @@ class Stand:
 
         The ledger's entries are kept only on demand.
         """
-        asked = self.door.sample(self.state, self.agents) if sample else set(self.agents)
+        asked = self.aggregator.sample(self.state, self.agents) if sample else set(self.agents)
         for agent, vector in messages.items():
             if agent in asked:
                 assert (
-                    self.door.accept(self.state, Message(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True) is None
+                    self.aggregator.accept(self.state, Message(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True)
+                    is None
                 )
         self.server = Whispered()
         ones = np.ones(len(self.agents)) if worth is None else worth
-        self.server = self.door.release(self.state, self.server, ones, 0.0)
+        self.server = self.aggregator.release(self.state, self.server, ones, 0.0)
         if not keep:
-            self.door.entries.clear()
+            self.aggregator.entries.clear()
         return self.server.vectors[-1]
 
 

@@ -1,4 +1,4 @@
-"""The privacy door, attacked: what it releases, what that can give away, whom it asks, what it refuses, what it charges."""
+"""The privacy aggregator, attacked: what it releases, what that can give away, whom it asks, what it refuses, what it charges."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ from fedbo.coordinator.exchange import (
     revealed,
 )
 from fedbo.coordinator.privacy import aggregator
-from fedbo.coordinator.privacy.aggregator import PrivacyBudget, why_not_amplified
+from fedbo.coordinator.privacy.aggregator import why_not_amplified
+from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
 from fedbo.coordinator.privacy.sensitivity import noise_stds, sensitivities
@@ -78,7 +79,7 @@ KEY = bytes(range(32))
 everything = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 
 
-def door(ran: Ran) -> aggregator.PrivateAggregator:
+def aggregator_of(ran: Ran) -> aggregator.PrivateAggregator:
     assert ran.core.aggregator is not None
     return ran.core.aggregator
 
@@ -230,7 +231,7 @@ def small_worlds(draw: Any) -> tuple[Stand, dict[int, Array], Array, int]:
 
 def moved(stand: Stand, messages: dict[int, Array], worth: Array, agent: int) -> tuple[float, float]:
     """Give how far an agent's message moves all that is made public, over its noise, and the most that is charged for that."""
-    law, clip = stand.door.mechanism, stand.state.clip
+    law, clip = stand.aggregator.mechanism, stand.state.clip
     weights = stand.algorithm.weights(stand.problem, 0)
     out, clips = [], []
     for world in (messages, {**messages, agent: np.zeros(NUMBERS)}):
@@ -251,10 +252,10 @@ def moved(stand: Stand, messages: dict[int, Array], worth: Array, agent: int) ->
 @given(small_worlds())
 def test_nobody_moves_a_release_by_more_than_is_charged(world: tuple[Stand, dict[int, Array], Array, int]) -> None:
     stand, messages, worth, agent = world
-    grain = aggregator.GRID * math.sqrt(stand.door.mechanism.blocks * NUMBERS)
+    grain = aggregator.GRID * math.sqrt(stand.aggregator.mechanism.blocks * NUMBERS)
     distance, most = moved(stand, messages, worth, agent)
     assert distance <= most * worth[agent] * (1 + 1e-9) + grain + 1e-9
-    assert most <= 1 / stand.door.mechanism.noise * (1 + 1e-12)
+    assert most <= 1 / stand.aggregator.mechanism.noise * (1 + 1e-12)
 
 
 def test_without_clipping_a_huge_message_moves_a_release_by_more_than_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +316,7 @@ def test_the_number_of_the_asked_is_binomial() -> None:
     counts = []
     for release in range(3000):
         stand.state.release = release
-        counts.append(len(stand.door.sample(stand.state, range(12))))
+        counts.append(len(stand.aggregator.sample(stand.state, range(12))))
     observed = np.bincount(np.minimum(counts, 7), minlength=8)
     chances = stats.binom(12, 0.3).pmf(range(7))
     expected = 3000 * np.append(chances, 1 - chances.sum())
@@ -327,10 +328,10 @@ def test_an_agents_coin_depends_on_no_other_agent(source: NoiseSource) -> None:
     stand = Stand(replace(LAW, share=0.4), 10, source=source)
     for release in range(50):
         stand.state.release = release
-        of_all = stand.door.sample(stand.state, range(10))
-        assert stand.door.sample(stand.state, range(10)) == of_all
-        assert stand.door.sample(stand.state, [9, 4, 2]) == of_all & {2, 4, 9}
-        assert stand.door.sample(stand.state, [4]) == of_all & {4}
+        of_all = stand.aggregator.sample(stand.state, range(10))
+        assert stand.aggregator.sample(stand.state, range(10)) == of_all
+        assert stand.aggregator.sample(stand.state, [9, 4, 2]) == of_all & {2, 4, 9}
+        assert stand.aggregator.sample(stand.state, [4]) == of_all & {4}
 
 
 def test_what_agents_say_moves_no_coin() -> None:
@@ -351,12 +352,14 @@ def test_only_those_who_are_asked_send(mode: Exchange) -> None:
     sent, all_ = (sum(record.bytes for record in one.of("sent")) for one in (ran, everybody))
     assert all_ == 20 * 41 * 8 * NUMBERS
     assert sent / all_ == pytest.approx(0.25, abs=stats.norm.isf(0.5e-4) * math.sqrt(0.25 * 0.75 / (20 * 41)))
-    asked, number = {0: set(door(ran).entries[0].sampled)}, 0
+    asked, number = {0: set(aggregator_of(ran).entries[0].sampled)}, 0
     for record in ran.records:
         if record.kind == "round":
             number += 1
-            asked[number] = set(door(ran).entries[number].sampled) if number < len(door(ran).entries) else set()
-        elif record.kind == "sent" and mode.mode == "barrier" and number < len(door(ran).entries):
+            asked[number] = (
+                set(aggregator_of(ran).entries[number].sampled) if number < len(aggregator_of(ran).entries) else set()
+            )
+        elif record.kind == "sent" and mode.mode == "barrier" and number < len(aggregator_of(ran).entries):
             assert record.agent in asked[number]
 
 
@@ -365,10 +368,10 @@ def test_fixed_sampling_asks_as_many_as_it_says() -> None:
     counts = Counter[int]()
     for release in range(2000):
         stand.state.release = release
-        chosen = stand.door.sample(stand.state, range(11))
+        chosen = stand.aggregator.sample(stand.state, range(11))
         assert len(chosen) == 3
         counts.update(chosen)
-    assert len(stand.door.sample(stand.state, [5])) == 1
+    assert len(stand.aggregator.sample(stand.state, [5])) == 1
     assert stats.chisquare([counts[agent] for agent in range(11)]).pvalue > 1e-4  # seed 11
 
 
@@ -377,9 +380,9 @@ def test_under_fixed_sampling_nobody_is_charged_less_for_a_small_weight() -> Non
     weights = np.array([[0.01, 0.33, 0.33, 0.33]])
     law = Mechanism(1, 1.0, 1.0, share=0.25, sampling="fixed")
     stand = Stand(law, 4, lambda release: weights)
-    stand.door.sample(stand.state, range(4))
-    stand.door.release(stand.state, stand.server, np.ones(4), 0.0)
-    assert stand.door.entries[0].norms == pytest.approx([1.0] * 4)
+    stand.aggregator.sample(stand.state, range(4))
+    stand.aggregator.release(stand.state, stand.server, np.ones(4), 0.0)
+    assert stand.aggregator.entries[0].norms == pytest.approx([1.0] * 4)
 
 
 # What is refused.
@@ -402,11 +405,11 @@ def test_a_sender_that_was_not_asked_is_refused_and_changes_nothing() -> None:
     )
     assert pack(core.state.server) == pack(honest.core.state.server)
     assert core.aggregator is not None and [e.arrived for e in core.aggregator.entries] == [
-        e.arrived for e in door(honest).entries
+        e.arrived for e in aggregator_of(honest).entries
     ]
 
 
-def test_what_is_refused_leaves_the_door_as_it_was() -> None:
+def test_what_is_refused_leaves_the_aggregator_as_it_was() -> None:
     setting = Discreet(Whisper(replace(LAW, share=0.5)), evaluation=Lognormal(1.0, 0.6), iterations=8)
     ran = setting.run(until=5.6)
     core, state = ran.core, ran.core.state
@@ -476,7 +479,7 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
         evaluation=Exponential(1.0),
     )
     ran = setting.run()
-    entries, made = door(ran).entries, releases(ran)
+    entries, made = aggregator_of(ran).entries, releases(ran)
     refused = [entry for entry in entries if entry.refused]
     assert entries[: len(made)] == made and refused and "epsilon_max is 3" in refused[0].refused
     assert all(not entry.charged and not entry.arrived for entry in refused)
@@ -536,7 +539,7 @@ def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrup
         entries += core.aggregator.entries
         kept, core = pack(core.state), setting.core()
         core.state = unpack(kept)
-    assert entries == door(whole).entries and any(entry.refused for entry in entries)
+    assert entries == aggregator_of(whole).entries and any(entry.refused for entry in entries)
     assert pack(core.state.server) == pack(whole.core.state.server)
 
 
@@ -702,7 +705,7 @@ def flips(mode: Exchange) -> Iterator[tuple[Discreet, list[list[Any]]]]:
         yield setting, [happened(setting, coin) for coin in ("never", "always", "other")]
 
 
-@pytest.mark.parametrize("mode", CLAIMED, ids=lambda mode: f"{mode.mode} {mode.limit}")
+@pytest.mark.parametrize("mode", CLAIMED, ids=lambda mode: f"{mode.mode} {mode.deadline}")
 def test_where_the_gain_is_claimed_nothing_that_happens_tells_whether_an_agent_was_asked(mode: Exchange) -> None:
     for setting, (never, always, other) in flips(mode):
         assert never == always == other, setting
@@ -718,7 +721,7 @@ def test_without_empty_messages_it_would_be_seen(mode: Exchange, monkeypatch: py
 
 
 def epsilon_of_each(ran: Ran, deltas: tuple[float, ...], agents: int = 5) -> Array:
-    _, spent = accounted(table_of(door(ran).entries, (0, "whisper", 0)), deltas, agents)
+    _, spent = accounted(table_of(aggregator_of(ran).entries, (0, "whisper", 0)), deltas, agents)
     return np.array([row["epsilon"] for row in spent.to_pylist()])
 
 
@@ -808,4 +811,4 @@ def test_two_secure_runs_share_nothing_and_one_repeats() -> None:
     runs = [Discreet(Whisper(replace(LAW, share=0.5)), key=key).run() for key in (KEY, KEY, KEY[::-1], None)]
     vectors = [pack(ran.core.state.server) for ran in runs]
     assert vectors[0] == vectors[1] and len(set(vectors)) == 3
-    assert [door(ran).entries[0].secure for ran in runs] == [True, True, True, False]
+    assert [aggregator_of(ran).entries[0].secure for ran in runs] == [True, True, True, False]

@@ -235,7 +235,7 @@ def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_th
     assert latest.number >= 1 and not latest.ended
     assert all((RunFolder.of(tmp_path, KEY).folder / name).exists() for name in latest.tables)
     keeper = Snapshotter(RunFolder.of(tmp_path, KEY), 60.0, None)
-    snapshot = keeper.restore()
+    snapshot = keeper.load_latest()
     assert snapshot is not None and snapshot.queue.events == 10 * latest.number
     assert snapshot.state.progress.events == snapshot.queue.events
     agenda = EventQueue()

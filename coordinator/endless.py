@@ -1,8 +1,8 @@
-"""Runs that would never end: what tells them from those that are only slow, and what is said of them.
+"""Detection of runs that would never end, and the error that says why.
 
 A run comes further when a step begins or ends, when a message has been dealt with, when an agent that waited goes on, and when
 one leaves. In virtual time it is given up when it has not come further for so long that it never will. What counts are events
-and steps begun again, which are the same under every hosting and after every resume; the real clock is not looked at.
+and steps begun again, which are the same under every hosting and after every resume; the real clock has no part in it.
 """
 
 from __future__ import annotations

@@ -22,9 +22,15 @@ class Rules:
         self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
         self.targets = frozenset(self.problem.targets)
         self.log: list[EventLine] = []
-        # Then who is not asked sends a dummy message, which takes as long as any: nothing that happens, but for what is in the
-        # releases, depends on who was asked; neither when rounds close, nor who is late. Amplification rests on that.
-        self.sends_dummies = aggregator is not None and not aggregator.no_amplification
+
+    @property
+    def sends_dummies(self) -> bool:
+        """Say whether who is not asked sends a dummy message, which takes as long as any.
+
+        Then nothing that happens, but for what is in the releases, depends on who was asked: neither when rounds close, nor who
+        is late. Amplification by sampling is claimed on that ground.
+        """
+        return self.aggregator is not None and not self.aggregator.no_amplification
 
     def staleness(self, rounds: Rounds, base: int) -> int:
         """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""

@@ -45,7 +45,7 @@ class Uplink:
     def _accept(self, state: CoreState, message: Message, now: float) -> bool:
         """Let a message take effect, or say in the log why it does not."""
         sender, claimed, step, base, sent, payload, _ = message
-        if self._rules.sends_dummies and payload == DUMMY:
+        if payload == DUMMY and self._rules.sends_dummies:
             return False
         wrong = self._refusal(state, message)
         if wrong:

@@ -1,4 +1,4 @@
-"""How long an agent's step takes in virtual time: its decision, and each of its evaluations."""
+"""Durations of an agent's step in virtual time: of its decision, and of each of its evaluations."""
 
 from __future__ import annotations
 

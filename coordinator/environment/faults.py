@@ -1,7 +1,7 @@
 """The fault plan: what goes wrong, with whom and when, as data that acts on simulated and on live agents alike.
 
-A fault that *strikes* does so at a time, at an event number, or at random with a rate; one that befalls *messages* does so
-with a probability within a span of time. `agents` is "all", the name of a group, or a tuple of agents.
+Faults of *processes*, of agents or of the coordinator, begin at a time, at an event number, or at random with a rate; faults of
+*messages* meet each transmission with a probability, within a span of time. `agents` is "all", the name of a group, or a tuple of agents.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Crash:
     restart: float | None = None
 
     def __post_init__(self) -> None:
-        _when(self)
+        _check_begin(self)
         if self.state not in ("kept", "lost"):
             raise UnknownChoice("state", self.state, ("kept", "lost"))
         if self.restart is not None and not self.restart > 0:
@@ -53,7 +53,7 @@ class Hang:
     duration: float = 1.0
 
     def __post_init__(self) -> None:
-        _when(self)
+        _check_begin(self)
         _positive(self.duration, "duration")
 
 
@@ -70,7 +70,7 @@ class Slow:
     factor: float = 2.0
 
     def __post_init__(self) -> None:
-        _when(self)
+        _check_begin(self)
         _positive(self.duration, "duration")
         if not self.factor >= 1:
             raise SettingError("factor", "must be at least 1", self.factor)
@@ -88,7 +88,7 @@ class NetworkPartition:
     duration: float = 1.0
 
     def __post_init__(self) -> None:
-        _when(self)
+        _check_begin(self)
         _positive(self.duration, "duration")
 
 
@@ -103,7 +103,7 @@ class Restart:
     duration: float = 1.0
 
     def __post_init__(self) -> None:
-        _when(self)
+        _check_begin(self)
         _positive(self.duration, "duration")
 
 
@@ -119,7 +119,7 @@ class Loss:
     direction: str = "both"
 
     def __post_init__(self) -> None:
-        _span(self)
+        _check_span(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Duplication:
     by: float = 0.0
 
     def __post_init__(self) -> None:
-        _span(self)
+        _check_span(self)
         if not self.by >= 0:
             raise SettingError("by", "must be at least 0", self.by)
 
@@ -153,7 +153,7 @@ class Reordering:
     by: float = 1.0
 
     def __post_init__(self) -> None:
-        _span(self)
+        _check_span(self)
         _positive(self.by, "by")
 
 
@@ -170,7 +170,7 @@ class Delay:
     by: float = 1.0
 
     def __post_init__(self) -> None:
-        _span(self)
+        _check_span(self)
         _positive(self.by, "by")
 
 
@@ -191,7 +191,7 @@ class Corruption:
     how: str = "bits"
 
     def __post_init__(self) -> None:
-        _span(self)
+        _check_span(self)
         if self.how not in ("bits", "nan", "shape", "replay"):
             raise UnknownChoice("how", self.how, ("bits", "nan", "shape", "replay"))
 
@@ -216,7 +216,7 @@ def fault_times(fault: ProcessFault, rng: np.random.Generator) -> Iterator[float
     return itertools.accumulate(float(rng.exponential(1 / rate)) for _ in itertools.repeat(None))
 
 
-def _when(fault: ProcessFault) -> None:
+def _check_begin(fault: ProcessFault) -> None:
     given = [name for name in ("at", "event", "rate") if getattr(fault, name) is not None]
     if len(given) != 1:
         if not given:
@@ -230,7 +230,7 @@ def _when(fault: ProcessFault) -> None:
         raise SettingError("rate", "must be at least 0", fault.rate)
 
 
-def _span(fault: MessageFault) -> None:
+def _check_span(fault: MessageFault) -> None:
     if not 0 <= fault.probability <= 1:
         raise SettingError("probability", "must be in [0, 1]", fault.probability)
     if not fault.start >= 0:

@@ -1,4 +1,4 @@
-"""How long things take: models of evaluation time, latency and decision time, in the study's unit of time."""
+"""Models of evaluation time, latency and decision time, in the study's unit of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator as a process: it runs one run after another, here or in a Ray actor, and can be asked how far it is."""
+"""The coordinator as a process, here or in a Ray actor: carries out one run after another, and says how far it is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from fedbo.coordinator.runtime.replay_log import replay_events, resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
 
-MAX_RESTARTS = 5  # how often the hosts of a run may be lost, without its coming further, before it fails
+MAX_RESTARTS = 5  # a run whose hosts are lost so often, without progress between, fails
 
 
 @dataclass(frozen=True, slots=True)

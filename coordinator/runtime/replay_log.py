@@ -1,4 +1,4 @@
-"""The record of a run in real time: how a run goes on from it after its coordinator has died, and how it is replayed."""
+"""Resume and replay of runs in real time, from the record of their events."""
 
 from __future__ import annotations
 

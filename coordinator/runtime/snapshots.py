@@ -1,4 +1,4 @@
-"""Snapshots of a run: when they are made, what they hold, and how a run goes on from the last one."""
+"""Snapshots of a run: when they are made, what they hold, and how the last one is read."""
 
 from __future__ import annotations
 

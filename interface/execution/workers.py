@@ -134,10 +134,10 @@ class _Watched(Coordinator):
         super().__init__()
         self._interrupted, self._tell = interrupted, tell
 
-    def _look(self, *details: Any) -> None:
-        super()._look(*details)
-        self._tell(self._standing)
-        self._stop = self._interrupted()
+    def _note_progress(self, *details: Any) -> None:
+        super()._note_progress(*details)
+        self._tell(self._progress)
+        self._stopped = self._interrupted()
 
 
 class Actors:

@@ -1,4 +1,4 @@
-"""Attack the privacy aggregator: bound epsilon from below by telling neighbouring worlds apart, over many releases of the real aggregator.
+"""Attack the real private aggregator: bound epsilon from below by telling neighbouring worlds apart, over many releases.
 
 In one world agent 0 says what it says, in the other its messages are zeros; all else is alike, but for fresh coins and noise.
 Whoever is told all releases guesses the world by the statistic that tells most. How often that succeeds bounds epsilon from

@@ -173,10 +173,8 @@ class Stand:
         asked = self.aggregator.sample(self.state, self.agents) if sample else set(self.agents)
         for agent, vector in messages.items():
             if agent in asked:
-                assert (
-                    self.aggregator.accept(self.state, Message(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True)
-                    is None
-                )
+                message = Message(agent, agent, 1, self.state.release, 0.0, {"v": vector})
+                assert self.aggregator.accept(self.state, message, True) is None
         self.server = Whispered()
         ones = np.ones(len(self.agents)) if worth is None else worth
         self.server = self.aggregator.release(self.state, self.server, ones, 0.0)

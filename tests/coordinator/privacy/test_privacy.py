@@ -1,4 +1,4 @@
-"""The privacy aggregator, attacked: what it releases, what that can give away, whom it asks, what it refuses, what it charges."""
+"""The private aggregator, attacked: what it releases and what that gives away, whom it samples, refuses and charges."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
 from fedbo.coordinator.privacy.sensitivity import noise_stds, sensitivities
+from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.coordinator.selection import Selection
-from fedbo.coordinator.server import Server
 
 SEVEN: list[Exchange] = [
     Barrier(),
@@ -352,14 +352,13 @@ def test_only_those_who_are_asked_send(mode: Exchange) -> None:
     sent, all_ = (sum(record.bytes for record in one.of("sent")) for one in (ran, everybody))
     assert all_ == 20 * 41 * 8 * NUMBERS
     assert sent / all_ == pytest.approx(0.25, abs=stats.norm.isf(0.5e-4) * math.sqrt(0.25 * 0.75 / (20 * 41)))
-    asked, number = {0: set(aggregator_of(ran).entries[0].sampled)}, 0
+    entries = aggregator_of(ran).entries
+    asked, number = {0: set(entries[0].sampled)}, 0
     for record in ran.records:
         if record.kind == "round":
             number += 1
-            asked[number] = (
-                set(aggregator_of(ran).entries[number].sampled) if number < len(aggregator_of(ran).entries) else set()
-            )
-        elif record.kind == "sent" and mode.mode == "barrier" and number < len(aggregator_of(ran).entries):
+            asked[number] = set(entries[number].sampled) if number < len(entries) else set()
+        elif record.kind == "sent" and mode.mode == "barrier" and number < len(entries):
             assert record.agent in asked[number]
 
 
@@ -712,8 +711,8 @@ def test_where_the_gain_is_claimed_nothing_that_happens_tells_whether_an_agent_w
 
 
 @pytest.mark.parametrize("mode", CLAIMED[:2], ids=lambda mode: mode.mode)
-def test_without_empty_messages_it_would_be_seen(mode: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Server, "covers", property(lambda desk: False))
+def test_without_dummy_messages_it_would_be_seen(mode: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rules, "sends_dummies", property(lambda rules: False))
     assert any(not (never == always == other) for _, (never, always, other) in flips(mode))
 
 

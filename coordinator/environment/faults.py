@@ -1,7 +1,8 @@
 """The fault plan: what goes wrong, with whom and when, as data that acts on simulated and on live agents alike.
 
 Faults of *processes*, of agents or of the coordinator, begin at a time, at an event number, or at random with a rate; faults of
-*messages* meet each transmission with a probability, within a span of time. `agents` is "all", the name of a group, or a tuple of agents.
+*messages* meet each transmission with a probability, within a span of time. `agents` is "all", the name of a group, or a tuple
+of agents.
 """
 
 from __future__ import annotations

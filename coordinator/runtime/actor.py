@@ -191,6 +191,7 @@ class Coordinator:
             lambda events: snapshots.tick(events, parts),
             event_log.record,
             lambda: self._stopped_early,
+            _die,
         )
         if not run.environment.is_real_time:
             run_virtual(core, hosts, hooks, queue, run.until)
@@ -198,7 +199,7 @@ class Coordinator:
         assert isinstance(hosts, RayHosts)
         resume_from_log(core, hosts, queue, snapshots.events_since(), hooks)
         snapshots.start(parts)
-        run_wall(core, hosts, hooks, queue, run.until, _die)
+        run_wall(core, hosts, hooks, queue, run.until)
 
     def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationLine]) -> RunSummary:
         """Carry out again a run that was made in real time, by its record, in this process and without waiting.

@@ -91,7 +91,8 @@ class RunHooks:
 
     `keep` is called after every event, with their number, and may keep a snapshot of the run as it stands then. `record` is
     told in real time what is about to happen and when, so that the run can go on from there and be replayed.
-    `enough` says there whether the run shall end now, and counts as ended.
+    `enough` says there whether the run shall end now, and counts as ended. `die` ends this very process there, where the fault
+    plan lets the coordinator die.
     """
 
     sink: Sink
@@ -100,6 +101,7 @@ class RunHooks:
     keep: Callable[[int], None] = lambda events: None
     record: Callable[[RecordedEvent, StepReport | None], None] = lambda recorded, report: None
     enough: Callable[[], bool] = lambda: False
+    die: Callable[[], None] = lambda: None
 
 
 def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float = float("inf")) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -51,16 +50,15 @@ class LiveHosts(Hosts, Protocol):
         """Let an agent's evaluations take so many times as long."""
 
 
-def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, until: float, die: Callable[[], None]) -> None:
+def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
     """Run in real time on live processes: a step ends when its process says so; latencies and absences are waited for.
 
-    Times are seconds since the run began; one that goes on begins where it stood. After `until` no event is taken. `die` ends
-    this very process, for a plan in which the coordinator does.
+    Times are seconds since the run began; one that goes on begins where it stood. After `until` no event is taken.
     """
     # What was evaluated before an interruption may have ended after the last thing that was heard.
     epoch = time.time() - max(queue.time, hosts.reached())
     hosts.begin(epoch)
-    loop = _WallClockLoop(core, hosts, hooks, queue, epoch, die)
+    loop = _WallClockLoop(core, hosts, hooks, queue, epoch)
     for order in core.orders():
         hosts.submit(order)
     hosts.settle()
@@ -89,7 +87,6 @@ class _WallClockLoop:
     hooks: RunHooks
     queue: EventQueue
     epoch: float
-    die: Callable[[], None]
 
     def clock(self) -> float:
         return time.time() - self.epoch
@@ -128,7 +125,7 @@ class _WallClockLoop:
         self.hooks.keep(self.queue.events)
         if ends:
             report_progress(self.core, self.hooks)
-            self.die()
+            self.hooks.die()
 
 
 def control_process(effect: ProcessControl, hosts: LiveHosts) -> None:

@@ -72,19 +72,19 @@ def cut_off(run: Run, folder: Path) -> None:
         pass
 
     class Dying(Coordinator):
-        def _look(self, run: Any, core: Any, hosts: Any) -> None:
+        def _note_progress(self, run: Any, core: Any, hosts: Any) -> None:
             if home.latest().number and next(snapshots) > 0:
                 raise Killed
 
     from fedbo.coordinator.runtime import engine
 
-    before, engine.BEAT = engine.BEAT, -1.0
+    before, engine.PROGRESS_INTERVAL = engine.PROGRESS_INTERVAL, -1.0
     try:
         Dying().run(run)
     except Killed:
         pass
     finally:
-        engine.BEAT = before
+        engine.PROGRESS_INTERVAL = before
 
 
 def test_a_step_whose_evaluations_are_tried_again_survives_a_snapshot(tmp_path: Path) -> None:

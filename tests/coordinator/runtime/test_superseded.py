@@ -55,8 +55,8 @@ def test_a_coordinator_whose_run_another_goes_on_with_ends_without_a_result(tmp_
     run = Run(KEY, setting.task(), setting.exchange, setting.core().environment, tmp_path, events=10)
 
     class Late(Coordinator):
-        def _look(self, *details: Any) -> None:
-            super()._look(*details)
+        def _note_progress(self, *details: Any) -> None:
+            super()._note_progress(*details)
             RunFolder.of(tmp_path, KEY).claim()
 
     assert Late().run(run) is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coupled import Coupled, Member, answer_fields
 from fedbo.algorithms.components.native_scaling import Row, Rows
 from fedbo.algorithms.components.penalty_schedule import Course, Penalty, told
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
 
 SENSES = ("equal", "at_most")
@@ -153,14 +153,12 @@ class Allocation(Coupled):
     """
 
     total: Row = ()
-    sense: str = "equal"
+    sense: Annotated[str, OneOf(SENSES)] = "equal"
     matrices: tuple[Rows, ...] = ()
     changes: Rows = ()
 
     def __post_init__(self) -> None:
         Coupled.__post_init__(self)
-        if self.sense not in SENSES:
-            raise UnknownChoice("sense", self.sense, SENSES)
         if list(self.changes) != sorted(self.changes, key=lambda row: row[:1]):
             raise SettingError("changes", "must be in the order of their rounds", self.changes)
 

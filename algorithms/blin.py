@@ -11,16 +11,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from math import inf
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.tree_search import POINTS
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.partitions import POINTS
+from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
 
 Whole = npt.NDArray[np.int64]
@@ -56,24 +58,15 @@ class BLiN(LocalOnly):
     evaluated of a cube is its `point`: its "centre", or one "uniform" draw from it.
     """
 
-    edges: str = "doubling"
-    zooming: float = 0.0
-    batches: int = 0
-    lipschitz: float = 1.0
-    factor: float = 16.0
-    point: str = "centre"
+    edges: Annotated[str, OneOf(("ace", "doubling"))] = "doubling"
+    zooming: Annotated[float, Ge(0)] = 0.0
+    batches: Annotated[int, Ge(0)] = 0
+    lipschitz: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    factor: Annotated[float, Gt(0), Lt(inf)] = 16.0
+    point: Annotated[str, OneOf(POINTS)] = "centre"
 
     def __post_init__(self) -> None:
-        for name, known in {"edges": ("ace", "doubling"), "point": POINTS}.items():
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
-        if not self.zooming >= 0:
-            raise SettingError("zooming", "must be at least 0", self.zooming)
-        if self.batches < 0:
-            raise SettingError("batches", "must be at least 0", self.batches)
-        for name in ("lipschitz", "factor"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise SettingError(name, "must be above 0", getattr(self, name))
+        check(self)
 
     @property
     def queries(self) -> None:

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.federated import Federated, FederatedState, choose
+from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import scatter
 from fedbo.algorithms.components.regions import Regions, region_of, split_cube
 from fedbo.algorithms.components.schedules import Schedule, check_temperature, probability, temperature
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.features import Features
@@ -59,39 +60,29 @@ class DPFTSDE(Federated):
     """
 
     p: Schedule = "1-1/t from 0"
-    regions: int = 4
+    regions: Annotated[int, Ge(1)] = 4
     own_regions: bool = True
     temperature: Schedule = "paper"
-    contrast: float = 15.0
-    message: str = "mean"
-    memory: float = 0.0
-    clip: float = 2.5
-    noise_multiplier: float = 1.0
-    share: float = 0.35
-    sampling: str = "poisson"
+    contrast: Annotated[float, Ge(0), Lt(inf)] = 15.0
+    message: Annotated[str, OneOf(("draw", "mean"))] = "mean"
+    memory: Annotated[float, Ge(0), Lt(1)] = 0.0
+    clip: Annotated[float, Gt(0)] = 2.5
+    noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.0
+    share: Annotated[float, Gt(0), Le(1)] = 0.35
+    sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
     per_block: bool = False
-    quantile: float | None = None
-    rate: float = 0.2
-    count_noise: float = 1.0
+    quantile: Annotated[float, Gt(0), Lt(1)] | None = None
+    rate: Annotated[float, Gt(0), Lt(inf)] = 0.2
+    count_noise: Annotated[float, Ge(0), Lt(inf)] = 1.0
 
     def __post_init__(self) -> None:
         Federated.__post_init__(self)
         check_temperature(self.temperature, "temperature")
-        choose(self, {"message": ("draw", "mean"), "sampling": ("fixed", "poisson")})
-        if self.regions < 1:
-            raise SettingError("regions", "must be at least 1", self.regions)
-        for name in ("contrast", "noise_multiplier", "count_noise"):
-            if not 0 <= getattr(self, name) < inf:
-                raise SettingError(name, "must be at least 0 and finite", getattr(self, name))
-        if not 0 <= self.memory < 1:
-            raise SettingError("memory", "must be at least 0 and below 1", self.memory)
-        if not 0 < self.share <= 1:
-            raise SettingError("share", "must be above 0 and at most 1", self.share)
-        if not self.clip > 0:
-            raise SettingError("clip", "must be above 0", self.clip)
         if self.clip == inf and (self.noise_multiplier or self.quantile is not None):
             raise SettingError("clip", "must be finite where there is noise or a quantile", "inf")
-        self._check_quantile()
+        if self.quantile is not None and self.noise_multiplier and not 2 * self.count_noise > self.noise_multiplier:
+            needed = "must be above noise_multiplier / 2 where there is a quantile"
+            raise SettingError("count_noise", needed, self.count_noise)
 
     def _check_quantile(self) -> None:
         if not 0 < self.rate < inf:

@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.elimination import Elimination
-from fedbo.algorithms.components.missing_clients import Missing, shares
-from fedbo.algorithms.components.partitions import Nodes, Partition
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.components.missing_clients import POLICIES, Missing, shares
+from fedbo.algorithms.components.partitions import CUTS, POINTS, SPLITS, Nodes, Partition
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.projected import Lattice
 
@@ -85,35 +86,23 @@ class FedPNE:
     has; it waits for all where `missing` is "wait". Without rounds it ends with the share `quorum`, or else with all.
     """
 
-    nu: float = 1.0
-    rho: float = 0.75
-    c: float = 0.1
-    c1: float = 2.0
-    delta: float | None = None
-    branching: int = 2
-    split: str = "turns"
-    cuts: str = "equal"
-    point: str = "centre"
+    nu: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    rho: Annotated[float, Gt(0), Lt(1)] = 0.75
+    c: Annotated[float, Gt(0), Lt(inf)] = 0.1
+    c1: Annotated[float, Gt(0), Lt(inf)] = 2.0
+    delta: Annotated[float, Gt(0), Lt(1)] | None = None
+    branching: Annotated[int, Ge(2)] = 2
+    split: Annotated[str, OneOf(SPLITS)] = "turns"
+    cuts: Annotated[str, OneOf(CUTS)] = "equal"
+    point: Annotated[str, OneOf(POINTS)] = "centre"
     clip: bool = False
-    missing: str = "flag"
-    heterogeneity: float = 0.0
-    quorum: float | None = None
-    epsilon: float = 1.0
+    missing: Annotated[str, OneOf(POLICIES)] = "flag"
+    heterogeneity: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    quorum: Annotated[float, Gt(0), Le(1)] | None = None
+    epsilon: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("nu", "c", "c1"):
-            if not 0 < getattr(self, name) < inf:
-                raise SettingError(name, "must be above 0 and finite", getattr(self, name))
-        for name in ("rho", "delta"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < 1:
-                raise SettingError(name, "must lie between 0 and 1", value)
-        if self.quorum is not None and not 0 < self.quorum <= 1:
-            raise SettingError("quorum", "must be above 0 and at most 1", self.quorum)
-        if not self.epsilon > 0:
-            raise SettingError("epsilon", "must be above 0", self.epsilon)
-        self.partition(1)
-        self._absence()
+        check(self)
 
     @property
     def queries(self) -> None:

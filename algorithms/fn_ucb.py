@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
-from typing import NamedTuple
+from math import inf, sqrt
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import grid
 from fedbo.surrogates.neural import Sample, added, descend, empty, jacobian, parameters, value
@@ -86,33 +87,22 @@ class FNUCB:
     is no training before alpha rises, nor in the round `until` and after.
     """
 
-    arms: int = 100
-    width: int = 20
-    ridge: float = 0.1
-    nu_a: float = 0.1
-    nu_b: float = 0.1
-    delay: int = 3
-    rise: int = 700
-    threshold: float = 0.0
-    criterion: str = "determinant"
-    steps: int = 30
-    rate: float = 0.01
-    until: int = 2000
-    start: str = "mean"
+    arms: Annotated[int, Ge(1)] = 100
+    width: Annotated[int, Ge(1)] = 20
+    ridge: Annotated[float, Gt(0), Lt(inf)] = 0.1
+    nu_a: Annotated[float, Ge(0), Lt(inf)] = 0.1
+    nu_b: Annotated[float, Ge(0), Lt(inf)] = 0.1
+    delay: Annotated[int, Ge(0)] = 3
+    rise: Annotated[int, Ge(0)] = 700
+    threshold: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    criterion: Annotated[str, OneOf(CRITERIA)] = "determinant"
+    steps: Annotated[int, Ge(0)] = 30
+    rate: Annotated[float, Gt(0), Lt(inf)] = 0.01
+    until: Annotated[int, Ge(0)] = 2000
+    start: Annotated[str, OneOf(STARTS)] = "mean"
 
     def __post_init__(self) -> None:
-        for name in ("arms", "width"):
-            if getattr(self, name) < 1:
-                raise SettingError(name, "must be at least 1", getattr(self, name))
-        for name in ("ridge", "rate"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        for name in ("nu_a", "nu_b", "delay", "rise", "threshold", "steps", "until"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise SettingError(name, "must be at least 0", getattr(self, name))
-        for name, known in (("criterion", CRITERIA), ("start", STARTS)):
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
+        check(self)
 
     @property
     def queries(self) -> int:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.federated import Federated, FederatedState, choose
+from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import top_of_draw
 from fedbo.algorithms.components.schedules import probability
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.draws import message_function
@@ -44,13 +44,12 @@ class FTS(Federated):
     `control` "noise" replaces every omega_n by a draw from N(0, I).
     """
 
-    query: str = "mean"
+    query: Annotated[str, OneOf(("draw", "mean"))] = "mean"
     weights: tuple[float, ...] = ()
-    relay: str = "all"
+    relay: Annotated[str, OneOf(("all", "one"))] = "all"
 
     def __post_init__(self) -> None:
         Federated.__post_init__(self)
-        choose(self, {"query": ("draw", "mean"), "relay": ("all", "one")})
         if any(not 0 <= weight < np.inf for weight in self.weights) or (self.weights and not sum(self.weights) > 0):
             raise SettingError("weights", "must be at least 0 with a positive sum", self.weights)
 

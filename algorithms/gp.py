@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
@@ -11,7 +14,7 @@ from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import top_of_function
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import belief, expected_improvement, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
@@ -31,17 +34,9 @@ class GP(Surrogate, LocalOnly):
     standard deviations (Srinivas et al. 2010).
     """
 
-    acquisition: str = "ei"
-    incumbent: str = "mean"
-    beta: float = 2.0
-
-    def __post_init__(self) -> None:
-        Surrogate.__post_init__(self)
-        for name, known in {"acquisition": ("ei", "ucb"), "incumbent": INCUMBENTS}.items():
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
-        if not self.beta >= 0:
-            raise SettingError("beta", "must be at least 0", self.beta)
+    acquisition: Annotated[str, OneOf(("ei", "ucb"))] = "ei"
+    incumbent: Annotated[str, OneOf(INCUMBENTS)] = "mean"
+    beta: Annotated[float, Ge(0)] = 2.0
 
     def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
         """Begin without observations."""

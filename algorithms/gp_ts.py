@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, sqrt
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import KERNELS, ArmBelief, draw, draw_apart, grid, nearest, observe, prior
 
@@ -42,30 +43,18 @@ class GPTS(LocalOnly):
     together, "diagonal" each by itself, as if they were independent.
     """
 
-    arms: int = 200
-    kernel: str = "se"
-    length_scale: float = 0.2
-    norm: float = 1.0
-    deviation: float = 0.1
-    delta: float = 0.1
-    regulariser: float | None = None
-    multiplier: float | None = None
-    draws: str = "joint"
+    arms: Annotated[int, Ge(1)] = 200
+    kernel: Annotated[str, OneOf(KERNELS)] = "se"
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    norm: Annotated[float, Ge(0)] = 1.0
+    deviation: Annotated[float, Ge(0)] = 0.1
+    delta: Annotated[float, Gt(0), Lt(1)] = 0.1
+    regulariser: Annotated[float, Gt(0)] | None = None
+    multiplier: Annotated[float, Ge(0)] | None = None
+    draws: Annotated[str, OneOf(DRAWS)] = "joint"
 
     def __post_init__(self) -> None:
-        if self.arms < 1:
-            raise SettingError("arms", "must be at least 1", self.arms)
-        for name, known in (("kernel", KERNELS), ("draws", DRAWS)):
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
-        for name in ("length_scale", "regulariser"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        for name in ("norm", "deviation", "multiplier"):
-            if getattr(self, name) is not None and not getattr(self, name) >= 0:
-                raise SettingError(name, "must be at least 0", getattr(self, name))
-        if not 0 < self.delta < 1:
-            raise SettingError("delta", "must lie between 0 and 1", self.delta)
+        check(self)
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none: the first round is a draw from the prior."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
+
+from annotated_types import Gt, Lt
 
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.box_tree import Bounds, deepest
 from fedbo.algorithms.components.tree_search import TreeSearch
-from fedbo.algorithms.settings import SettingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +23,8 @@ class HCT(TreeSearch):
     pulls. The theory has `c` = 2 sqrt(1 / (1 - rho)), rewards in [0, 1], and `delta` for the probability to fail.
     """
 
-    c: float = 0.1
-    delta: float = 0.01
-
-    def __post_init__(self) -> None:
-        TreeSearch.__post_init__(self)
-        if not self.c > 0:
-            raise SettingError("c", "must be above 0", self.c)
-        if not 0 < self.delta < 1:
-            raise SettingError("delta", "must lie between 0 and 1", self.delta)
+    c: Annotated[float, Gt(0)] = 0.1
+    delta: Annotated[float, Gt(0), Lt(1)] = 0.01
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
         """Take them from the next power of two, so that they change, and all nodes with them, when t = told + 1 reaches one."""

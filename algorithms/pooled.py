@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.coordinates import COORDINATES, to_coordinates
 from fedbo.algorithms.components.inner_search import top_of_draw
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
@@ -60,15 +61,13 @@ class Pooled:
     those of the surrogate and `features` the number of random features of a draw.
     """
 
-    coordinates: str = "arcsine"
-    clip: float = 0.5
-    refit: int = 5
-    features: int = 200
+    coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
+    clip: Annotated[float, Ge(0), Lt(1)] = 0.5
+    refit: Annotated[int, Ge(1)] = 5
+    features: Annotated[int, Ge(1)] = 200
 
     def __post_init__(self) -> None:
-        self._model  # noqa: B018  (checks what it is given)
-        if self.features < 1:
-            raise SettingError("features", "must be at least 1", self.features)
+        check(self)
 
     @property
     def _model(self) -> Surrogate:

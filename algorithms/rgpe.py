@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState
-from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import Belief, belief, expected_improvement
 from fedbo.surrogates.ensemble import (
@@ -39,12 +40,7 @@ class RGPE(Transfer):
     variance sum w_n^2 sigma_n^2 and is searched with expected improvement over the largest value observed.
     """
 
-    samples: int = 100
-
-    def __post_init__(self) -> None:
-        Transfer.__post_init__(self)
-        if self.samples < 1:
-            raise SettingError("samples", "must be at least 1", self.samples)
+    samples: Annotated[int, Ge(1)] = 100
 
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Gt
 
 from fedbo.algorithms import rgpe
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState, alone
-from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.ensemble import Ensemble, discordance, means, rises
 from fedbo.surrogates.gp import Posterior
@@ -26,12 +27,7 @@ class TAF(Transfer):
     in another order; that of the own surrogate, for which d = 0, is 3/4 (Epanechnikov's kernel).
     """
 
-    bandwidth: float = 0.5
-
-    def __post_init__(self) -> None:
-        Transfer.__post_init__(self)
-        if not self.bandwidth > 0:
-            raise SettingError("bandwidth", "must be above 0", self.bandwidth)
+    bandwidth: Annotated[float, Gt(0)] = 0.5
 
     @property
     def _incumbents(self) -> bool:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import top_of_draw
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.surrogate import KNOWN, OwnState, Surrogate, evaluable, standardised
+from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.draws import Draw, WeightSpace, pathwise_draw, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
@@ -37,26 +38,17 @@ class TS(Surrogate, LocalOnly):
     the value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
     """
 
-    draw: str = "pathwise"
-    features: int = 200
+    surrogate: Annotated[str, OneOf((*KNOWN, "features"))] = "robust"
+    draw: Annotated[str, OneOf(DRAWS)] = "pathwise"
+    features: Annotated[int, Ge(1)] = 200
     beta: float | str = 1.0
-    norm: float = 1.0
-    delta: float = 0.1
-
-    known: ClassVar[tuple[str, ...]] = (*Surrogate.known, "features")
+    norm: Annotated[float, Ge(0)] = 1.0
+    delta: Annotated[float, Gt(0), Lt(1)] = 0.1
 
     def __post_init__(self) -> None:
-        Surrogate.__post_init__(self)
-        if self.draw not in DRAWS:
-            raise UnknownChoice("draw", self.draw, DRAWS)
-        if self.features < 1:
-            raise SettingError("features", "must be at least 1", self.features)
+        check(self)
         if self.beta != "theoretical" and (isinstance(self.beta, str) or not self.beta > 0):
             raise SettingError("beta", 'must be above 0, or "theoretical"', repr(self.beta))
-        if not self.norm >= 0:
-            raise SettingError("norm", "must be at least 0", self.norm)
-        if not 0 < self.delta < 1:
-            raise SettingError("delta", "must lie between 0 and 1", self.delta)
 
     def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
         """Begin without observations."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Derivatives = tuple[Array, Array, Array]
 DEGREES_OF_FREEDOM = {"matern32": 3.0, "matern52": 5.0}
+KERNELS = ("se", *DEGREES_OF_FREEDOM)
 
 
 class Features(NamedTuple):
@@ -40,8 +41,8 @@ def draw_features(
     scale, so another length scale with the same generator state is the same set, rescaled. Raises ValueError when the
     kernel is none of "se", "matern32", "matern52".
     """
-    if kernel != "se" and kernel not in DEGREES_OF_FREEDOM:
-        raise ValueError(f"no features for kernel {kernel!r}; there are: se, {', '.join(DEGREES_OF_FREEDOM)}")
+    if kernel not in KERNELS:
+        raise ValueError(f"no features for kernel {kernel!r}; there are: {', '.join(KERNELS)}")
     unit = rng.standard_normal((count, dim))
     phases = rng.uniform(0.0, 2.0 * np.pi, count)
     if kernel != "se":

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import inf
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Decision, Field, Inbound, Payload, Problem
-from fedbo.algorithms.components.federated import choose
+from fedbo.algorithms.components.coordinates import COORDINATES
 from fedbo.algorithms.components.federated_acquisition import (
     ACQUISITIONS,
     NOTHING,
@@ -26,8 +28,8 @@ from fedbo.algorithms.components.federated_acquisition import (
 from fedbo.algorithms.components.native_scaling import Frame, Row, Rows, check_frame, frame_of
 from fedbo.algorithms.components.penalty_schedule import Penalty
 from fedbo.algorithms.components.schedules import Schedule, amount, check_amount
-from fedbo.algorithms.components.surrogate import OwnState, Surrogate
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.components.surrogate import KNOWN, OwnState, Surrogate
+from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
 
 
@@ -79,45 +81,33 @@ class Coupled(Surrogate, ABC):
     of the iterations. Once the residuals say so (`tolerance`), what was agreed on is evaluated at once, and nothing more.
     """
 
-    surrogate: str = "smooth"
-    coordinates: str = "plain"
-    clip: float = 0.0
+    surrogate: Annotated[str, OneOf(KNOWN)] = "smooth"
+    coordinates: Annotated[str, OneOf(COORDINATES)] = "plain"
+    clip: Annotated[float, Ge(0), Lt(1)] = 0.0
     low: Row = ()
     high: Row = ()
     box_low: Rows = ()
     box_high: Rows = ()
-    acquisition: str = "lcb"
-    term: str = "inside"
+    acquisition: Annotated[str, OneOf(ACQUISITIONS)] = "lcb"
+    term: Annotated[str, OneOf(TERMS)] = "inside"
     kappa: Schedule = 4.0
     epsilon: Schedule = "1/t"
-    iterate: str = "mean"
-    relaxation: float = 1.0
-    rho: float = 1.0
-    rho_start: float = 0.02
-    rho_until: float = 0.7
+    iterate: Annotated[str, OneOf(("query", "mean"))] = "mean"
+    relaxation: Annotated[float, Gt(0), Lt(2)] = 1.0
+    rho: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    rho_start: Annotated[float, Gt(0), Le(1)] = 0.02
+    rho_until: Annotated[float, Gt(0), Le(1)] = 0.7
     balance: float = 0.0
-    tolerance: float = 0.0
-    patience: int = 5
-    evaluations: int | None = None
+    tolerance: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    patience: Annotated[int, Ge(1)] = 5
+    evaluations: Annotated[int, Ge(0)] | None = None
 
     def __post_init__(self) -> None:
-        Surrogate.__post_init__(self)
-        choose(self, {"acquisition": ACQUISITIONS, "term": TERMS, "iterate": ("query", "mean")})
+        check(self)
         check_amount(self.kappa, "kappa")
         check_amount(self.epsilon, "epsilon")
-        ranges = {
-            "relaxation": (0 < self.relaxation < 2, "between 0 and 2"),
-            "rho": (0 < self.rho < np.inf, "above 0"),
-            "rho_start": (0 < self.rho_start <= 1, "above 0 and at most 1"),
-            "rho_until": (0 < self.rho_until <= 1, "above 0 and at most 1"),
-            "balance": (self.balance == 0 or 1 < self.balance < np.inf, "0 (none) or above 1"),
-            "tolerance": (0 <= self.tolerance < np.inf, "at least 0"),
-            "patience": (self.patience >= 1, "at least 1"),
-            "evaluations": (self.evaluations is None or self.evaluations >= 0, "at least 0"),
-        }
-        for name, (holds, needed) in ranges.items():
-            if not holds:
-                raise SettingError(name, f"must be {needed}", getattr(self, name))
+        if self.balance and not 1 < self.balance < inf:
+            raise SettingError("balance", "must be 0 (none) or above 1", self.balance)
 
     @abstractmethod
     def _matrix(self, problem: Problem) -> Array:

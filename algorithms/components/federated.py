@@ -9,18 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.schedules import Schedule, check, probability
+from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.surrogate import OwnState, evaluable, scaled
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
-from fedbo.surrogates.features import Features, draw_features, phi
+from fedbo.surrogates.features import KERNELS, Features, draw_features, phi
 
 
 class FederatedState(NamedTuple):
@@ -61,27 +62,18 @@ class Federated(ABC):
 
     own: TS = field(default_factory=TS)
     p: Schedule = "1-1/sqrt(t)"
-    features: int = 100
-    kernel: str = "matern52"
-    length_scale: float = 0.2
-    noise: float = 0.01
+    features: Annotated[int, Ge(1)] = 100
+    kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    noise: Annotated[float, Gt(0)] = 0.01
     centre: bool = True
-    apart: float = 0.03
-    every: int = 1
-    control: str = "none"
+    apart: Annotated[float, Ge(0)] = 0.03
+    every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
+    control: Annotated[str, OneOf(("none", "noise", "uniform"))] = "none"
 
     def __post_init__(self) -> None:
-        check(self.p, "p")
-        choose(self, {"kernel": ("se", "matern32", "matern52"), "control": ("none", "noise", "uniform")})
-        for name in ("length_scale", "noise"):
-            if not getattr(self, name) > 0:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        if self.features < 1:
-            raise SettingError("features", "must be at least 1", self.features)
-        if not self.apart >= 0:
-            raise SettingError("apart", "must be at least 0", self.apart)
-        if self.every < 0:
-            raise SettingError("every", "must be 0 (once, before the start) or more", self.every)
+        check(self)
+        check_probability(self.p, "p")
 
     @abstractmethod
     def _places(self, problem: Problem) -> int:
@@ -177,10 +169,3 @@ class Federated(ABC):
             return y, 1.0
         centred, spread = scaled(y)
         return centred / spread, spread
-
-
-def choose(settings: object, choices: dict[str, tuple[str, ...]]) -> None:
-    """Refuse a setting that is none of its choices; SettingError says what there is."""
-    for name, known in choices.items():
-        if getattr(settings, name) not in known:
-            raise UnknownChoice(name, getattr(settings, name), known)

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.settings import SettingError, UnknownChoice
 
 POLICIES = ("flag", "correct", "wait")
 
@@ -28,12 +27,6 @@ class Missing:
 
     policy: str
     heterogeneity: float
-
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise UnknownChoice("missing", self.policy, POLICIES)
-        if not 0 <= self.heterogeneity < np.inf:
-            raise SettingError("heterogeneity", "must be at least 0 and finite", self.heterogeneity)
 
     def mean(self, means: Array, shares: Array) -> tuple[Array, Array]:
         """Average means `(n, K)` of n clients with shares `(n,)`; give `(K,)`, NaN where nobody has one, and as many counts.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import ROBUST, FittedParameter, GPSettings, Hyperparameters, Posterior, condition, fit_gp, predict
@@ -25,6 +26,7 @@ SMOOTH = replace(
     noise_variance=FittedParameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
 )
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
+KNOWN = (*FITTED, "fixed")
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
@@ -63,27 +65,16 @@ class Surrogate:
     those observed are taken as that quantile, so that the surrogate resolves what is good and not how bad the rest is.
     """
 
-    surrogate: str = "robust"
-    coordinates: str = "arcsine"
-    clip: float = 0.5
-    refit: int = 5
-    length_scale: float = 0.2
-    noise: float = 0.01
+    surrogate: Annotated[str, OneOf(KNOWN)] = "robust"
+    coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
+    clip: Annotated[float, Ge(0), Lt(1)] = 0.5
+    refit: Annotated[int, Ge(1)] = 5
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    noise: Annotated[float, Gt(0)] = 0.01
     standardise: bool = True
 
-    known: ClassVar[tuple[str, ...]] = (*FITTED, "fixed")
-
     def __post_init__(self) -> None:
-        for name, choices in {"surrogate": self.known, "coordinates": COORDINATES}.items():
-            if getattr(self, name) not in choices:
-                raise UnknownChoice(name, getattr(self, name), choices)
-        if self.refit < 1:
-            raise SettingError("refit", "must be at least 1", self.refit)
-        for name in ("length_scale", "noise"):
-            if not getattr(self, name) > 0:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        if not 0 <= self.clip < 1:
-            raise SettingError("clip", "must be at least 0 and below 1", self.clip)
+        check(self)
 
     def begin(self, problem: Problem) -> OwnState:
         """Begin without observations."""

@@ -9,21 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.federated import choose
 from fedbo.algorithms.components.inner_search import top_of_function
 from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, scaled
 from fedbo.algorithms.gp import SEARCH, incumbent
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import belief, expected_improvement
 from fedbo.surrogates.ensemble import Ensemble, ensemble
-from fedbo.surrogates.features import Features, draw_features, phi
+from fedbo.surrogates.features import KERNELS, Features, draw_features, phi
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.linear import inverse_precision, linear_model, mean, update
 
@@ -70,22 +70,15 @@ class Transfer(ABC):
     """
 
     own: Surrogate = field(default_factory=Surrogate)
-    features: int = 100
-    kernel: str = "matern52"
-    length_scale: float = 0.2
-    noise: float = 0.01
+    features: Annotated[int, Ge(1)] = 100
+    kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    noise: Annotated[float, Gt(0)] = 0.01
     centre: bool = True
-    every: int = 0
+    every: Annotated[int, Ge(0), "0 is once, before the start"] = 0
 
     def __post_init__(self) -> None:
-        choose(self, {"kernel": ("se", "matern32", "matern52")})
-        for name in ("length_scale", "noise"):
-            if not getattr(self, name) > 0:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        if self.features < 1:
-            raise SettingError("features", "must be at least 1", self.features)
-        if self.every < 0:
-            raise SettingError("every", "must be 0 (once, before the start) or more", self.every)
+        check(self)
 
     @abstractmethod
     def _acquisition(

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.components.box_tree import Address, Bough, Bounds, add, best_node, box, index, leaf_of, plant, refresh
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.partitions import POINTS
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 
-POINTS = ("centre", "uniform")
 IN_FLIGHT = 1024
 
 Flight = tuple[tuple[bytes, Address], ...]
@@ -51,20 +52,13 @@ class TreeSearch(LocalOnly):
 
     ancestors: ClassVar[bool] = False
 
-    nu: float = 1.0
-    rho: float = 0.5
-    branching: int = 2
-    point: str = "centre"
+    nu: Annotated[float, Gt(0)] = 1.0
+    rho: Annotated[float, Gt(0), Lt(1)] = 0.5
+    branching: Annotated[int, Ge(2)] = 2
+    point: Annotated[str, OneOf(POINTS)] = "centre"
 
     def __post_init__(self) -> None:
-        if not self.nu > 0:
-            raise SettingError("nu", "must be above 0", self.nu)
-        if not 0 < self.rho < 1:
-            raise SettingError("rho", "must lie between 0 and 1", self.rho)
-        if self.branching < 2:
-            raise SettingError("branching", "must be at least 2", self.branching)
-        if self.point not in POINTS:
-            raise UnknownChoice("point", self.point, POINTS)
+        check(self)
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none: the tree says where to begin."""

@@ -283,7 +283,7 @@ def test_every_exchange_mode_carries_it_to_its_end(mode: str, tmp_path: Path) ->
     [
         ("admm_consensus", {"acquisition": "ucb"}, "no acquisition 'ucb'"),
         ("admm_consensus", {"rho": 0.0}, "rho must be above 0"),
-        ("admm_consensus", {"relaxation": 2.0}, "relaxation must be between 0 and 2"),
+        ("admm_consensus", {"relaxation": 2.0}, r"relaxation must be in \(0, 2\)"),
         ("admm_consensus", {"balance": 0.5}, "balance must be 0 .none. or above 1"),
         ("admm_consensus", {"evaluations": 4}, "evaluations must be below the 4 iterations"),
         ("admm_consensus", {"weights": (1.0,)}, "weights must be one number above 0 for each of the 3 agents"),

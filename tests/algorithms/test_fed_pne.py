@@ -264,8 +264,8 @@ def test_importance_weights_make_up_for_clients_that_are_often_missing() -> None
 def test_wrong_settings_are_refused_by_name() -> None:
     for settings, words in (
         ({"nu": 0.0}, "nu must be above 0"),
-        ({"rho": 1.0}, "rho must lie between 0 and 1"),
-        ({"quorum": 1.5}, "quorum must be above 0 and at most 1"),
+        ({"rho": 1.0}, r"rho must be in \(0, 1\)"),
+        ({"quorum": 1.5}, r"quorum must be in \(0, 1\]"),
         ({"split": "sides"}, "no split 'sides'"),
         ({"missing": "ignore"}, "no missing 'ignore'"),
         ({"heterogeneity": -1.0}, "heterogeneity must be at least 0"),

@@ -242,7 +242,7 @@ def test_a_point_that_was_evaluated_already_gives_way_to_a_uniform_one() -> None
         ({"kernel": "rbf"}, "no kernel 'rbf'"),
         ({"features": 0}, "features must be at least 1, not 0"),
         ({"noise": 0.0}, "noise must be above 0, not 0.0"),
-        ({"every": -1}, "every must be 0 .* or more, not -1"),
+        ({"every": -1}, "every must be at least 0, not -1; 0 is once, before the start"),
         ({"weights": (0.0, 0.0)}, "weights must be at least 0 with a positive sum"),
         ({"weights": (1.0, -1.0)}, "weights must be at least 0 with a positive sum"),
     ],

@@ -77,7 +77,7 @@ def test_it_finds_a_bump_under_noise(given: dict[str, object]) -> None:
         ({"draws": "independent"}, "no draws 'independent'"),
         ({"regulariser": 0.0}, "regulariser must be above 0, not 0.0"),
         ({"norm": -1.0}, "norm must be at least 0, not -1.0"),
-        ({"delta": 1.0}, "delta must lie between 0 and 1, not 1.0"),
+        ({"delta": 1.0}, r"delta must be in \(0, 1\), not 1.0"),
     ],
 )
 def test_wrong_settings_are_named(given: dict[str, object], said: str) -> None:

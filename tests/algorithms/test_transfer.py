@@ -199,7 +199,7 @@ def test_a_stale_surrogate_counts_for_less(name: str) -> None:
     [
         ("features", 0, "features must be at least 1, not 0"),
         ("noise", 0.0, "noise must be above 0, not 0.0"),
-        ("every", -1, "every must be 0"),
+        ("every", -1, "every must be at least 0"),
         ("kernel", "sea", "no kernel 'sea'; did you mean 'se'"),
     ],
 )

@@ -338,10 +338,10 @@ def test_hct_and_t_hoo_find_the_maximum_of_a_smooth_objective_in_two_inputs() ->
     ("settings", "words"),
     [
         ({"nu": 0.0}, "nu must be above 0, not 0.0"),
-        ({"rho": 1.0}, "rho must lie between 0 and 1, not 1.0"),
+        ({"rho": 1.0}, r"rho must be in \(0, 1\), not 1.0"),
         ({"branching": 1}, "branching must be at least 2, not 1"),
         ({"c": 0.0}, "c must be above 0, not 0.0"),
-        ({"delta": 1.0}, "delta must lie between 0 and 1, not 1.0"),
+        ({"delta": 1.0}, r"delta must be in \(0, 1\), not 1.0"),
         ({"point": "center"}, "no point 'center'; did you mean 'centre'"),
     ],
 )

@@ -148,12 +148,12 @@ class Algorithm(Protocol):
         """Take in one message that has passed the declaration."""
 
     def broadcast(
-        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: Any, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Any]:
         """Write to `recipients`, when the exchange mode closes a round; agents left out of the result get nothing.
 
         Under a mode without rounds it may write to any other agent besides.
-        `worth (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
+        `staleness_weight (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
         """
 
 

@@ -16,7 +16,7 @@ from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism,
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.federated import Federated, FederatedState
-from fedbo.algorithms.components.inner_search import scatter
+from fedbo.algorithms.components.inner_search import maximiser_rng
 from fedbo.algorithms.components.regions import Regions, region_of, split_cube
 from fedbo.algorithms.components.schedules import Schedule, check_temperature, probability, temperature
 from fedbo.algorithms.settings import OneOf, SettingError
@@ -141,24 +141,24 @@ class DPFTSDE(Federated):
         own = region_of(problem.agent, self.regions)
         return np.asarray(low[own] + (high[own] - low[own]) * uniform)
 
-    def _places(self, problem: Problem) -> int:
+    def _capacity(self, problem: Problem) -> int:
         return self.regions
 
-    def _hold(self, state: FederatedState, payload: Payload) -> FederatedState:
+    def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         omega = payload["omega"]
         return state._replace(omega=omega, weight=np.full(self.regions, float(omega.any())))
 
-    def _follow(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+    def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Maximise the piecewise function (Alg. 2 line 8)."""
-        dim = state.own.u.shape[1]
-        rng = scatter(dim, streams)
+        dim = state.local.u.shape[1]
+        rng = maximiser_rng(dim, streams)
         pieces = (self.regions, dim, self.own.coordinates)
         if rng is not None:
             return maximise_pieces(state.features, state.omega, *_boxes(*pieces), rng)[0], state
         frequencies, phases = state.features.frequencies.tobytes(), state.features.phases.tobytes()
         return _summit(*pieces, state.omega.tobytes(), frequencies, phases).copy(), state
 
-    def _written(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+    def _message(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
         """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (equation (2)), or give nu_n."""
         values, _ = self._standard(y)
         omega = draw_weights(rows, values, self.noise, rng, beta=1.0 if self.message == "draw" else 0.0)
@@ -185,7 +185,7 @@ class DPFTSDE(Federated):
         return DPServer(np.zeros_like(state.omega), news=True)
 
     def broadcast(
-        self, state: DPServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: DPServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], DPServer]:
         """Hand the newest vectors to everybody (Alg. 1 line 12)."""
         if not state.news:

@@ -179,9 +179,9 @@ class Fed1UCB:
         return state
 
     def broadcast(
-        self, state: Fed1Server, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: Fed1Server, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Fed1Server]:
-        """Drop arms, and tell which are left. Pulls do not age, so `worth` is of no account."""
+        """Drop arms, and tell which are left. Pulls do not age, so `staleness_weight` is of no account."""
         heard, active = state.step >= 0, state.active.copy()
         if not heard.any():
             return {}, state

@@ -19,13 +19,13 @@ from annotated_types import Ge, Gt, Le, Lt
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.elimination import Elimination
-from fedbo.algorithms.components.missing_clients import POLICIES, Missing, shares
+from fedbo.algorithms.components.missing_clients import POLICIES, MissingPolicy, shares
 from fedbo.algorithms.components.partitions import CUTS, POINTS, SPLITS, Nodes, Partition
 from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.projected import Lattice
 
-GRAIN = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
+ROUNDING = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
 
 
 class Client(NamedTuple):
@@ -78,7 +78,7 @@ class FedPNEServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FedPNE:
-    """Fed-PNE, and with a finite `epsilon` DP-Fed-PNE; `Elimination`, `Partition` and `Missing` have what is not named here.
+    """Fed-PNE, and with a finite `epsilon` DP-Fed-PNE; see also `Elimination`, `Partition` and `MissingPolicy`.
 
     delta is 1 / M unless given. `clip` moves every reward into [0, 1] before it is averaged; with noise that is always so.
 
@@ -113,8 +113,8 @@ class FedPNE:
         """Give the tree."""
         return Partition(dim, self.branching, self.split, self.cuts, self.point)
 
-    def _absence(self) -> Missing:
-        return Missing(self.missing, self.heterogeneity)
+    def _missing_policy(self) -> MissingPolicy:
+        return MissingPolicy(self.missing, self.heterogeneity)
 
     def rule(self, problem: Problem) -> Elimination:
         """Give the rule of elimination; ValueError when the budget counts no evaluations."""
@@ -199,9 +199,9 @@ class FedPNE:
             sent = state.means
             if self.epsilon < inf:
                 scale = 1.0 / (self.epsilon * state.rule.pulls(state.depth))
-                grain = GRAIN * 2.0 ** np.floor(np.log2(scale))  # the last bits of noise would tell what it hides
+                rounding = ROUNDING * 2.0 ** np.floor(np.log2(scale))  # the last bits of noise would tell what it hides
                 sent = sent + streams.rng("privacy noise").laplace(0.0, scale, len(sent))
-                sent = np.round(sent / grain) * grain
+                sent = np.round(sent / rounding) * rounding
         payload = {"phase": np.array([state.phase]), "means": sent.copy()}
         return payload, state._replace(speaks=False, sent=sent)
 
@@ -223,7 +223,7 @@ class FedPNE:
         return state
 
     def broadcast(
-        self, state: FedPNEServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: FedPNEServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FedPNEServer]:
         """Close the phase if enough clients have responded, and tell the open one to who does not know it.
 
@@ -262,7 +262,7 @@ class FedPNE:
 
     def _close(self, state: FedPNEServer) -> FedPNEServer:
         """Eliminate, and open the next phase."""
-        rule, policy = state.rule, self._absence()
+        rule, policy = state.rule, self._missing_policy()
         responded = state.responded + state.there
         there = np.flatnonzero(state.there)
         mean, count = policy.mean(state.means[there], shares(responded[there], state.phase))

@@ -22,7 +22,7 @@ from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import grid
 from fedbo.surrogates.neural import Sample, added, descend, empty, jacobian, parameters, value
-from fedbo.surrogates.ridge import Ridge, joined, norms, ridge
+from fedbo.surrogates.ridge import Ridge, norms, ridge, updated
 
 CRITERIA = ("determinant", "diagonal")
 STARTS = ("mean", "last", "initial")
@@ -84,7 +84,7 @@ class FNUCB:
     the diagonals' products, as in the authors' code. Before, it takes `steps` of gradient descent at `rate` on its own data,
     with weight decay lambda / n: from the `mean` of all networks as it last heard, from its own `last` weights, or from the
     `initial` ones, as in the paper. In the authors' code all networks share one memory, to which "mean" comes nearest. There
-    is no training before alpha rises, nor in the round `until` and after.
+    is no training before alpha means_with_gradients, nor in the round `until` and after.
     """
 
     arms: Annotated[int, Ge(1)] = 100
@@ -187,8 +187,8 @@ class FNUCB:
         return state._replace(
             precision=state.precision + np.outer(row, row),
             moment=state.moment + y * row,
-            local=joined(state.local, row),
-            team=joined(state.team, row),
+            local=updated(state.local, row),
+            team=updated(state.team, row),
             sample=added(state.sample, x, y),
         )
 
@@ -231,18 +231,18 @@ class FNUCB:
         return state._replace(call=state.answers) if message.payload["call"][0] else state
 
     def broadcast(
-        self, state: FNServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: FNServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FNServer]:
         """Give everybody the data of the others, and the mean network; whoever was silent at the last call is asked."""
         there = state.step >= 0
         if not (state.came == state.answers).any():  # nothing is new
             return {}, state
-        weight = np.where(there, worth, 0.0)
+        weight = np.where(there, staleness_weight, 0.0)
         weight = (weight if weight.any() else there) / (weight if weight.any() else there).sum()
         common = {"local": np.tensordot(weight, state.local, 1), "weights": weight @ state.weights}
         precision, moment = state.precision.sum(axis=0), state.moment.sum(axis=0)
         payloads: dict[int, Payload] = {}
-        for agent in recipients:  # what was observed does not age: the sums take no account of worth
+        for agent in recipients:  # what was observed does not age: the sums take no account of staleness
             own = {
                 "precision": _of_others(precision, state.precision, agent),
                 "moment": _of_others(moment, state.moment, agent),

@@ -11,12 +11,12 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.inner_search import top_of_function
+from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable
 from fedbo.algorithms.settings import OneOf
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.acquisition import belief, expected_improvement, upper_confidence_bound
+from fedbo.surrogates.acquisition import expected_improvement, prediction, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
 from fedbo.surrogates.maximise import MaximiserSettings
 
@@ -38,11 +38,11 @@ class GP(Surrogate, LocalOnly):
     incumbent: Annotated[str, OneOf(INCUMBENTS)] = "mean"
     beta: Annotated[float, Ge(0)] = 2.0
 
-    def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
+    def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
         """Begin without observations."""
         return self.begin(problem)
 
-    def ask(self, state: OwnState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, OwnState]:
+    def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
         """Maximise the acquisition; a point that has been evaluated already gives way to a uniform one."""
         dim = state.u.shape[1]
         if not len(state.u):
@@ -52,17 +52,17 @@ class GP(Surrogate, LocalOnly):
         best = incumbent(posterior, self.incumbent, len(state.u))
 
         def acquisition(u: Array) -> tuple[Array, Array]:
-            at = belief(posterior, u)
+            at = prediction(posterior, u)
             return expected_improvement(at, best) if self.acquisition == "ei" else upper_confidence_bound(at, self.beta)
 
-        u = top_of_function(acquisition, state, self.coordinates, streams, SEARCH)
+        u = maximise_acquisition(acquisition, state, self.coordinates, streams, SEARCH)
         return self.fresh(u, state, streams, "own"), state
 
-    def pending(self, state: OwnState, x: Array) -> OwnState:
+    def pending(self, state: LocalState, x: Array) -> LocalState:
         """Take note of the points that are being evaluated."""
         return self.noting(state, x)
 
-    def tell(self, state: OwnState, x: Array, y: Array) -> OwnState:
+    def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""
         return self.observed(state, x, y)
 

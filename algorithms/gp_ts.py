@@ -19,16 +19,16 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.arms import KERNELS, ArmBelief, draw, draw_apart, grid, nearest, observe, prior
+from fedbo.surrogates.arms import KERNELS, ArmPosterior, draw, draw_independent, grid, nearest, observe, prior
 
 DRAWS = ("joint", "diagonal")
 
 
 class GPTSState(NamedTuple):
-    """What is believed of the arms `arms (K, d)`, and lambda, the noise variance of the model."""
+    """The arms `arms (K, d)`, the posterior of their values, and lambda, the noise variance of the model."""
 
     arms: Array
-    belief: ArmBelief
+    posterior: ArmPosterior
     regulariser: float
 
 
@@ -64,29 +64,29 @@ class GPTS(LocalOnly):
         """Begin with the prior; T is the evaluations that the agent may make, or its decisions."""
         rounds = max(problem.pulls or problem.iterations, 1)
         regulariser = 1.0 + 2.0 / rounds if self.regulariser is None else self.regulariser
-        belief = prior(self.kernel, self.length_scale, problem.dim, self.arms)
-        return GPTSState(grid(problem.dim, self.arms), belief, regulariser)
+        posterior = prior(self.kernel, self.length_scale, problem.dim, self.arms)
+        return GPTSState(grid(problem.dim, self.arms), posterior, regulariser)
 
-    def scale(self, belief: ArmBelief) -> float:
+    def scale(self, posterior: ArmPosterior) -> float:
         """Give v_t."""
         # differs from the paper: gamma_{t-1} is the information gain of the arms that were played, not the largest possible.
         if self.multiplier is not None:
             return self.multiplier
-        return self.norm + self.deviation * sqrt(2.0 * (belief.gain + 1.0 + log(2.0 / self.delta)))
+        return self.norm + self.deviation * sqrt(2.0 * (posterior.gain + 1.0 + log(2.0 / self.delta)))
 
     def ask(self, state: GPTSState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, GPTSState]:
         """Play the arm at which a draw is largest."""
-        sample = draw if self.draws == "joint" else draw_apart
-        values = sample(state.belief, streams.rng("arms drawn"), self.scale(state.belief))
+        sample = draw if self.draws == "joint" else draw_independent
+        values = sample(state.posterior, streams.rng("arms drawn"), self.scale(state.posterior))
         best = int(np.argmax(values))
         return Decision(state.arms[best : best + 1].copy(), "own"), state
 
     def tell(self, state: GPTSState, x: Array, y: Array) -> GPTSState:
         """Take in the values, in any order and any number."""
-        belief = state.belief
+        posterior = state.posterior
         for arm, value in zip(nearest(state.arms, x), y, strict=True):
-            belief = observe(belief, int(arm), float(value), state.regulariser)
-        return state._replace(belief=belief)
+            posterior = observe(posterior, int(arm), float(value), state.regulariser)
+        return state._replace(posterior=posterior)
 
 
 # The kernel TS that Dai et al. 2023 compare with in their code; they also stop learning after 1000 values, we do not.

@@ -44,7 +44,7 @@ class LocalOnly:
         return state
 
     def broadcast(
-        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: Any, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Any]:
         """Nothing goes out."""
         return {}, state

@@ -13,7 +13,7 @@ POLICIES = ("flag", "correct", "wait")
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingPolicy:
     """A policy for missing clients.
 
     - "flag": the mean over who responded. Where clients differ it is biased: no client's function is more than

@@ -104,8 +104,8 @@ def test_gradients_of_the_prediction_agree_with_differences(family: str) -> None
     x, y = data(15)
     posterior = condition(Hyperparameters((0.3, 0.5), 1.2, 0.01, family, 0.3, 2.0), x, y)
     other = np.random.default_rng(3).random((6, 2))
-    *beliefs, mean_gradient, variance_gradient = gp.predict_with_gradients(posterior, other)
-    np.testing.assert_allclose(beliefs, predict(posterior, other), atol=1e-12)
+    *predictions, mean_gradient, variance_gradient = gp.predict_with_gradients(posterior, other)
+    np.testing.assert_allclose(predictions, predict(posterior, other), atol=1e-12)
     for j, e in enumerate(1e-5 * np.eye(2)):
         high, low = predict(posterior, other + e), predict(posterior, other - e)
         np.testing.assert_allclose(mean_gradient[:, j], (high[0] - low[0]) / 2e-5, atol=1e-6)

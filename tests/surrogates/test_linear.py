@@ -149,8 +149,8 @@ def test_gradients_of_the_prediction_agree_with_differences() -> None:
     features = draw_features(np.random.default_rng(0), 2, 40, 0.3)
     x, other = np.random.default_rng(1).random((12, 2)), np.random.default_rng(2).random((5, 2))
     model = fitted(phi(features, x), x[:, 0], 0.01)
-    *beliefs, mean_gradient, variance_gradient = linear.predict_gradients(model, *phi_and_jacobian(features, other))
-    np.testing.assert_allclose(beliefs, linear.predict(model, phi(features, other)), atol=1e-12)
+    *predictions, mean_gradient, variance_gradient = linear.predict_gradients(model, *phi_and_jacobian(features, other))
+    np.testing.assert_allclose(predictions, linear.predict(model, phi(features, other)), atol=1e-12)
     for j, e in enumerate(1e-6 * np.eye(2)):
         high, low = (linear.predict(model, phi(features, other + sign * e)) for sign in (1, -1))
         np.testing.assert_allclose(mean_gradient[:, j], (high[0] - low[0]) / 2e-6, atol=1e-6)

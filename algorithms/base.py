@@ -1,9 +1,12 @@
-"""What a federated optimisation method is: frozen settings, two halves, and states that travel.
+"""The protocol of a federated optimisation method: frozen settings, an agent half, a coordinator half, and explicit states.
 
-An algorithm is a frozen dataclass of settings. Its agent half and its coordinator half are pure: they take a state and
-return the next one, so the state is at once what Ray ships, what a checkpoint holds and what a replay compares. States
-are named tuples or frozen dataclasses of arrays, numbers and strings. Everything here lives in the unit cube
-`[0, 1]^d`, and larger values are better.
+An algorithm is a frozen dataclass of settings. Each function takes a state and must return the next one, so the state is at
+once what Ray ships, what a checkpoint holds and what a replay compares. States are named tuples or frozen dataclasses of
+arrays, numbers and strings. Points lie in the unit cube `[0, 1]^d`, and larger values are better.
+
+The coordinator half owns its state: `receive`, `broadcast` and `released` may change its arrays in place, since no other copy is
+kept. The agent half is pure: the state before a step is kept, and restored when the step is begun again after a crash. Messages
+are read by several receivers, so nobody writes to their arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ class Field:
     """One named array of a message: its dtype, its shape, whether NaN and infinity are refused, and whether it is `positive`.
 
     Positive is a square matrix that is symmetric and positive semi-definite up to rounding, such as a covariance: one that was
-    damaged on its way is refused at the coordinator's door, since whoever received it could not factorise it.
+    damaged on its way is refused by the coordinator, since whoever received it could not factorise it.
     A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
     the size of a message says what it is, and nothing else need be sent.
     """
@@ -159,7 +162,7 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """How the coordinator's door makes one release `(P, M)` of the messages of many agents (Dai et al. 2021, Alg. 1).
+    """A private release `(P, M)` of the messages of many agents: clipping, sampling, noise (Dai et al. 2021, Alg. 1).
 
     A message `(M,)` is clipped to the norm S / sqrt(P), weighted with the public `weights (P, N)`, summed over the agents that
     were sampled with probability `share` q, and over q; then a normal draw of standard deviation z phi_max S / q is added to

@@ -28,14 +28,14 @@ from fedbo.surrogates.maximise import maximise_pieces
 
 
 class DPServer(NamedTuple):
-    """The coordinator's state: the vectors to follow, `omega (P, M)`, the sum of weights in their mean, and whether to tell.
+    """The coordinator's state: the vectors to follow, `omega (P, M)`, the sum of weights in their mean, and whether they have `changed` since the last answer.
 
     They are made of what was released, and of nothing else.
     """
 
     omega: Array
     mass: float = 0.0
-    news: bool = False
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +178,17 @@ class DPFTSDE(Federated):
     def released(self, state: DPServer, vectors: Array, release: int) -> DPServer:
         """Take a release into the mean."""
         before = self.memory * state.mass
-        return DPServer((before * state.omega + vectors) / (before + 1.0), before + 1.0, news=True)
+        return DPServer((before * state.omega + vectors) / (before + 1.0), before + 1.0, changed=True)
 
     def closed(self, state: DPServer) -> DPServer:
         """Have it told that there is nothing to follow any more."""
-        return DPServer(np.zeros_like(state.omega), news=True)
+        return DPServer(np.zeros_like(state.omega), changed=True)
 
     def broadcast(
         self, state: DPServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], DPServer]:
         """Hand the newest vectors to everybody (Alg. 1 line 12)."""
-        if not state.news:
+        if not state.changed:
             return {}, state
         omega = state.omega.copy()  # one for all recipients, since none may write to it
         omega.flags.writeable = False

@@ -115,14 +115,11 @@ class FNUCB:
 
     def upload(self, problem: Problem) -> Declaration:
         """W_i and B_i of all own data, (lambda I + W_i)^-1, the trained network, and whether the criterion asked for it."""
-        return {**_shared(self._p(problem), positive=True), "call": Field((1,))}
+        return {**_shared(parameters(problem.dim, self.width), positive=True), "call": Field((1,))}
 
     def download(self, problem: Problem) -> Declaration:
         """W and B of all others, the means of all inverses and networks, and whether a fresh message is asked for."""
-        return {**_shared(self._p(problem)), "call": Field((1,))}
-
-    def _p(self, problem: Problem) -> int:
-        return parameters(problem.dim, self.width)
+        return {**_shared(parameters(problem.dim, self.width)), "call": Field((1,))}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none."""
@@ -130,7 +127,7 @@ class FNUCB:
 
     def agent_init(self, problem: Problem, streams: Streams) -> FNState:
         """Begin with the weights that all agents share, and nothing seen."""
-        p = self._p(problem)
+        p = parameters(problem.dim, self.width)
         initial = streams.shared("first weights").standard_normal(p)
         square, row = np.zeros((p, p)), np.zeros(p)
         own, sample = ridge(square, self.ridge), empty(problem.dim)
@@ -217,7 +214,7 @@ class FNUCB:
 
     def server_init(self, problem: Problem) -> FNServer:
         """Begin without messages."""
-        n, p = problem.n_agents, self._p(problem)
+        n, p = problem.n_agents, parameters(problem.dim, self.width)
         nobody = np.full(n, -1)
         return FNServer(np.zeros((n, p, p)), np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)), nobody, nobody.copy())
 

@@ -84,9 +84,13 @@ def check(settings: Any) -> None:
                 raise SettingError(name, f"must be {range_of(marks)}", value, hint_of(marks))
 
 
-@cache
 def marks_of(declared: Any) -> Mapping[str, Marks]:
     """Give the marks of a dataclass's fields, by name; those of `Annotated[int, Ge(1)] | None` count for any number."""
+    return _marks_of(declared)
+
+
+@cache
+def _marks_of(declared: Any) -> Mapping[str, Marks]:
     hints = typing.get_type_hints(declared, include_extras=True)
     found = {field.name: _marks(hints[field.name]) for field in dataclasses.fields(declared)}
     return {name: marks for name, marks in found.items() if marks}

@@ -146,13 +146,14 @@ class Costly(Protocol):
 class Federation(Protocol):
     """A named problem: settings as dataclass fields, and one objective for each agent.
 
-    `objective` builds agent `agent`'s black box. `world` is a stream that every agent of a replicate obtains alike (a
-    common function, a split of the data); `own` belongs to this agent alone. `drawn` says whether they shape the objectives,
-    so that another replicate has others. One whose objectives are `Costly` may say so: see `reports_costs`.
+    `objective` builds agent `agent`'s black box. `shared_rng` is a stream that every agent of a replicate obtains alike (a
+    common function, a split of the data); `agent_rng` belongs to this agent alone. `random_per_replicate` says whether they
+    shape the objectives, so that another replicate has others. One whose objectives are `Costly` may say so: see
+    `reports_costs`.
     """
 
     @property
-    def drawn(self) -> bool: ...
+    def random_per_replicate(self) -> bool: ...
 
     @property
     def n_agents(self) -> int: ...
@@ -163,7 +164,7 @@ class Federation(Protocol):
     @property
     def metric(self) -> Metric: ...
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Objective:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
         """Build one agent's objective; IndexError when there is no such agent."""
 
 
@@ -188,7 +189,7 @@ def reports_costs(federation: Federation) -> bool:
 
 
 def described(federation: Federation) -> str:
-    """Give what a federation says of itself by its attribute `described`, such as of what it is the twin; else nothing."""
+    """Give what a federation says of itself by its attribute `described`, such as which one it tabulates; else nothing."""
     return str(getattr(federation, "described", ""))
 
 

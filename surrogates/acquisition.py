@@ -8,8 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from fedbo.surrogates.features import Features, phi_and_jacobian
-from fedbo.surrogates.linear import LinearModel, predict_gradients
 from fedbo.surrogates.posterior import Posterior, predict_with_gradients
 
 Array = npt.NDArray[np.float64]
@@ -28,11 +26,6 @@ class Prediction(NamedTuple):
 def prediction(posterior: Posterior, x: Array) -> Prediction:
     """Prediction of a Gaussian process at `x (n, d)`."""
     return Prediction(*predict_with_gradients(posterior, x))
-
-
-def linear_belief(features: Features, model: LinearModel, x: Array) -> Prediction:
-    """What a Bayesian linear model in feature space believes at `x (n, d)`."""
-    return Prediction(*predict_gradients(model, *phi_and_jacobian(features, x)))
 
 
 def expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:

@@ -74,12 +74,6 @@ def phi_and_jacobian(features: Features, x: Array) -> tuple[Array, Array]:
     return scale_by_point[:, None] * c, scale_by_point[:, None, None] * rise
 
 
-def value_and_gradient(features: Features, omega: Array, x: Array) -> tuple[Array, Array]:
-    """Value `(n,)` and gradient `(n, d)` of phi(x)'omega at the points `x (n, d)`."""
-    value, gradient, _ = derivatives(features, omega)(x)
-    return value, gradient
-
-
 def derivatives(features: Features, omega: Array) -> Callable[[Array], Derivatives]:
     """Function that gives value `(n,)`, gradient `(n, d)` and Hessian `(n, d, d)` of phi(x)'omega at `x (n, d)`."""
     s, b = features.frequencies, features.phases

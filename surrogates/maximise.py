@@ -17,7 +17,7 @@ from fedbo.surrogates.newton_ascent_2d import newton_ascent_2d, plane
 Array = npt.NDArray[np.float64]
 STEP = 1e-5
 EXTRA = 2
-FEW = 10
+FEW = 10  # starts, up to which `newton_ascent_2d` takes about half of the time
 ROUGH = 20.0  # the frequency of any function: that of length scale 0.05
 
 

@@ -176,10 +176,10 @@ class Coupled(Surrogate, ABC):
         if state.over:
             return Decision(np.empty((0, dim)), "none"), state
         if not len(state.local.u):
-            return Decision(state.scaling.to_cube(self._native(state, _uniform(dim, streams))[None, :]), "own"), state
+            return Decision(state.scaling.to_cube(_native(state, _uniform(dim, streams))[None, :]), "own"), state
         state = state._replace(local=self.fit(state.local, streams))
         if state.rho and (state.done or state.t >= state.last):
-            return self._agreed(state)
+            return _agreed(state)
         if state.t > state.rounds:
             return Decision(np.empty((0, dim)), "none"), state
         z = self._query(state, streams)
@@ -196,42 +196,28 @@ class Coupled(Surrogate, ABC):
         rho, done = float(newest.payload["rho"][1]), bool(newest.payload["done"][0])
         return state._replace(rho=rho, done=done, answered=newest.step, fresh=False)
 
-    def _agreed(self, state: ADMMAgent) -> tuple[Decision, ADMMAgent]:
-        """Evaluate the point nearest to the last iterate that does what was agreed on."""
-        off = state.target - state.matrix @ state.z
-        z = np.clip(state.z + np.linalg.pinv(state.matrix) @ off, state.scaling.start, state.scaling.end)
-        return Decision(state.scaling.to_cube(z[None, :]), "agreed"), state._replace(z=z, over=True)
-
     def _local(self, state: ADMMAgent) -> Subproblem:
         assert state.local.hyper is not None
         # Before there is an answer nothing couples the agent to others.
         term = Term(state.matrix, state.multiplier, state.target, state.rho)
         return Subproblem(self.posterior(state.local), state.local.hyper.scale, state.scaling, term)
 
-    def _known(self, state: ADMMAgent) -> Array:
-        """List native points about which to look: the last iterate, and what the others would have."""
-        off = state.target - state.matrix @ state.z
-        return np.stack([state.z, state.z + np.linalg.pinv(state.matrix) @ off])
-
     def _query(self, state: ADMMAgent, streams: Streams) -> Array:
         """Choose the native point `(d,)` to evaluate: the largest federated acquisition ((6) of the text)."""
         t, local, dim = state.t, self._local(state), len(state.z)
         kappa, rng = amount(self.kappa, t, "kappa"), streams.rng("candidates")
         if self.acquisition == "epsilon_greedy" and streams.rng("coin").random() < amount(self.epsilon, t, "epsilon"):
-            return self._native(state, _uniform(dim, streams))
+            return _native(state, _uniform(dim, streams))
         if self.acquisition in ("ei", "pi"):
-            v, value = locate(improvement(local, self.acquisition, self.term), local, self._known(state), rng)
+            v, value = locate(improvement(local, self.acquisition, self.term), local, _known(state), rng)
             if self.term == "added" or value > NOTHING:
-                return self._native(state, v)
+                return _native(state, v)
         function = mean(local)
         if self.acquisition == "lcb":
             function = bound(local, kappa)
         elif self.acquisition == "ts" and kappa:
             function = sample(local, kappa, streams.rng("own draw"))
-        return self._native(state, locate(function, local, self._known(state), rng)[0])
-
-    def _native(self, state: ADMMAgent, v: Array) -> Array:
-        return np.asarray(np.clip(state.scaling.at(v[None, :])[1][0], state.scaling.start, state.scaling.end))
+        return _native(state, locate(function, local, _known(state), rng)[0])
 
     def tell(self, state: ADMMAgent, x: Array, y: Array) -> ADMMAgent:
         """Append the observations."""
@@ -246,11 +232,28 @@ class Coupled(Surrogate, ABC):
             z = state.scaling.to_native_u(state.local.u[int(state.local.y.argmax())][None, :])[0]
         elif self.iterate == "mean" or state.t > state.rounds:
             local = self._local(state)
-            z = self._native(state, locate(mean(local), local, self._known(state), streams.rng("iterate"))[0])
+            z = _native(state, locate(mean(local), local, _known(state), streams.rng("iterate"))[0])
         use = state.matrix @ z
         relaxed = self.relaxation * use + (1 - self.relaxation) * state.target if state.rho else use
         state = state._replace(z=z, relaxed=relaxed, fresh=True)
         return self._message(state, use), state
+
+
+def _agreed(state: ADMMAgent) -> tuple[Decision, ADMMAgent]:
+    """Evaluate the point nearest to the last iterate that does what was agreed on."""
+    off = state.target - state.matrix @ state.z
+    z = np.clip(state.z + np.linalg.pinv(state.matrix) @ off, state.scaling.start, state.scaling.end)
+    return Decision(state.scaling.to_cube(z[None, :]), "agreed"), state._replace(z=z, over=True)
+
+
+def _known(state: ADMMAgent) -> Array:
+    """List native points about which to look: the last iterate, and what the others would have."""
+    off = state.target - state.matrix @ state.z
+    return np.stack([state.z, state.z + np.linalg.pinv(state.matrix) @ off])
+
+
+def _native(state: ADMMAgent, v: Array) -> Array:
+    return np.asarray(np.clip(state.scaling.at(v[None, :])[1][0], state.scaling.start, state.scaling.end))
 
 
 def _uniform(dim: int, streams: Streams) -> Array:

@@ -17,7 +17,7 @@ from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import ROBUST, FittedParameter, GPSettings, Hyperparameters, Posterior, condition, fit_gp, predict
 from fedbo.surrogates.projected import Lattice
 
-# For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
+# For objectives that are smooth, and perhaps free of noise: a squared exponential, and hardly a floor under the noise.
 # With a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms/admm.md).
 SMOOTH = replace(
     ROBUST,
@@ -124,7 +124,7 @@ class Surrogate:
     def supposed(self, state: LocalState) -> tuple[Array, Array]:
         """Give the points `(n + p, d)` and clipped values `(n + p,)`, of those still being evaluated what is expected of them.
 
-        So a point that is under way is as certain as if it had been seen, and its surroundings are no news (the hallucinated
+        So a point that is under way is as certain as if it had been seen, and little is gained near it (the hallucinated
         values of Desautels et al. 2014).
         """
         assert state.hyper is not None

@@ -18,7 +18,6 @@ from fedbo.surrogates.draws import (
     Draw,
     KernelPart,
     derivatives,
-    mean_function,
     message_function,
     pathwise_draw,
     value,
@@ -117,7 +116,8 @@ def test_pathwise_draws_and_means_are_maximised_as_on_a_dense_grid(family: str) 
     posterior = condition(Hyperparameters((0.1, 0.3), 1.0, 1e-3, family, 5.0, 2.0), x, np.cos(8.0 * x[:, 0]) + x[:, 1])
     axis = np.linspace(0.0, 1.0, 151)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    for draw in (pathwise_draw(posterior, rng), mean_function(posterior)):
+    mean = Draw(kernel_part=KernelPart(posterior.hyper.kernel, posterior.x, posterior.alpha), offset=5.0, scale=2.0)
+    for draw in (pathwise_draw(posterior, rng), mean):
         point, found = maximise(draw, rng, 2, extra=x)
         assert found >= value(draw, grid).max() - 1e-9
         assert value(draw, point[None])[0] == pytest.approx(found, abs=1e-9)

@@ -4,9 +4,9 @@ An algorithm is a frozen dataclass of settings. Each function takes a state and 
 once what Ray ships, what a checkpoint holds and what a replay compares. States are named tuples or frozen dataclasses of
 arrays, numbers and strings. Points lie in the unit cube `[0, 1]^d`, and larger values are better.
 
-The coordinator half owns its state: `receive`, `broadcast` and `released` may change its arrays in place, since no other copy is
-kept. The agent half is pure: the state before a step is kept, and restored when the step is begun again after a crash. Messages
-are read by several receivers, so nobody writes to their arrays.
+The coordinator half owns its state: `receive`, `broadcast` and `released` may change its arrays in place, since no other copy
+is kept. The agent half is pure: the state before a step is kept, and restored when the step is begun again after a crash.
+Messages are read by several receivers, so nobody writes to their arrays.
 """
 
 from __future__ import annotations

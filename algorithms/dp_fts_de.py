@@ -28,7 +28,7 @@ from fedbo.surrogates.maximise import maximise_pieces
 
 
 class DPServer(NamedTuple):
-    """The coordinator's state: the vectors to follow, `omega (P, M)`, the sum of weights in their mean, and whether they have `changed` since the last answer.
+    """The coordinator's state: the vectors to follow, `omega (P, M)`, the sum of weights in their mean, and if they changed.
 
     They are made of what was released, and of nothing else.
     """

@@ -87,7 +87,7 @@ class Transfer(ABC):
         """Give what to maximise, `(n,)` with gradients `(n, d)`; None when no other agent counts.
 
         The posterior knows the p points under way by their expected values, after the n observed ones, and so keeps the
-        search away from them. Surrogates are ranked by the n observations alone: an expected value comes from the own surrogate.
+        search away from them. Surrogates are ranked by the n observations alone: expected values come from the own surrogate.
         """
 
     @property

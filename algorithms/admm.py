@@ -73,7 +73,7 @@ def _round_share(state: ADMMServer) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Consensus(Coupled):
-    """All agents shall agree on one point: sum of w_i f_i(x_i) is optimised subject to x_i = xbar; `Coupled` has the settings.
+    """Consensus ADMM: the sum of w_i f_i(x_i) is optimised subject to x_i = xbar; `Coupled` has the settings.
 
     An agent sends x_i and its dual, 2 d numbers, and updates the dual itself: lambda_i += rho (x_i - xbar) ((5) of the text).
     The coordinator answers with xbar = sum of w_i (x_i + lambda_i / rho) over sum of w_i: the mean of x_i in lock-step, where
@@ -140,7 +140,7 @@ class Consensus(Coupled):
 
 @dataclass(frozen=True, slots=True)
 class Allocation(Coupled):
-    """Agents share what there is: the sum of f_i(z_i) is optimised subject to sum of C_i z_i = b; `Coupled` has the settings.
+    """Resource allocation: the sum of f_i(z_i) is optimised subject to sum of C_i z_i = b; `Coupled` has the settings.
 
     `total` is b, empty for zeros; with `sense` "at_most" the sum may be less, and the price is never negative. `matrices` are
     the C_i, one of m rows with d numbers for all agents or one for each; empty, they are the unit matrix. `changes` are rows
@@ -163,7 +163,7 @@ class Allocation(Coupled):
             raise SettingError("changes", "must be in the order of their rounds", self.changes)
 
     def upload(self, problem: Problem) -> Declaration:
-        """What an agent uses, C_i z_i `(m,)`, and its relaxed form; SettingError when the settings do not suit the problem."""
+        """The resource use C_i z_i `(m,)`, plain and relaxed; SettingError when the settings do not suit the problem."""
         self.check(problem)
         if len(self.matrices) not in (0, 1, problem.n_agents):
             needed = f"must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"

@@ -48,7 +48,7 @@ Declaration = Mapping[str, Field]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What an algorithm may know before the first evaluation.
+    """The problem as an algorithm knows it before the first evaluation.
 
     `dim` is d, `n_agents` is N, `targets` are the agents that optimise (the others only send), `initial` is the number of
     points that each target is given before its first decision and `iterations` its budget T of decisions after them;
@@ -199,7 +199,7 @@ class Mechanism:
 
 @runtime_checkable
 class Private(Protocol):
-    """What an algorithm gives besides when its messages pass a mechanism: its coordinator half never sees one of them.
+    """Optional protocol of central differential privacy: messages pass a mechanism; the coordinator half sees releases only.
 
     A message is one array `(M,)`, and instead of `receive` the coordinator half is told what was released.
     """
@@ -218,7 +218,7 @@ class Private(Protocol):
 
 
 class Disclosure(NamedTuple):
-    """What one message gives away whose sender has hidden it: `numbers` means of evaluations with Laplace noise.
+    """The privacy cost of one message that its sender has hidden: `numbers` means of evaluations with Laplace noise.
 
     One evaluation moves one of them by `sensitivity` at most, and `scale` is that of the noise; epsilon is their quotient.
     """
@@ -235,7 +235,7 @@ class Disclosure(NamedTuple):
 
 @runtime_checkable
 class LocallyPrivate(Protocol):
-    """What an algorithm gives besides when agents hide their messages themselves, before these leave them.
+    """Optional protocol of local differential privacy: agents hide their messages themselves, before these leave them.
 
     Every evaluation enters one number of one message at most; what is sent again is the same to the bit. Where the value of one
     may be told in place of another that failed, that does not hold, and a run is refused.
@@ -251,7 +251,7 @@ class LocallyPrivate(Protocol):
 
 @runtime_checkable
 class Overlapping(Protocol):
-    """What an algorithm gives besides when it can decide while earlier points are still being evaluated."""
+    """Optional protocol of asynchronous evaluation: the algorithm can decide while earlier points are being evaluated."""
 
     def pending(self, state: Any, x: Array) -> Any:
         """Take note of the points `(p, d)` that are being evaluated, in place of those of the last call."""
@@ -259,7 +259,7 @@ class Overlapping(Protocol):
 
 @runtime_checkable
 class Phased(Protocol):
-    """What an algorithm gives besides when it works in phases, in each of which every agent decides and sends once."""
+    """Optional protocol of methods that work in phases, in each of which every agent decides and sends once."""
 
     def phases(self, problem: Problem) -> int:
         """Bound the number of phases."""
@@ -267,7 +267,7 @@ class Phased(Protocol):
 
 @runtime_checkable
 class Starting(Protocol):
-    """What an algorithm gives besides when it has its own initial points."""
+    """Optional protocol of methods with initial points of their own."""
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Make an agent's initial points `(q, d)` from uniform ones `(q, d)`, which all algorithms have in common."""

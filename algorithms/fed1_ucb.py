@@ -97,7 +97,7 @@ class Fed1UCB:
         return {"mean": Field((k,)), "pulls": Field((k,), "int64")}
 
     def download(self, problem: Problem) -> Declaration:
-        """Which arms are active, and how many agents they were chosen without."""
+        """The active arms, and how many agents they were chosen without."""
         return {"active": Field((len(grid(problem.dim, self.arms)),), "bool"), "missing": Field((1,), "int64")}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:

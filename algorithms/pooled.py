@@ -1,4 +1,4 @@
-"""One optimiser that sees everybody's observations: the bound that a federation, which may not send them, is held against."""
+"""Pooled data: one optimiser that sees everybody's observations, a bound for federations, which may not send them."""
 
 from __future__ import annotations
 

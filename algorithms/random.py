@@ -16,7 +16,7 @@ from fedbo.algorithms.streams import Streams
 
 
 class RandomState(NamedTuple):
-    """All that random search needs to know: the dimension."""
+    """The state of random search: the dimension."""
 
     dim: int
 

@@ -43,7 +43,7 @@ class OneOf:
 
 
 class SettingError(ValueError):
-    """A setting that will not do: `key` is its name, and `remedy` says what would do.
+    """A wrong setting: `key` is its name, and `remedy` says what would do.
 
     Its message is both, one after the other. What `came` instead, if given, is told in the message alone, before the `hint`:
     who shows the remedy beside the setting shows its value there already.

@@ -17,7 +17,7 @@ from fedbo.objectives.models.noise import Noise
 
 @dataclass(frozen=True)
 class Bandit(ABC):
-    """What such federations have in common; one says which formula it is.
+    """The settings that federations of test functions share; a subclass gives the formula.
 
     `family` says how agents differ: "same", "shift" (the function is moved by up to `spread` of the box along each axis),
     "mixture" (each agent weighs three such shifts, common to all, in its own way), "rotation" (turned by up to `spread` of a

@@ -1,7 +1,7 @@
-"""What is optimised: a federation of agents, each with a private objective over the same parameters.
+"""Federations and objectives: agents, each with a private objective over the same parameters.
 
-Values are maximised everywhere; a quantity that people minimise (an error) says so in its `Metric` and is turned round
-once, here. Points are in native units in this room and in `[0, 1]^d` in all others.
+Values are maximised everywhere; a quantity that people minimise (an error) says so in its `Metric` and is negated once,
+here. Points are in native units in this package and in `[0, 1]^d` in all others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LibraryMissing(ImportError):
 
 
 class Refused(ValueError):
-    """A setting of a federation that will not do: `key` is its name, `remedy` what is shown beside it and its value."""
+    """A wrong setting of a federation: `key` is its name, `remedy` what is shown beside it and its value."""
 
     def __init__(self, key: str, value: object, remedy: str) -> None:
         super().__init__(key, value, remedy)

@@ -29,7 +29,7 @@ KEPT = 4096  # doses, or lists of them, whose outcomes a process remembers
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What all countries share: how fast the epidemic is, the `days` that everybody's full dose would take, what doses do."""
+    """Facts that all countries share: the epidemic, the `days` that everybody's full dose would take, efficacies."""
 
     epidemic: str
     days: float

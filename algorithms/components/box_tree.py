@@ -27,7 +27,7 @@ NESTED = 45  # blocks one within another, at most: a checkpoint can nest 64 deep
 
 
 class Bounds(NamedTuple):
-    """What U consists of, mean + `reach[h]` + sqrt(`spread` / pulls), and from how many pulls on a node is left, `tau[h]`.
+    """Parts of the bound U = mean + `reach[h]` + sqrt(`spread` / pulls), and the pulls after which a node is left, `tau[h]`.
 
     A leaf of depth h with so many pulls is split.
     """

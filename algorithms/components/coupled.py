@@ -1,4 +1,4 @@
-"""What agents do whose points a constraint couples: a federated acquisition, a message of their last iterate, an agreed end."""
+"""The agent half of ADMM: a federated acquisition, a message about the last iterate, and an evaluation of what is agreed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the methods share in which agents follow their own Thompson sampling or, by a coin, what others have learned.
+"""Federated Thompson sampling, the part that its variants share: agents follow their own draw or, by a coin, messages.
 
 A message is the weights of a Bayesian linear model on random features that all agents share, so it is a function on the cube
 (Dai et al. 2020, section 3.1).

@@ -33,7 +33,7 @@ Function = Callable[[Array], tuple[Array, Array]]
 
 
 class Term(NamedTuple):
-    """What couples an agent to the others: C `(m, d)`, lambda `(m,)`, c `(m,)` and rho."""
+    """The augmented Lagrangian term that couples agents: C `(m, d)`, lambda `(m,)`, c `(m,)` and rho."""
 
     matrix: Array
     multiplier: Array

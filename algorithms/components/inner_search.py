@@ -1,4 +1,4 @@
-"""Where an agent's function is largest: anywhere in the unit cube, or at points that can be evaluated where it is typed.
+"""Maximisation of draws and acquisitions: over the unit cube, or over the points that can be evaluated in a typed space.
 
 In a typed space whole numbers and categories are rounded inside the acquisition: what is compared are its values at points that
 would be evaluated, after rounding, and not those of the points before.

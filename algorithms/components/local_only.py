@@ -1,4 +1,4 @@
-"""What a method has for the coordinator when every agent optimises alone: nothing."""
+"""Methods without communication: every agent optimises alone, and the coordinator half is empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator makes of means of some clients where those of others are missing: the mean, and how many it is worth."""
+"""Aggregation with missing clients: the mean over those that responded, and the effective number of clients in it."""
 
 from __future__ import annotations
 

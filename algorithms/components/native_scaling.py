@@ -1,4 +1,4 @@
-"""Where an agent's box lies in the units of a constraint that couples agents, and how an agent's surrogate sees it.
+"""Scaling between the unit cube, the surrogate's coordinates, and the native units of a constraint that couples agents.
 
 Points have three names: `x` in the unit cube, `u` in the surrogate's coordinates (see `coordinates`), and `z` in native units,
 those of the constraint. `v` in `[0, 1]^d` is the agent's own box in u, where maximisers work.

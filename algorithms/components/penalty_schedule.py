@@ -16,7 +16,7 @@ from fedbo.algorithms.base import Array
 
 
 class PenaltyState(NamedTuple):
-    """How far the coordinator has come: rounds closed, by what factor rho is balanced, residuals, and whether it is over.
+    """The progress of ADMM: rounds closed, the factor by which rho is balanced, residuals, and whether it has converged.
 
     `primal` and `dual` are the norms r and s of the last round, in native units; `settled` counts the rounds since they were
     last above the tolerance.
@@ -32,7 +32,7 @@ class PenaltyState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PenaltySchedule:
-    """What decides on rho, and on the end.
+    """The schedule of the penalty rho, and the stopping criterion.
 
     rho_k = `start`^max(0, 1 - k / `reached`) `rho`: it grows from a share of rho, since agents that are pulled together before
     they know their objectives agree in the wrong basin. With `balance` m > 0 it is then doubled when r > m s, and halved when

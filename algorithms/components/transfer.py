@@ -1,4 +1,4 @@
-"""What the methods share in which an agent sees the whole surrogates of others and decides by all of them (RGPE and TAF).
+"""Transfer methods, the part that RGPE and TAF share: an agent receives the surrogates of others and decides by all of them.
 
 A message is nu_n and Sigma_n^-1 of a Bayesian linear model on random features that all agents share, M + M^2 numbers
 (Dai et al. 2020, section 3.2).

@@ -1,4 +1,4 @@
-"""What HCT and T-HOO share: an agent alone pulls one node of a tree of boxes for each decision, however many are in flight.
+"""Hierarchical optimistic optimisation, the part that HCT and T-HOO share: an agent alone pulls one node for each decision.
 
 Which node a point stands for is written in the state, and found there when its value comes. So values may come in any order,
 late, or never.

@@ -1,4 +1,4 @@
-"""A federation as one agent: it evaluates the mean of all agents' functions, as who had all their data in one place would."""
+"""A federation as one agent that evaluates the mean of all agents' functions, as with all data in one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How agents' functions differ: one formula moved, turned, mixed or lifted for each, so that they peak in unlike places.
+"""Heterogeneity of agents' functions: one formula shifted, rotated, mixed or offset for each agent.
 
 A transform takes the unit cube to itself: what would leave it is reflected at its faces, so that values keep their range.
 """
@@ -24,7 +24,7 @@ SIDES = ((1.0, 0.0), (-1.0, 0.0), (-1.0, 2.0))  # a place, and its reflections a
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Transform:
-    """Takes u to turn @ u + shift, reflected into the unit cube; `turn (d, d)` is None where nothing is turned."""
+    """A transform of u to turn @ u + shift, reflected into the unit cube; `turn (d, d)` is None where nothing is turned."""
 
     shift: Array
     turn: Array | None = None

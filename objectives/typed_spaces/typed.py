@@ -26,7 +26,7 @@ _ULPS = 16
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A statement about a point in native units.
+    """A condition on a point in native units.
 
     "in": axis `axis` is one of `values`; "between": it is above `above` and below `below`; "compare": it is `values[0]` than
     axis `other`, -1 less, 0 equal, 1 greater; "all" and "any" join `parts`, and without parts they are true and false. What it

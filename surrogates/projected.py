@@ -1,7 +1,8 @@
-"""A maximiser over points that can be evaluated: whole numbers and categories are rounded before a function is asked.
+"""Acquisition maximisation in mixed spaces: whole numbers and categories are rounded before the function is evaluated.
 
 What is maximised is f(P(u)), where P moves u to the point that would be evaluated (Garrido-Merchan and Hernandez-Lobato
-2020). It is constant in the cells of whole numbers, so these axes are searched value by value, and climbs go along the others.
+2020). It is constant in the cells of whole numbers, so these axes are searched value by value, and Newton's method goes along
+the others.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ NEAR = 24  # values of one axis that are tried from the best point
 
 
 class Lattice(Protocol):
-    """Which points can be evaluated."""
+    """A mixed search space: which points of the unit cube can be evaluated."""
 
     def __hash__(self) -> int:
         """Equal ones have equal points."""
@@ -45,7 +46,7 @@ class Lattice(Protocol):
 
 
 class ProjectedSpace(NamedTuple):
-    """Where a function is maximised: the points that can be evaluated, and what coordinates the function takes.
+    """A mixed space with the coordinates in which the function to maximise is given.
 
     `into` turns points of the unit cube `(n, d)` into those coordinates, `back` turns them again.
     """
@@ -77,7 +78,7 @@ def maximise_projected(
     order = np.argsort(-at, kind="stable")[:STARTS]
     best, top = points[order[0]], float(at[order[0]])
     if 0 in levels:
-        best, top = _climbed(values, surface, space, points[order], best, top, tolerance)
+        best, top = _ascend(values, surface, space, points[order], best, top, tolerance)
     for _ in range(ROUNDS):
         near = space.project(space.into(_neighbours(space.back(best[None, :])[0], levels, space.lattice)))
         if not len(near):
@@ -88,14 +89,14 @@ def maximise_projected(
             break
         best, top = near[place], float(found[place])
         if 0 in levels:
-            best, top = _climbed(values, surface, space, best[None, :], best, top, tolerance)
+            best, top = _ascend(values, surface, space, best[None, :], best, top, tolerance)
     return best, top
 
 
-def _climbed(
+def _ascend(
     values: Values, surface: Surface, space: ProjectedSpace, starts: Array, best: Array, top: float, tolerance: float
 ) -> tuple[Array, float]:
-    """Climb along the axes of real numbers; what comes of it counts by its value where it can be evaluated."""
+    """Ascend along the axes of real numbers; the end counts by its value at the nearest point that can be evaluated."""
     held = np.array([count > 0 for count in space.lattice.levels])
 
     def along(u: Array) -> tuple[Array, Array, Array]:

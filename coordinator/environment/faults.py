@@ -36,7 +36,7 @@ class Crash:
     restart: Annotated[float, Gt(0), "leave it out for a loss for good"] | None = None
 
     def __post_init__(self) -> None:
-        _check_time(self)
+        _check_begin(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Hang:
     duration: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
-        _check_time(self)
+        _check_begin(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Slow:
     factor: Annotated[float, Ge(1)] = 2.0
 
     def __post_init__(self) -> None:
-        _check_time(self)
+        _check_begin(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class NetworkPartition:
     duration: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
-        _check_time(self)
+        _check_begin(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Restart:
     duration: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
-        _check_time(self)
+        _check_begin(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def strikes(fault: Strike, rng: np.random.Generator) -> Iterator[float]:
     return itertools.accumulate(float(rng.exponential(1 / rate)) for _ in itertools.repeat(None))
 
 
-def _check_time(fault: Strike) -> None:
+def _check_begin(fault: Strike) -> None:
     given = [name for name in ("at", "event", "rate") if getattr(fault, name) is not None]
     if not given:
         raise ValueError("give one of at, event and rate")

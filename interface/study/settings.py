@@ -86,6 +86,15 @@ def _model(declared: Any) -> type[BaseModel]:
     return create_model(declared.__name__, __config__=config, **columns)
 
 
+def _range_words(marks: Marks) -> str:
+    """Say what a number must be, as the class itself would."""
+    hint = hint_of(marks)
+    return f"must be {range_of(marks)}{hint and f'; {hint}'}"
+
+
+_OUTSIDE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
+
+
 def _alias(name: str, default: Any) -> Any:
     return Field(default, alias=name)
 
@@ -114,15 +123,6 @@ def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, 
         if words not in found.setdefault(name, []):
             found[name].append(words)
     return [InvalidSetting((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
-
-
-def _range_words(marks: Marks) -> str:
-    """Say what a number must be, as the class itself would."""
-    hint = hint_of(marks)
-    return f"must be {range_of(marks)}{hint and f'; {hint}'}"
-
-
-_OUTSIDE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
 
 
 def blame(error: Exception, given: Container[str] | None = None) -> InvalidSetting:

@@ -137,7 +137,7 @@ def list_(
     group: Annotated[str | None, typer.Argument(help="algorithms, objectives, timing, …; default: all.")] = None,
     printed: Printed = Format.text,
 ) -> None:
-    """List what a study can name, with its settings."""
+    """List what a study can name, with its settings, and of one group with what these may be."""
     from dataclasses import asdict
 
     from fedbo.algorithms.settings import unknown
@@ -152,7 +152,7 @@ def list_(
         print_json({name: [asdict(item) for item in items] for name, items in chosen.items()})
         return
     for name, items in chosen.items():
-        console().print(items_table(name, items))
+        console().print(items_table(name, items, ranges=group is not None))
 
 
 @data.command("list")

@@ -33,7 +33,7 @@ class Best(NamedTuple):
 def draw_optima(figure: Figure, result: Result, cell: int) -> None:
     """Draw the page for one cell: a panel for each pair of parameters, and the agents by what they reach."""
     federation = result.trusted_cells()[cell].study.federation()
-    best, seen = _found(result, cell, drawn=federation.drawn)
+    best, seen = _found(result, cell, drawn=federation.random_per_replicate)
     parameters = federation.parameters
     pairs = list(combinations(range(len(parameters)), 2))[:MOST_PAIRS] or [(0, 0)]
     columns = 1 if len(pairs) == 1 else 2 if len(pairs) <= 4 else 3
@@ -48,7 +48,7 @@ def draw_optima(figure: Figure, result: Result, cell: int) -> None:
             _mark(axes, mean.x, pair, place == 0)
         if place == 0:
             axes.set_title("Every agent's best point, among all that were evaluated")
-            if federation.drawn:
+            if federation.random_per_replicate:
                 remark(axes, "replicate 0")
     names = getattr(federation, "agent_names", None)
     left = 0.68 if names is None else 0.76

@@ -119,17 +119,23 @@ def study_facts(cost: CostEstimate, private: Sequence[Forecast] = ()) -> Rendera
     return Group(table, Text(f"assuming: {'; '.join(cost.assumptions)}", style="dim"))
 
 
-def items_table(title: str, items: Sequence[Item]) -> RenderableType:
-    """Write one group of things that a study can name."""
+def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> RenderableType:
+    """Write one group of things that a study can name, perhaps with the `ranges` of their settings."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     table.add_column("name", style="cyan", no_wrap=True)
     table.add_column("what it is", ratio=3)
     table.add_column("settings", ratio=2)
     for item in items:
-        settings = ", ".join(f"{name} = {value}" if value else name for name, value in item.settings.items())
+        settings = ", ".join(
+            _setting(name, value, item.ranges.get(name) if ranges else None) for name, value in item.settings.items()
+        )
         presets = f" (presets: {', '.join(item.presets)})" if item.presets else ""
         table.add_row(item.name, Text(item.summary + presets), Text(settings))
     return table
+
+
+def _setting(name: str, default: str, allowed: str | None) -> str:
+    return (f"{name} = {default}" if default else name) + (f" ({allowed})" if allowed else "")
 
 
 def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:

@@ -80,7 +80,7 @@ def means(result: Result, observations: Any) -> dict[tuple[int, int], ReplicateM
     optima, found = _Optima(result), dict[tuple[int, int], ReplicateMean]()
     for cell in result.trusted_cells():
         own = observations.filter(pc.equal(observations["cell"], cell.number))
-        fixed = not cell.study.federation().drawn
+        fixed = not cell.study.federation().random_per_replicate
         for replicate in sorted(set(own["replicate"].to_pylist())):
             if fixed and (cell.number, 0) in found and replicate:
                 found[cell.number, replicate] = found[cell.number, 0]

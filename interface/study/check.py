@@ -31,7 +31,7 @@ def combinations(study: Study) -> Iterator[InvalidSetting]:
     history = study.agents.history
     if history is not None and history.initial > history.observations:
         yield InvalidSetting(("agents", "history", "initial"), f"must be at most observations = {history.observations}")
-    if history is not None and not history.fresh and study.study.replicates > 1 and study.federation().drawn:
+    if history is not None and not history.fresh and study.study.replicates > 1 and study.federation().random_per_replicate:
         name = study.objective.name
         yield InvalidSetting(
             ("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true"

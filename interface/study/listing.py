@@ -9,6 +9,7 @@ from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.settings import marks_of, range_of
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
@@ -21,12 +22,13 @@ from fedbo.study.settings import names_of, plain
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that a study file can name: what it is, its settings with their defaults, and its presets."""
+    """One thing that a study file can name: what it is, its settings with their defaults and ranges, and its presets."""
 
     name: str
     summary: str
     settings: Mapping[str, str]
     presets: tuple[str, ...] = ()
+    ranges: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def groups() -> dict[str, list[Item]]:
@@ -41,13 +43,16 @@ def _algorithms() -> list[Item]:
             entry.summary or _first_line(entry.settings),
             _defaults(entry.settings, entry.fixed),
             (*entry.presets,),
+            _ranges(entry.settings, entry.fixed),
         )
         for name, entry in algorithms().items()
     ]
 
 
 def _declared(known: Mapping[str, type[Any]]) -> list[Item]:
-    return [Item(name, _first_line(declared), _defaults(declared)) for name, declared in known.items()]
+    return [
+        Item(name, _first_line(declared), _defaults(declared), ranges=_ranges(declared)) for name, declared in known.items()
+    ]
 
 
 def _first_line(declared: type[Any]) -> str:
@@ -57,6 +62,11 @@ def _first_line(declared: type[Any]) -> str:
 def _defaults(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
     names = names_of(declared, fixed or ())
     return {field.name: _default(field) for field in dataclasses.fields(declared) if field.name in names}
+
+
+def _ranges(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
+    found = {name: range_of(marks) for name, marks in marks_of(declared).items()}
+    return {name: found[name] for name in names_of(declared, fixed or ()) if found.get(name)}
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
+from fedbo.algorithms.settings import Marks, hint_of, marks_of, range_of
 from fedbo.objectives.base import Refused
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, no_such_key, remedy_of
 
@@ -85,6 +86,15 @@ def _model(declared: Any) -> type[BaseModel]:
     return create_model(declared.__name__, __config__=config, **columns)
 
 
+def _range_words(marks: Marks) -> str:
+    """Say what a number must be, as the class itself would."""
+    hint = hint_of(marks)
+    return f"must be {range_of(marks)}{hint and f'; {hint}'}"
+
+
+_OUTSIDE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
+
+
 def _alias(name: str, default: Any) -> Any:
     return Field(default, alias=name)
 
@@ -94,19 +104,20 @@ def _typed(declared: Any, given: Mapping[str, Any]) -> Settings:
         # In JSON, unlike in Python, a strict tuple may be written as a list.
         checked = _model(declared).model_validate_json(json.dumps(given))
     except ValidationError as error:
-        raise InvalidSettings(_collapsed(error, given)) from error
+        raise InvalidSettings(_collapsed(error, declared, given)) from error
     except TypeError as error:
         raise InvalidSettings([InvalidSetting((), f"{error}; settings are numbers, strings, lists and tables")]) from error
     by_alias = {field.alias: name for name, field in type(checked).model_fields.items()}
     return {name: getattr(checked, by_alias[name]) for name in given}
 
 
-def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[InvalidSetting]:
+def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, Any]) -> list[InvalidSetting]:
     """Join what pydantic says of the members of one union; their names are no part of the place."""
+    marks = marks_of(declared)
     found: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
         name = str(item["loc"][0])
-        remedy = remedy_of(item, (name,), {})
+        remedy = _range_words(marks[name]) if item["type"] in _OUTSIDE and name in marks else remedy_of(item, (name,), {})
         inner = [step for step in item["loc"][1:] if isinstance(given.get(name), dict) and step in given[name]]
         words = f"{'.'.join(str(step) for step in inner)} {remedy}" if inner else remedy
         if words not in found.setdefault(name, []):

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from annotated_types import Ge
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import algorithms
-from fedbo.algorithms.settings import SettingError, unknown
+from fedbo.algorithms.settings import unknown
 from fedbo.objectives.catalog import federations
 from fedbo.study.document import default_label
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
@@ -120,11 +121,7 @@ class ObjectiveTable(Named):
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    noise: float
-
-    def __post_init__(self) -> None:
-        if self.noise < 0:
-            raise SettingError("noise", "must be at least 0")
+    noise: Annotated[float, Ge(0)]
 
 
 class AlgorithmTable(Named):

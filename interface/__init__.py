@@ -131,19 +131,17 @@ def tabulate(
     `out` (by default NAME.table) is new, or holds the same table, which is then gone on with or extended. ValueError when
     anything is wrong with these, RunError when evaluating failed, KeyboardInterrupt after Ctrl-C: what was evaluated is kept.
     """
-    from dataclasses import replace
-
     from rich.console import Console
 
     from fedbo.execution.progress import progress_for
     from fedbo.tabulation.sources import source
-    from fedbo.tabulation.tabulation import Wanted, tabulate
+    from fedbo.tabulation.tabulation import TableRequest, tabulate
 
-    origin, hands = source(str(objective), overrides, seed, replicate)
-    hands = hands if workers is None else replace(hands, workers=workers)
-    wanted = Wanted(points, refine, None if agents is None else tuple(agents))
+    origin, hosting = source(str(objective), overrides, seed, replicate)
+    hosting = hosting if workers is None else hosting.model_copy(update={"workers": workers})
+    request = TableRequest(points, refine, None if agents is None else tuple(agents))
     shown = progress_for(Console(stderr=True)) if progress else None
-    return tabulate(origin, Path(f"{origin.name}.table") if out is None else Path(out), wanted, hands, shown)
+    return tabulate(origin, Path(f"{origin.name}.table") if out is None else Path(out), request, hosting, shown)
 
 
 def __getattr__(name: str) -> Any:

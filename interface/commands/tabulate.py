@@ -39,19 +39,15 @@ def tabulate(
 
     Ctrl-C and kills keep what was evaluated. More --points and more --refine keep what there is.
     """
-    from dataclasses import replace
-
     from fedbo.tabulation.sources import source
-    from fedbo.tabulation.tabulation import Wanted, tabulate
+    from fedbo.tabulation.tabulation import TableRequest, tabulate
 
-    origin, hands = source(objective, sets or (), seed, replicate)
-    if workers is not None:
-        hands = replace(hands, workers=workers)
-    if address is not None:
-        hands = replace(hands, address=address)
+    origin, hosting = source(objective, sets or (), seed, replicate)
+    given = {"workers": workers, "address": address}
+    hosting = hosting.model_copy(update={key: value for key, value in given.items() if value is not None})
     folder = out or Path(f"{origin.name}.table")
     try:
-        facts = tabulate(origin, folder, Wanted(points, refine, _listed(agents)), hands, None if quiet else _progress())
+        facts = tabulate(origin, folder, TableRequest(points, refine, _listed(agents)), hosting, None if quiet else _progress())
     except KeyboardInterrupt as stop:
         _say_interrupted(stop, folder, printed)
         raise Stop(INTERRUPTED) from None

@@ -32,9 +32,9 @@ from fedbo.execution.directory import (
 )
 from fedbo.execution.display import Display
 from fedbo.execution.jobs import learnings, runs
-from fedbo.execution.monitor import Callback, Follower
+from fedbo.execution.monitor import Callback, EvaluationMonitor
 from fedbo.execution.progress import Progress
-from fedbo.execution.workers import workforce
+from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
 from fedbo.study.document import StudyError
@@ -122,28 +122,23 @@ def _carry_out(
     ended: list[Ended] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
-        with workforce(study, parts) as force, interrupts() as interrupted:
-            follower = Follower(study, work, callbacks)
-            show = Display(progress, study, learning, work, follower.look)
+        with job_runner(study, parts) as runner, interrupts() as interrupted:
+            monitor = EvaluationMonitor(study, work, callbacks)
+            display = Display(progress, study, learning, work, monitor.poll)
             try:
-                force.carry_out(learning, interrupted, show.learned, [])
+                runner.carry_out(learning, interrupted, display.on_history, [])
                 if not interrupted():
-                    force.carry_out(work, interrupted, show.look, ended)
+                    runner.carry_out(work, interrupted, display.on_progress, ended)
             finally:
-                show.finish()
-                follower.finish()
+                display.finish()
+                monitor.finish()
     except KeyboardInterrupt:  # before anything has begun, or for the second time
         raise KeyboardInterrupt(directory) from None
     except Exception as error:
         failure = error
     complete = len(ended) == len(work) and not any(end.stopped for end in ended)
-    manifest["status"] = "failed" if failure else "complete" if complete else "interrupted"
+    _note_end(manifest, "failed" if failure else "complete" if complete else "interrupted", ended, time.monotonic() - begun)
     manifest["error"] = str(failure) if failure else None
-    manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.stopped)
-    manifest["best_values"] = best_values(ended)
-    manifest["ended"] = now()
-    manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - begun, 3)
-    manifest["snapshot_seconds"] = round(manifest.get("snapshot_seconds", 0.0) + sum(end.kept for end in ended), 3)
     try:
         manifest["files"] = gather(study, directory, [run.key for run in work])
         write_manifest(directory, manifest)
@@ -155,6 +150,15 @@ def _carry_out(
         raise KeyboardInterrupt(directory)
     discard_parts(directory)
     return Result.open(directory, trust=True)
+
+
+def _note_end(manifest: dict[str, Any], status: str, ended: Sequence[Ended], seconds: float) -> None:
+    manifest["status"] = status
+    manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.stopped)
+    manifest["best_values"] = best_values(ended)
+    manifest["ended"] = now()
+    manifest["seconds"] = round(manifest["seconds"] + seconds, 3)
+    manifest["snapshot_seconds"] = round(manifest.get("snapshot_seconds", 0.0) + sum(end.kept for end in ended), 3)
 
 
 @contextmanager

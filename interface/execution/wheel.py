@@ -23,7 +23,7 @@ def sources() -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for package, folder in _rooms().items():
         for path in sorted(folder.rglob("*")):
-            if path.suffix == ".py" or path.name == "py.typed":
+            if path.suffix in (".py", ".typed", ".jinja"):
                 found[f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     return dict(sorted(found.items()))
 

@@ -20,7 +20,7 @@ Kind = Literal["curves", "messages", "decision_time"]
 Claim = Literal["better", "not_worse", "alike", "shorter", "faster", "steady", "grows"]
 
 TIMED = ("faster", "steady", "grows")  # claims about measured decision times
-ALONE = ("steady", "grows")  # claims about one algorithm
+SINGLE = ("steady", "grows")  # claims about one algorithm
 
 
 def _listed(value: Any) -> Any:
@@ -66,7 +66,7 @@ class TestTable(Table):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        alone = self.claim in ALONE
+        alone = self.claim in SINGLE
         if bool(self.than) == alone:
             raise ValueError(f"claim = '{self.claim}' {'has no' if alone else 'needs a'} than")
         if self.than_in is not None and self.claim not in ("better", "not_worse", "alike"):

@@ -17,7 +17,7 @@ from fedbo.plots.growth import draw_growth
 from fedbo.plots.style import FAINT, INK, PALE, colours, remark, rows_only
 from fedbo.results.curves import Array
 from fedbo.results.disruptions import Disruptions, staleness_of
-from fedbo.results.grouping import by_run
+from fedbo.results.grouping import runs_by_algorithm
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -60,9 +60,7 @@ def draw_trouble(figure: Figure, result: Result, cell: int, label: str) -> None:
 
 
 def _rows(result: Result, label: str) -> PanelRows:
-    stale: dict[tuple[int, str], list[Array]] = {}
-    for key, events in by_run(result.shown[1]):
-        stale.setdefault((key.cell, key.algorithm), []).append(staleness_of(events))
+    runs = runs_by_algorithm(result.shown[1])
     measures = result.trouble()
     cells = sorted({row.cell for row in measures})
     if len(cells) == 1:
@@ -72,7 +70,8 @@ def _rows(result: Result, label: str) -> PanelRows:
         names = [chosen.titles[row.cell] for row in measures]
         shades = [str(chosen.lines[row.cell]["color"]) for row in measures]
         about = f"rows: {label} by {' and '.join(chosen.keys)}"
-    return PanelRows(names, shades, measures, [np.concatenate(stale[row.cell, row.algorithm]) for row in measures], about)
+    stale = [np.concatenate([staleness_of(own) for _, own in runs[row.cell, row.algorithm]]) for row in measures]
+    return PanelRows(names, shades, measures, stale, about)
 
 
 def _ridges(axes: Axes, rows: PanelRows) -> None:

@@ -19,7 +19,8 @@ from fedbo.plots.regret import dress, limits, line
 from fedbo.plots.style import FAINT, clock, decades, remark
 from fedbo.plots.timeline import horizon
 from fedbo.results.compare import Goal, against_first, metric_of
-from fedbo.results.curves import Array, Axis, Curve, IncumbentTrace, by_cell_and_algorithm, curve, early_span, grid
+from fedbo.results.curves import Array, Axis, Curve, IncumbentTrace, curve, early_span, grid
+from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.result import judged
 
 if TYPE_CHECKING:

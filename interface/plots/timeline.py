@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from fedbo.plots.marks import Bars, draw_marks
 from fedbo.plots.style import PALE, clock, rows_only
 from fedbo.results.agent_states import Episode, episodes, spells
-from fedbo.results.grouping import by_run, column_of, of_kinds
+from fedbo.results.grouping import by_run, column_of, grouped, of_kinds
 from fedbo.results.summary import FEDERATED
 
 if TYPE_CHECKING:
@@ -139,10 +139,8 @@ def _broken(events: Any) -> dict[int, list[tuple[float, float]]]:
 
 
 def _by_agent(found: Iterable[Episode]) -> dict[int, list[tuple[float, float]]]:
-    grouped: dict[int, list[tuple[float, float]]] = {}
-    for episode in found:
-        grouped.setdefault(episode.agent, []).append((episode.begin, episode.end))
-    return grouped
+    groups = grouped(found, lambda one: one.agent)
+    return {agent: [(one.begin, one.end) for one in own] for agent, own in groups.items()}
 
 
 def _spans(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.reports.tables import plain, table_of
-from fedbo.results.regret_summary import RegretRow
+from fedbo.results.regret import RegretRow
 from fedbo.results.result import Result
 
 HEADINGS = ("algorithm", "agents", "rounds", "R(T)/M ± sd", "R(T)", "last", "messages/agent", "numbers up", "numbers down")

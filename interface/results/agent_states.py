@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.results.grouping import column_of, of_kinds
+from fedbo.results.grouping import column_of, of_kinds, starts
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -60,7 +60,7 @@ def spells(events: Any) -> Spells:
     order = order[_alive(agent[order], kind[order], detail[order])]
     agent, time = agent[order].astype(np.int64), time[order].astype(np.float64)
     state = _states(agent, kind[order])
-    first = _firsts(agent)
+    first = starts(agent)
     last = np.append(first[1:], True) if len(first) else first
     end = np.append(time[1:], 0.0) if len(time) else time
     begin = np.concatenate([np.zeros(int(first.sum())), time[~last]])
@@ -108,21 +108,17 @@ def _deaths(events: Any) -> Mapping[int, float]:
     return {row["agent"]: row["time"] for row in reversed(rows) if row["kind"] == "done" or row["detail"] == "for good"}
 
 
-def _firsts(agent: Integers) -> Flags:
-    return np.append(True, agent[1:] != agent[:-1]) if len(agent) else np.zeros(0, dtype=bool)
-
-
 def _alive(agent: Integers, kind: npt.NDArray[Any], detail: npt.NDArray[Any]) -> Flags:
     """Keep what happened up to the end of each agent's life."""
     over = (kind == "done") | ((kind == "crashed") & (detail == "for good"))
-    first = _firsts(agent)
+    first = starts(agent)
     gone = _since(over, np.zeros_like(over), first)
     return ~np.append(False, gone[:-1]) | first if len(gone) else gone
 
 
 def _states(agent: Integers, kind: npt.NDArray[Any]) -> Integers:
     """Say what each agent does from each of its events on."""
-    first = _firsts(agent)
+    first = starts(agent)
     over = np.isin(kind.astype(str), ("finished", "done", "crashed"))  # after a crash the step is begun again
     busy = _since(kind == "started", over, first)
     away = _depth(kind == "absent", kind == "returned", first) > 0
@@ -151,6 +147,6 @@ def _joined(agent: Integers, begin: Array, end: Array, state: Integers) -> Spell
     agent, begin, end, state = agent[keep], begin[keep], end[keep], state[keep]
     order = np.lexsort((begin, agent))
     agent, begin, end, state = agent[order], begin[order], end[order], state[order]
-    new = _firsts(agent) | (np.append(True, state[1:] != state[:-1]) if len(state) else np.zeros(0, dtype=bool))
+    new = starts(agent, state)
     last = np.append(new[1:], True) if len(new) else new
     return Spells(agent[new], begin[new], end[last], state[new])

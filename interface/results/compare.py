@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbo.objectives.base import Metric
-from fedbo.results.curves import REGRET, Array, IncumbentTrace, by_cell_and_algorithm, replicate_means
+from fedbo.results.curves import REGRET, Array, IncumbentTrace, replicate_means
+from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.result import Result, ResultError, judged, known
-from fedbo.results.summary import Difference, chief, difference, paired
+from fedbo.results.summary import Difference, difference, main_algorithm, paired
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,8 @@ class Goal:
 
 
 def goal_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> Goal:
-    """Give the goal of an algorithm, by default of the chief one; ResultError when there is no such algorithm."""
-    return Goal(known(result, algorithm or chief(result.summary(), result.study.labels)), level, regret)
+    """Give the goal of an algorithm, by default of the main one; ResultError when there is no such algorithm."""
+    return Goal(known(result, algorithm or main_algorithm(result.summary(), result.study.labels)), level, regret)
 
 
 def reaches(result: Result, goal: Goal) -> list[Reach]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from fedbo.results.agent_states import STATES, spells
 from fedbo.results.curves import targets_of
-from fedbo.results.grouping import by_run, column_of, of_kinds
+from fedbo.results.grouping import by_run, column_of, of_kinds, runs_by_algorithm
 
 Array = npt.NDArray[np.float64]
 
@@ -71,12 +71,15 @@ def trouble(observations: Any, events: Any) -> list[Disruptions]:
     targets = targets_of(observations)
     evaluated = dict(by_run(observations))
     nothing = observations.slice(0, 0)
-    groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
-    for key, happened in by_run(events):
-        mine = targets.get(key.cell, np.zeros(0, dtype=np.int64))
-        facts = {**_messages(happened), **_times(happened, mine), **_failures(evaluated.get(key, nothing), happened, mine)}
-        groups.setdefault((key.cell, key.algorithm), []).append({**facts, "gaps": _gaps(happened)})
-    return [_averaged(cell, label, found) for (cell, label), found in groups.items()]
+    found = []
+    for (cell, label), runs in runs_by_algorithm(events).items():
+        mine = targets.get(cell, np.zeros(0, dtype=np.int64))
+        facts = [
+            {**_messages(own), **_times(own, mine), **_failures(evaluated.get(key, nothing), own, mine), "gaps": _gaps(own)}
+            for key, own in runs
+        ]
+        found.append(_averaged(cell, label, facts))
+    return found
 
 
 def staleness_of(events: Any) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.results.grouping import by_run
+from fedbo.results.grouping import by_run, runs_by_algorithm
 
 Array = npt.NDArray[np.float64]
 
@@ -60,10 +60,10 @@ class Ledger:
 def spending(privacy: Any, spent: Any) -> list[PrivacySummary]:
     """Sum the ledger up; both tables are in canonical order."""
     least = {key: np.array(own["epsilon"].to_pylist()).min(axis=0) for key, own in by_run(spent)}
-    groups: dict[tuple[int, str], list[Any]] = {}
-    for key, entries in by_run(privacy):
-        groups.setdefault((key.cell, key.algorithm), []).append((entries.to_pylist(), least[key]))
-    return [_spending(cell, label, found) for (cell, label), found in groups.items()]
+    return [
+        _spending(cell, label, [(entries.to_pylist(), least[key]) for key, entries in runs])
+        for (cell, label), runs in runs_by_algorithm(privacy).items()
+    ]
 
 
 def _spending(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> PrivacySummary:
@@ -91,11 +91,11 @@ def _spending(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]],
 
 def ledgers(privacy: Any, cell: int) -> dict[str, Ledger]:
     """Give the releases of each algorithm in a cell, by number."""
-    groups: dict[str, list[list[dict[str, Any]]]] = {}
-    for key, entries in by_run(privacy):
-        if key.cell == cell:
-            groups.setdefault(key.algorithm, []).append([row for row in entries.to_pylist() if not row["refused"]])
-    return {label: _ledger(found) for label, found in groups.items()}
+    return {
+        label: _ledger([[row for row in entries.to_pylist() if not row["refused"]] for _, entries in runs])
+        for (number, label), runs in runs_by_algorithm(privacy).items()
+        if number == cell
+    }
 
 
 def _ledger(found: Sequence[list[dict[str, Any]]]) -> Ledger:

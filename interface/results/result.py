@@ -15,13 +15,12 @@ from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, by_cell_and_algorithm, curve, grid, traces
+from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
 from fedbo.results.disruptions import Disruptions, trouble
-from fedbo.results.grouping import by_run
+from fedbo.results.grouping import by_cell_and_algorithm, by_run
 from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest
 from fedbo.results.privacy_summary import PrivacySummary, spending
-from fedbo.results.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
-from fedbo.results.regret_summary import RegretRow, regret_row
+from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
 from fedbo.study.paths import usable
@@ -200,10 +199,7 @@ class Result:
 
     def regret_summary(self) -> list[RegretRow]:
         """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
-        groups: dict[tuple[int, str], list[RegretTrace]] = {}
-        for trace in self.regret:
-            groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
-        return [regret_row(mine, _of(self.shown[1], *key)) for key, mine in groups.items()]
+        return [regret_row(mine, _of(self.shown[1], *key)) for key, mine in by_cell_and_algorithm(self.regret).items()]
 
     def trouble(self) -> list[Disruptions]:
         """Measure what went wrong, one row for each algorithm in each cell."""

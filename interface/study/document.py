@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -213,7 +212,10 @@ def cut(text: str, width: int = 60) -> str:
 
 
 def to_toml(document: Mapping[str, Any]) -> str:
-    """Write a document of tables as TOML; keys whose value is None are left out."""
+    """Write a document of tables as TOML, every table under its header and every value on one line; None is left out.
+
+    The library tomli_w would put short lists of tables, such as [[fault]], before all headers, and break lists into lines.
+    """
     blocks: list[str] = []
     for name, table in document.items():
         if isinstance(table, list | tuple):
@@ -230,30 +232,25 @@ def _holds_tables(value: Any) -> bool:
 
 
 def _block(header: str, table: Mapping[str, Any]) -> str:
-    lines = [f"{_key(key)} = {_inline(value)}" for key, value in table.items() if value is not None]
-    return "\n".join([header, *lines]) + "\n"
+    return "".join([f"{header}\n", *(f"{line}\n" for line in _pairs(table))])
+
+
+def _pairs(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(key)} = {_inline(value)}" for key, value in table.items() if value is not None]
 
 
 def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _string(key)
-
-
-def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return key if _BARE.fullmatch(key) else _inline(key)
 
 
 def _inline(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else str(value)
+    """Write a value on one line as TOML has it."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_inline(item) for item in value)}]"
+        return f"[{', '.join(map(_inline, value))}]"
     if isinstance(value, Mapping):
-        pairs = (f"{_key(key)} = {_inline(item)}" for key, item in value.items() if item is not None)
-        return f"{{{', '.join(pairs)}}}"
+        return f"{{{', '.join(_pairs(value))}}}"
+    if isinstance(value, str | bool):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value)
 
 

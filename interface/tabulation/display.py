@@ -1,4 +1,4 @@
-"""How a table stands while it is made, put into the words of the progress display."""
+"""The progress of a tabulation, as rows of the progress display."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class TableDisplay:
             if count:
                 self._progress.update(0, f"agent {agent}", 0, count, self._totals[agent], None)
 
-    def look(self, done: JobResult) -> None:
-        """Show what came of a job."""
+    def on_progress(self, done: JobResult) -> None:
+        """Show the result of a job."""
         agent = done.agent
         self._done[agent] += done.made
         if done.best is not None:

@@ -1,4 +1,4 @@
-"""Who evaluates a table: one process that takes chunks of an agent's points and writes what came of them as parts."""
+"""The worker of a tabulation: one process that evaluates chunks of an agent's points and writes them as parts."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from fedbo.objectives.space import from_unit
 from fedbo.objectives.tables.surfaces import Process
 from fedbo.objectives.tables.table import DESIGN, POINTS, POINTS_FILE
 from fedbo.objectives.tabulated import fitted, left_out, mean, nearest, places, values
+from fedbo.results.grouping import starts
 from fedbo.tabulation.design import BLOCK, DesignHistory, sobol, step
 
 _KEY = ("agent", "origin", "index")
@@ -154,12 +155,8 @@ def rows_of(folder: Path, agent: int | None = None) -> pa.Table:
     paths = [path for path in [folder / POINTS_FILE] if path.exists()] + sorted((folder / "parts").glob(pattern))
     tables = [_read(path, agent) for path in paths]
     whole = pa.concat_tables([POINTS.empty_table(), *tables]).sort_by([(name, "ascending") for name in _KEY])
-    fresh = np.zeros(len(whole), dtype=bool)
-    fresh[:1] = True
-    for name in _KEY:
-        column = whole[name].to_numpy()
-        fresh[1:] |= column[1:] != column[:-1]
-    return whole.filter(pa.array(fresh)).combine_chunks()
+    first = starts(*(whole[name].to_numpy() for name in _KEY))
+    return whole.filter(pa.array(first)).combine_chunks()
 
 
 def _read(path: Path, agent: int | None) -> pa.Table:

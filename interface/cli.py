@@ -109,13 +109,13 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
     """Check a study without running it: print it with every default, and what it will cost."""
     from dataclasses import asdict
 
-    from fedbo.estimates.cost import estimate
-    from fedbo.estimates.privacy import forecasts
+    from fedbo.estimates.cost import estimate_cost
+    from fedbo.estimates.privacy import privacy_estimates
     from fedbo.reports.tables import console, plain, study_facts
     from fedbo.study.study import load_study
 
     checked = load_study(study, sets or [])
-    cost, private = estimate(checked), forecasts(checked)
+    cost, private = estimate_cost(checked), privacy_estimates(checked)
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": [plain(asdict(each)) for each in private]}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})

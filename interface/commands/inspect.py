@@ -37,24 +37,24 @@ def show(
     from fedbo.reports.privacy import privacy_facts, privacy_table
     from fedbo.reports.regret import regret_facts, regret_table
     from fedbo.reports.tables import console
-    from fedbo.results.compare import goal_of
+    from fedbo.results.compare import target_of
     from fedbo.results.result import Result
 
     result, terminal = Result.open(folder, trust), console()
-    goal = goal_of(result, algorithm, level)
+    target = target_of(result, algorithm, level)
     if trouble + privacy + regret > 1:
         raise typer.BadParameter("--trouble, --privacy and --regret exclude each other; give one of them")
     if printed is Format.json:
         spent = {"privacy": privacy_facts(result)} if privacy else {}
         lost = {"regret": regret_facts(result)} if regret else {}
-        print_json({**facts_of(result, baseline, goal, trouble), **spent, **lost, "figures": []})
+        print_json({**facts_of(result, baseline, target, trouble), **spent, **lost, "figures": []})
         return
     if privacy:
         terminal.print(privacy_table(result))
     elif regret:
         terminal.print(regret_table(result))
     else:
-        terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
+        terminal.print(tables_of(result, baseline, target, trouble, terminal.width))
     print(f"results: {result.directory}")
 
 

@@ -45,7 +45,7 @@ class CostEstimate:
         )
 
 
-def estimate(study: Study) -> CostEstimate:
+def estimate_cost(study: Study) -> CostEstimate:
     """Add up all cells, algorithms and replicates of a study."""
     parts = [_run(cell.study, table) for cell in study.cells() for table in cell.study.algorithm]
     repeats = study.study.replicates

@@ -80,7 +80,7 @@ def discard_drafts(directory: Path) -> None:
 
 
 @contextmanager
-def alone(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
     """Keep everybody else from writing to a directory; DirectoryError when somebody does so already."""
     path = directory / ".lock"
     with ExitStack() as stack:

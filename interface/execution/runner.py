@@ -19,11 +19,11 @@ from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
     DirectoryError,
-    alone,
     best_values,
     discard_drafts,
     discard_parts,
     gather,
+    locked,
     new_directory,
     new_manifest,
     now,
@@ -59,7 +59,7 @@ def run_study(
     `resume_study` goes on from there.
     """
     directory = new_directory(study, out)
-    with _room_in(directory), alone(directory):
+    with _room_in(directory), locked(directory):
         atomic.write_text(directory / STUDY, study.to_toml())
         manifest = new_manifest(study)
         write_manifest(directory, manifest)
@@ -85,7 +85,7 @@ def resume_study(
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
         raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
     directory = directory.resolve()
-    with _room_in(directory), alone(directory):
+    with _room_in(directory), locked(directory):
         for note in fall_back(study, directory):
             print(note, file=sys.stderr)
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1, "files": {}}

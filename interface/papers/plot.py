@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from fedbo.papers.statements import FigureData, message_length, replicate_scores
-from fedbo.plots.regret import dress, limits, line
+from fedbo.plots.curves import dress, limits, line
 from fedbo.plots.style import COLOURS, FAINT, STYLE, decades, remark
 from fedbo.results.curves import Array, Curve, curve, grid
 from fedbo.results.summary import Difference, paired, student_factor
@@ -126,8 +126,8 @@ def _messages(axes: Axes, data: FigureData) -> None:
 def _range(found: Sequence[Difference]) -> tuple[float, float]:
     """Choose a range for all means, and for intervals as far as they are not much wider than that."""
     means = [one.mean for one in found]
-    reach = [one.high - one.mean for one in found if math.isfinite(one.high)]
-    span = max(max(means) - min(means), float(np.median(reach)) if reach else 0.0) or 0.1
+    half_widths = [one.high - one.mean for one in found if math.isfinite(one.high)]
+    span = max(max(means) - min(means), float(np.median(half_widths)) if half_widths else 0.0) or 0.1
     low = max(min([one.low for one in found if math.isfinite(one.low)], default=-math.inf), min(means) - span)
     high = min(max([one.high for one in found if math.isfinite(one.high)], default=math.inf), max(means) + span)
     return low - 0.06 * span, high + 0.06 * span
@@ -138,11 +138,11 @@ def _final(data: FigureData, label: str) -> Difference:
     return paired(values) or Difference(float(values[0]), -math.inf, math.inf)
 
 
-def _points(axes: Axes, x: Sequence[float], found: Sequence[Difference], look: Mapping[str, str]) -> None:
+def _points(axes: Axes, x: Sequence[float], found: Sequence[Difference], options: Mapping[str, str]) -> None:
     """Draw joined points with their intervals."""
     means = [one.mean for one in found]
-    reach = [one.high - one.mean if math.isfinite(one.high) else math.nan for one in found]
-    axes.errorbar(x, means, yerr=reach, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **look)  # type: ignore[arg-type]
+    half_widths = [one.high - one.mean if math.isfinite(one.high) else math.nan for one in found]
+    axes.errorbar(x, means, yerr=half_widths, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **options)  # type: ignore[arg-type]
 
 
 def _growth(axes: Axes, data: FigureData) -> None:
@@ -153,9 +153,9 @@ def _growth(axes: Axes, data: FigureData) -> None:
     for place, label in enumerate(_labels(data)):
         totals = [_geometric(data.times.seconds[cell][label].sum(axis=1)) for cell in order]
         x, mean = [data.times.others[cell] for cell in order], [one[0] for one in totals]
-        reach = [[one[0] - one[1] for one in totals], [one[2] - one[0] for one in totals]]
-        look = {"color": colour[label], "marker": _SHAPES[place % len(_SHAPES)], "label": label}
-        axes.errorbar(x, mean, yerr=reach, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **look)  # type: ignore[arg-type]
+        half_widths = [[one[0] - one[1] for one in totals], [one[2] - one[0] for one in totals]]
+        options = {"color": colour[label], "marker": _SHAPES[place % len(_SHAPES)], "label": label}
+        axes.errorbar(x, mean, yerr=half_widths, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **options)  # type: ignore[arg-type]
     axes.set_yscale("log")
     _plain(axes)
     dress(axes, "", "number N of other agents")

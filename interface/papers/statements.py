@@ -18,7 +18,7 @@ from fedbo.papers.manifest import TIMED, At, FigureTable, TestTable
 from fedbo.results.compare import GeometricMean, geometric, metric_of
 from fedbo.results.curves import Array, IncumbentTrace, replicate_means
 from fedbo.results.grouping import of_kinds
-from fedbo.results.result import Result, judged
+from fedbo.results.result import Result, scored_traces
 from fedbo.results.summary import Difference, paired
 from fedbo.study.study import Study
 
@@ -51,7 +51,7 @@ class FigureData:
         """Give the traces of one algorithm that the figure shows."""
         assert self.result is not None
         agents, cell = self.figure.agents, self.figure.cell
-        found = [t for t in judged(self.result, self.figure.regret) if t.cell == cell and t.algorithm == label]
+        found = [t for t in scored_traces(self.result, self.figure.regret) if t.cell == cell and t.algorithm == label]
         return [trace for trace in found if not agents or trace.agent in agents]
 
 

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.plots.cells import looks
+from fedbo.plots.cells import cell_styles
 from fedbo.plots.growth import draw_growth
 from fedbo.plots.style import FAINT, INK, PALE, colours, remark, rows_only
 from fedbo.results.curves import Array
@@ -38,7 +38,7 @@ class PanelRows:
     about: str
 
 
-def draw_trouble(figure: Figure, result: Result, cell: int, label: str) -> None:
+def draw_disruptions(figure: Figure, result: Result, cell: int, label: str) -> None:
     """Draw the page: growth in one cell; the rest for each cell of a sweep, or for each algorithm where nothing is swept."""
     rows = _rows(result, label)
     draw_growth(figure.add_axes((0.06, 0.545, 0.42, 0.325)), result, cell, label)
@@ -66,7 +66,7 @@ def _rows(result: Result, label: str) -> PanelRows:
     if len(cells) == 1:
         names, shades, about = [row.algorithm for row in measures], list(colours(result).values()), ""
     else:
-        chosen, measures = looks(result, cells), [row for row in measures if row.algorithm == label]
+        chosen, measures = cell_styles(result, cells), [row for row in measures if row.algorithm == label]
         names = [chosen.titles[row.cell] for row in measures]
         shades = [str(chosen.lines[row.cell]["color"]) for row in measures]
         about = f"rows: {label} by {' and '.join(chosen.keys)}"

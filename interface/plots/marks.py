@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fedbo.results.agent_states import Episode, episodes
+from fedbo.results.agent_states import EventInterval, event_intervals
 from fedbo.results.grouping import of_kinds
 
 Bars = list[tuple[int, float, float]]
@@ -25,12 +25,12 @@ def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[
     `place` gives the row of each agent and `ends` where its bars end: what befalls it later concerns nobody.
     """
 
-    def during(begins: str, ends_: str) -> list[Episode]:
-        found = [one for one in episodes(events, begins, ends_) if one.agent in place and one.begin <= ends[one.agent]]
+    def during(begins: str, ends_: str) -> list[EventInterval]:
+        found = [one for one in event_intervals(events, begins, ends_) if one.agent in place and one.begin <= ends[one.agent]]
         return [one._replace(end=min(one.end, ends[one.agent])) for one in found]
 
     marks = [
-        *_outages(axes, episodes(events, "down", "up")),
+        *_outages(axes, event_intervals(events, "down", "up")),
         *_stripes(axes, _rows(during("slowed", "recovered"), place), SLOW, "slowed", top=True),
         *_boxes(axes, _rows(during("absent", "returned"), place), "away", AWAY, "//////"),
         *_boxes(axes, _rows(during("crashed", "restarted"), place), "down after a crash", CRASH, "//////"),
@@ -41,7 +41,7 @@ def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[
     return marks
 
 
-def _rows(found: list[Episode], place: Mapping[int, int]) -> Bars:
+def _rows(found: list[EventInterval], place: Mapping[int, int]) -> Bars:
     return [(place[one.agent], one.begin, one.end) for one in found if one.agent in place and one.end > one.begin]
 
 
@@ -49,10 +49,10 @@ def _boxes(axes: Axes, bars: Bars, word: str, colour: str, hatch: str) -> list[A
     if not bars:
         return []
     half: float = 0.36
-    look: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": hatch, "linewidth": 0.6}
+    options: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": hatch, "linewidth": 0.6}
     corners = [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in bars]
-    axes.add_collection(PolyCollection(corners, zorder=2, **look), autolim=True)
-    return [Patch(label=word, **look)]
+    axes.add_collection(PolyCollection(corners, zorder=2, **options), autolim=True)
+    return [Patch(label=word, **options)]
 
 
 def _stripes(axes: Axes, bars: Bars, colour: str, word: str, top: bool) -> list[Artist]:
@@ -77,18 +77,18 @@ def _crashes(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[in
         (instants, {"marker": "v", "markersize": 6.5, "markeredgewidth": 0.6, "label": "crash"}),
         (gone, {"marker": "X", "markersize": 8.5, "markeredgewidth": 0.8, "label": "lost for good"}),
     ]
-    for these, look in kinds:
+    for these, options in kinds:
         if these:
-            look |= {"linestyle": "none", "color": CRASH, "markeredgecolor": "white"}
-            axes.plot(*zip(*these, strict=True), zorder=6, **look)
-            marks.append(Line2D([], [], **look))
+            options |= {"linestyle": "none", "color": CRASH, "markeredgecolor": "white"}
+            axes.plot(*zip(*these, strict=True), zorder=6, **options)
+            marks.append(Line2D([], [], **options))
     return marks
 
 
-def _outages(axes: Axes, found: list[Episode]) -> list[Artist]:
+def _outages(axes: Axes, found: list[EventInterval]) -> list[Artist]:
     if not found:
         return []
-    look: dict[str, Any] = {"facecolor": OUTAGE, "alpha": 0.2, "linewidth": 0}
+    options: dict[str, Any] = {"facecolor": OUTAGE, "alpha": 0.2, "linewidth": 0}
     for one in found:
-        axes.axvspan(one.begin, one.end, zorder=0.9, **look)
-    return [Patch(label="coordinator down", **look)]
+        axes.axvspan(one.begin, one.end, zorder=0.9, **options)
+    return [Patch(label="coordinator down", **options)]

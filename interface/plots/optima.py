@@ -104,10 +104,10 @@ def _curve(axes: Axes, best: Best, seen: np.ndarray, pair: tuple[int, int], para
 def _mark(axes: Axes, x: tuple[float, ...], pair: tuple[int, int], named: bool) -> None:
     """Mark where the mean of all agents' functions is largest."""
     i, j = pair
-    look: Any = {"color": INK, "linestyle": "--", "linewidth": 1.2, "zorder": 2}
-    axes.axvline(x[i], label=f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}", **look)
+    options: Any = {"color": INK, "linestyle": "--", "linewidth": 1.2, "zorder": 2}
+    axes.axvline(x[i], label=f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}", **options)
     if i != j:
-        axes.axhline(x[j], **look)
+        axes.axhline(x[j], **options)
     if named:
         axes.legend(loc="best")
 

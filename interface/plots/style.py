@@ -1,4 +1,4 @@
-"""How figures look: colours, letters and lines, the same in all of them."""
+"""The style of figures: colours, letters and lines, the same in all of them."""
 
 from __future__ import annotations
 

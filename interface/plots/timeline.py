@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 
 from fedbo.plots.marks import Bars, draw_marks
 from fedbo.plots.style import PALE, clock, rows_only
-from fedbo.results.agent_states import Episode, episodes, spells
+from fedbo.results.agent_states import EventInterval, event_intervals, state_intervals
 from fedbo.results.grouping import by_run, column_of, grouped, of_kinds
 from fedbo.results.summary import FEDERATED
 
@@ -81,7 +81,7 @@ def _by_speed(observations: Any) -> list[int]:
 def _evaluations(observations: Any, events: Any, place: Mapping[int, int]) -> dict[str, Bars]:
     """Give the bars of each kind of evaluation, interrupted where its agent paused, and those of work that came to nothing."""
     kinds: dict[str, Bars] = {kind: [] for kind in EVALUATING}
-    pauses = _by_agent([episode for pair in PAUSES for episode in episodes(events, *pair)])
+    pauses = _by_agent([interval for pair in PAUSES for interval in event_intervals(events, *pair)])
     covered: dict[int, list[tuple[float, float]]] = {}
     for row in observations.select(["agent", "phase", "origin", "started", "finished", "error"]).to_pylist():
         agent = row["agent"]
@@ -90,7 +90,7 @@ def _evaluations(observations: Any, events: Any, place: Mapping[int, int]) -> di
             bars = without((row["started"], row["finished"]), pauses.get(agent, ()))
             kinds[_kind(row)] += [(place[agent], begin, end) for begin, end in bars]
     broken = _broken(events)
-    for agent, begin, end in spells(events).of("evaluating"):
+    for agent, begin, end in state_intervals(events).of("evaluating"):
         if agent in place:
             # Between evaluations a step decides; one that was begun again had evaluated too, and to no effect.
             rest = without((begin, end), [span for span in covered.get(agent, ()) if span[0] < end and span[1] > begin])
@@ -138,7 +138,7 @@ def _broken(events: Any) -> dict[int, list[tuple[float, float]]]:
     return broken
 
 
-def _by_agent(found: Iterable[Episode]) -> dict[int, list[tuple[float, float]]]:
+def _by_agent(found: Iterable[EventInterval]) -> dict[int, list[tuple[float, float]]]:
     groups = grouped(found, lambda one: one.agent)
     return {agent: [(one.begin, one.end) for one in own] for agent, own in groups.items()}
 
@@ -147,7 +147,7 @@ def _spans(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:
     """Give each agent's whole time in the study: what no evaluation covers is waiting."""
     ends: dict[int, tuple[float, float]] = {}
     rows = zip(*(column_of(observations, name).tolist() for name in ("agent", "started", "finished")), strict=True)
-    lived = spells(events)
+    lived = state_intervals(events)
     life = zip(lived.agent.tolist(), lived.begin.tolist(), lived.end.tolist(), strict=True)
     for agent, begin, end in rows:
         low, high = ends.get(agent, (begin, end))

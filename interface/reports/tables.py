@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.estimates.cost import CostEstimate
-from fedbo.estimates.privacy import Forecast
+from fedbo.estimates.privacy import PrivacyEstimate
 from fedbo.results.result import Result
 from fedbo.results.summary import Difference, SummaryRow
 from fedbo.study.listing import Item
@@ -97,7 +97,7 @@ def _name(result: Result) -> str:
     return names.pop() if len(names) == 1 else "value"
 
 
-def study_facts(cost: CostEstimate, private: Sequence[Forecast] = ()) -> RenderableType:
+def study_facts(cost: CostEstimate, private: Sequence[PrivacyEstimate] = ()) -> RenderableType:
     """Write what a study will cost, also in privacy."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (

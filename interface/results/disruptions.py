@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from fedbo.results.agent_states import STATES, spells
+from fedbo.results.agent_states import STATES, state_intervals
 from fedbo.results.curves import targets_of
 from fedbo.results.grouping import by_run, column_of, of_kinds, runs_by_algorithm
 
@@ -66,7 +66,7 @@ class Disruptions:
     barren: float
 
 
-def trouble(observations: Any, events: Any) -> list[Disruptions]:
+def disruptions(observations: Any, events: Any) -> list[Disruptions]:
     """Measure every algorithm in every cell; both tables are in canonical order."""
     targets = targets_of(observations)
     evaluated = dict(by_run(observations))
@@ -127,7 +127,7 @@ def _messages(events: Any) -> dict[str, Any]:
 
 
 def _times(events: Any, targets: npt.NDArray[np.int64]) -> dict[str, float]:
-    lived = spells(events)
+    lived = state_intervals(events)
     return {state: lived.total(state, targets) / max(1, len(targets)) for state in STATES}
 
 

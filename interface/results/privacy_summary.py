@@ -57,16 +57,16 @@ class Ledger:
     arrived: Array
 
 
-def spending(privacy: Any, spent: Any) -> list[PrivacySummary]:
+def privacy_summaries(privacy: Any, spent: Any) -> list[PrivacySummary]:
     """Sum the ledger up; both tables are in canonical order."""
     least = {key: np.array(own["epsilon"].to_pylist()).min(axis=0) for key, own in by_run(spent)}
     return [
-        _spending(cell, label, [(entries.to_pylist(), least[key]) for key, entries in runs])
+        _summary(cell, label, [(entries.to_pylist(), least[key]) for key, entries in runs])
         for (cell, label), runs in runs_by_algorithm(privacy).items()
     ]
 
 
-def _spending(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> PrivacySummary:
+def _summary(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> PrivacySummary:
     every = [row for rows, _ in found for row in rows if not row["refused"]]
     accounts = {by: tuple(np.max([rows[-1][by] for rows, _ in found], axis=0).tolist()) for by in BY}
     first = found[0][0][0]

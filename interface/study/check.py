@@ -10,7 +10,7 @@ from fedbo.study.check_environment import agents_remedy, exchange_combinations, 
 from fedbo.study.check_privacy import privacy_asked, private_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.limits import STEPS
-from fedbo.study.settings import blame
+from fedbo.study.settings import invalid_from
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -133,7 +133,7 @@ def _declarations(study: Study) -> Iterator[InvalidSetting]:
             if isinstance(made, Private):
                 made.mechanism(problem)
         except ValueError as error:
-            yield from InvalidSettings([blame(error)]).under("algorithm", number).faults
+            yield from InvalidSettings([invalid_from(error)]).under("algorithm", number).faults
         else:
             yield from private_combinations(study, number, made)
 

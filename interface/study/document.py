@@ -78,7 +78,7 @@ def _items(value: Any) -> list[Any]:
 def parse_override(text: str) -> tuple[str, Any]:
     """Split `key=value`; the value is TOML, and a bare word counts as a string. StudyError when it is neither."""
     key, equals, value = (part.strip() for part in text.partition("="))
-    said = cut(text)
+    said = shorten(text)
     if not equals or not key:
         raise StudyError(f"--set {said}: is not key=value; write, for example, --set budget.iterations=20")
     if key.count(".") > DEEPEST:
@@ -96,7 +96,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         if too_deep(found):
             raise StudyError(f"--set {said}: {_DEEP}")
         return key, found
-    raise StudyError(f"--set {said}: {cut(value) or 'nothing'} is no TOML value; put quotes round a string")
+    raise StudyError(f"--set {said}: {shorten(value) or 'nothing'} is no TOML value; put quotes round a string")
 
 
 def locate(document: Mapping[str, Any], key: str) -> Loc:
@@ -149,18 +149,18 @@ LISTS: dict[str, Callable[[Iterable[Mapping[str, Any]]], list[str]]] = {
 }
 
 
-def placed(document: Any, loc: Loc, value: Any) -> Any:
+def with_value(document: Any, loc: Loc, value: Any) -> Any:
     """Give a copy of the document with `value` at `loc`, tables made where there are none."""
     if not loc:
         return value
     head, rest = loc[0], loc[1:]
     if isinstance(head, int):
-        return [placed(item, rest, value) if place == head else item for place, item in enumerate(document)]
+        return [with_value(item, rest, value) if place == head else item for place, item in enumerate(document)]
     table = document if isinstance(document, dict) else {}
-    return {**table, head: placed(table.get(head, {}), rest, value)}
+    return {**table, head: with_value(table.get(head, {}), rest, value)}
 
 
-def at(document: Any, loc: Loc) -> Any:
+def lookup(document: Any, loc: Loc) -> Any:
     """Look up what stands at `loc`; KeyError when nothing does."""
     for step in loc:
         try:
@@ -170,11 +170,11 @@ def at(document: Any, loc: Loc) -> Any:
     return document
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> Document:
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Document:
     """Write nested tables as one with dotted keys, so that `exchange.mode` needs no quotes."""
     found: Document = {}
     for key, value in table.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        found |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return found
 
 
@@ -200,12 +200,12 @@ def as_document(value: Any) -> Any:
     raise StudyError(f"study: {value!r} cannot stand in a study; give numbers, strings, or a function of a module")
 
 
-def shown(value: Any, width: int = 60) -> str:
+def one_line(value: Any, width: int = 60) -> str:
     """Write a value on one line the way a study file has it, cut off where it grows long."""
-    return cut(repr(value) if isinstance(value, str) else _inline(value), width)
+    return shorten(repr(value) if isinstance(value, str) else _inline(value), width)
 
 
-def cut(text: str, width: int = 60) -> str:
+def shorten(text: str, width: int = 60) -> str:
     """Cut a text off where it grows long, on one line whatever it holds."""
     line = text if text.isprintable() else repr(text)[1:-1]
     return line if len(line) <= width else line[: width - 1] + "…"

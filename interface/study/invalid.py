@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedbo.study.document import Loc, at, shown
+from fedbo.study.document import Loc, lookup, one_line
 
 EXAMPLES: dict[Loc, str] = {
     ("study",): '[study] with name = "…"',
@@ -39,7 +39,7 @@ class InvalidSetting:
     def line(self, document: Mapping[str, Any]) -> str:
         """Write `<place>: <remedy>`, the place with the value that stands there."""
         loc, value = _given(document, self.loc)
-        given = "" if value is None or is_table(value) else f" = {shown(value)}"
+        given = "" if value is None or is_table(value) else f" = {one_line(value)}"
         where = place(loc)
         return f"{where}{given}: {self.remedy}" if where else self.remedy
 
@@ -60,7 +60,7 @@ def _given(document: Mapping[str, Any], loc: Loc) -> tuple[Loc, Any]:
     """Look up what stands at `loc`; a name may stand for its whole table."""
     for where in (loc, loc[:-1] if loc[-1:] == ("name",) else loc):
         try:
-            value = at(document, where)
+            value = lookup(document, where)
         except KeyError:
             continue
         return (where, value) if where == loc or isinstance(value, str) else (loc, None)

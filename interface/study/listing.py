@@ -15,7 +15,7 @@ from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
 from fedbo.coordinator.exchange import MODES, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.catalog import federations
-from fedbo.study.document import shown
+from fedbo.study.document import one_line
 from fedbo.study.settings import names_of, plain
 
 
@@ -64,7 +64,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
         default = field.default
         if dataclasses.is_dataclass(default):  # a table of its own, which the group "tables" lists
             default = plain(default, names_of(type(default)))
-        return "" if default is None else shown(default, 24)
+        return "" if default is None else one_line(default, 24)
     return "…" if field.default_factory is not dataclasses.MISSING else "required"
 
 

@@ -45,7 +45,7 @@ def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None 
     try:
         return (make or declared)(**typed)
     except (ValueError, TypeError) as error:
-        raise InvalidSettings([blame(error, given)]) from error
+        raise InvalidSettings([invalid_from(error, given)]) from error
 
 
 def plain(instance: Any, names: Iterable[str]) -> Settings:
@@ -114,7 +114,7 @@ def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[Invalid
     return [InvalidSetting((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
 
 
-def blame(error: Exception, given: Container[str] | None = None) -> InvalidSetting:
+def invalid_from(error: Exception, given: Container[str] | None = None) -> InvalidSetting:
     """Put what is wrong at the setting that the error names as its key; where it names none, at the table as a whole.
 
     So it does for a setting that is not among those `given`, since only the message tells the default that came; what a

@@ -12,8 +12,8 @@ from typing import Any
 from fedbo.algorithms.settings import unknown
 from fedbo.objectives.base import Federation
 from fedbo.objectives.catalog import federations
-from fedbo.study.document import Document, StudyError, parse_override, placed
-from fedbo.study.files import anchored
+from fedbo.study.document import Document, StudyError, parse_override, with_value
+from fedbo.study.files import resolve_paths
 from fedbo.study.invalid import InvalidSettings
 from fedbo.study.settings import names_of
 from fedbo.study.study import load_study
@@ -58,7 +58,7 @@ def source(
     if name in federations():
         document: Document = {"name": name}
         for key, value in map(parse_override, sets):
-            document = placed(document, tuple(key.split(".")), value)
+            document = with_value(document, tuple(key.split(".")), value)
         return _built(document, seed or 0, replicate), HostingTable(workers=0)
     if not name.endswith(".toml") and not os.path.exists(name):
         raise StudyError(f"{unknown('objective', name, federations())}; or give a study file")
@@ -69,7 +69,7 @@ def source(
 
 
 def _built(document: Document, seed: int, replicate: int) -> ObjectiveSource:
-    whole = anchored({"objective": document}, Path.cwd())
+    whole = resolve_paths({"objective": document}, Path.cwd())
     try:
         table = ObjectiveTable.model_validate(whole["objective"]).resolved()
         federation = table.make()

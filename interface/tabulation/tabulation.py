@@ -20,9 +20,9 @@ from fedbo.actors.storage.rows import write_table
 from fedbo.execution.cluster import Cluster
 from fedbo.execution.directory import (
     DirectoryError,
-    alone,
     discard_drafts,
     discard_parts,
+    locked,
     now,
     out_of_space,
     versions,
@@ -69,7 +69,7 @@ def tabulate(
     with usable(folder, "no folder can be made there"):
         _check_folder(folder)
     make_folder(folder)
-    with alone(folder):
+    with locked(folder):
         discard_drafts(folder)
         facts = _begun(origin, folder)
         asked = {int(key): (entry["points"], entry["refine"]) for key, entry in facts["agents"].items()}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage.run_folder import append_whole
-from fedbo.execution.directory import alone
+from fedbo.execution.directory import locked
 
 LogEntry = dict[str, Any]
 
@@ -24,7 +24,7 @@ class AskLog:
     def __init__(self, folder: Path, head: LogEntry) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
-        self._held.enter_context(alone(folder))
+        self._held.enter_context(locked(folder))
         path = folder / "log.jsonl"
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._held.callback(os.close, self._file)

@@ -1,4 +1,4 @@
-"""One agent for people who run their own loop: it is asked for configurations and told what they were worth."""
+"""The ask/tell interface: one agent that is asked for configurations and told their values."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Suggestion(NamedTuple):
 
 
 class _AgentFile(NamedTuple):
-    """The agent's file: its half of the method, messages not yet read, points asked, told and added, the lines behind it.
+    """The agent's checkpoint: algorithm state, unread messages, points asked, told and added, log lines that it covers.
 
-    What was added counts as told, too.
+    Added points count as told, too.
     """
 
     algorithm: Any
@@ -126,7 +126,7 @@ class Agent:
         return [self._suggestion(token) for token in found]
 
     def tell(self, token: str, value: float | None) -> bool:
-        """Say what a configuration was worth, None or no finite number where it failed; say whether that is news.
+        """Tell the value of a configuration, None or no finite number where it failed; say whether that is news.
 
         Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
         be reached: what was told is kept all the same.
@@ -135,10 +135,10 @@ class Agent:
             return False
         if token not in self._points:
             raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
-        worth = None if value is None or not math.isfinite(value) else float(value)
-        self._enter({"tell": token, "value": worth, "at": time.time()})
+        value = None if value is None or not math.isfinite(value) else float(value)
+        self._enter({"tell": token, "value": value, "at": time.time()})
         with self._threads.limit(limits=1):
-            self._mind = self._learned(token, worth)
+            self._file = self._learned(token, value)
             self._save()
             if self._meeting is not None and self._exchanged(self._meeting):
                 self._save()
@@ -153,9 +153,9 @@ class Agent:
         token = f"{self.number:05d}-added-{len(self._told)}" if name is None else f"{self.number:05d}-added:{name}"
         if token in self._told:
             return False
-        worth = None if value is None or not math.isfinite(value) else float(value)
-        self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": worth, "at": time.time()})
-        self._mind = self._taken_in(token, worth)
+        value = None if value is None or not math.isfinite(value) else float(value)
+        self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": value, "at": time.time()})
+        self._file = self._taken_in(token, value)
         self._save()
         return True
 
@@ -169,11 +169,11 @@ class Agent:
 
     def best(self) -> tuple[dict[str, Any], float] | None:
         """Give the best configuration that was told and its value; None before the first."""
-        worths = {token: value for token, value in self._told.items() if value is not None}
-        if not worths:
+        values = {token: value for token, value in self._told.items() if value is not None}
+        if not values:
             return None
-        token = max(worths, key=lambda each: self._sign * worths[each])
-        return self._suggestion(token).configuration, worths[token]
+        token = max(values, key=lambda each: self._sign * values[each])
+        return self._suggestion(token).configuration, values[token]
 
     def close(self) -> None:
         """Let another process open the folder."""
@@ -191,25 +191,25 @@ class Agent:
 
     def _recall(self) -> None:
         """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
-        self._mind = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
+        self._file = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
         with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
-            self._mind = read_checkpoint(self.folder / "state.checkpoint")
-        known = self._mind.lines
+            self._file = read_checkpoint(self.folder / "state.checkpoint")
+        known = self._file.lines
         for place, entry in enumerate(self._log.entries):
             again = entry.get("ask") in self._points
             if place >= known and "ask" in entry and not again:
-                self._mind = self._decided()[1]
+                self._file = self._decided()[1]
             self._note(entry)
             if place >= known and "tell" in entry:
-                self._mind = self._learned(entry["tell"], entry["value"])
+                self._file = self._learned(entry["tell"], entry["value"])
             if place >= known and "add" in entry:
-                self._mind = self._taken_in(entry["add"], entry["value"])
-            self._mind = self._mind._replace(lines=max(known, place + 1))
+                self._file = self._taken_in(entry["add"], entry["value"])
+            self._file = self._file._replace(lines=max(known, place + 1))
 
     def _enter(self, entry: LogEntry) -> None:
         self._log.append(entry)
         self._note(entry)
-        self._mind = self._mind._replace(lines=self._mind.lines + 1)
+        self._file = self._file._replace(lines=self._file.lines + 1)
 
     def _note(self, entry: LogEntry) -> None:
         if "tell" in entry:
@@ -221,7 +221,7 @@ class Agent:
             self._points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
 
     def _save(self) -> None:
-        write_checkpoint(self._mind, self.folder / "state.checkpoint")
+        write_checkpoint(self._file, self.folder / "state.checkpoint")
 
     def _again(self, client: str | None) -> list[str]:
         """List the open points that may be handed out again."""
@@ -238,50 +238,50 @@ class Agent:
         return None if self.terms.lease is None else time.time() + self.terms.lease
 
     def _new(self, client: str | None) -> str:
-        u, mind = self._decided()
-        token = f"{self.number:05d}-{self._mind.asked:06d}"
+        u, file = self._decided()
+        token = f"{self.number:05d}-{self._file.asked:06d}"
         self._enter({"ask": token, "u": u.tolist(), "client": client, "until": self._until()})
-        self._mind = mind._replace(lines=self._mind.lines)
+        self._file = file._replace(lines=self._file.lines)
         self._save()
         return token
 
     def _decided(self) -> tuple[Array, _AgentFile]:
         """Choose the next point `(d,)`: a random one at first, then what the algorithm asks, given those under way."""
-        mind = self._mind
-        if mind.asked + mind.added < self.terms.initial:
+        file = self._file
+        if file.asked + file.added < self.terms.initial:
             uniform = self._streams.at(0).rng("initial points").random((self.terms.initial, self._problem.dim))
             if isinstance(self._algorithm, Starting):
                 uniform = self._algorithm.initial_points(self._problem, uniform)
-            u, state = uniform[mind.asked % len(uniform)], mind.algorithm
-            mind = mind._replace(asked=mind.asked + 1)
+            u, state = uniform[file.asked % len(uniform)], file.algorithm
+            file = file._replace(asked=file.asked + 1)
         else:
-            streams = self._streams.at(mind.asked + mind.added - self.terms.initial + 1)
+            streams = self._streams.at(file.asked + file.added - self.terms.initial + 1)
             waiting = np.array([self._points[token]["u"] for token in self._open]).reshape(-1, self._problem.dim)
-            state = self._algorithm.pending(mind.algorithm, waiting)
-            decision, state = self._algorithm.ask(state, mind.inbox, streams)
-            u, mind = decision.x[0], mind._replace(asked=mind.asked + 1, inbox=())
-        return self._space.project(u[None, :])[0], mind._replace(algorithm=state)
+            state = self._algorithm.pending(file.algorithm, waiting)
+            decision, state = self._algorithm.ask(state, file.inbox, streams)
+            u, file = decision.x[0], file._replace(asked=file.asked + 1, inbox=())
+        return self._space.project(u[None, :])[0], file._replace(algorithm=state)
 
-    def _learned(self, token: str, worth: float | None) -> _AgentFile:
-        mind = self._mind._replace(told=self._mind.told + 1)
-        if worth is None:
-            return mind
+    def _learned(self, token: str, value: float | None) -> _AgentFile:
+        file = self._file._replace(told=self._file.told + 1)
+        if value is None:
+            return file
         u = np.array([self._points[token]["u"]])
-        return mind._replace(algorithm=self._algorithm.tell(mind.algorithm, u, np.array([self._sign * worth])))
+        return file._replace(algorithm=self._algorithm.tell(file.algorithm, u, np.array([self._sign * value])))
 
-    def _taken_in(self, token: str, worth: float | None) -> _AgentFile:
-        learned = self._learned(token, worth)
-        return learned._replace(added=learned.added + (worth is not None))
+    def _taken_in(self, token: str, value: float | None) -> _AgentFile:
+        learned = self._learned(token, value)
+        return learned._replace(added=learned.added + (value is not None))
 
     def _exchanged(self, meeting: Meeting) -> bool:
         """Bring a message where one is due, and fetch what others have sent."""
-        step = self._mind.told - self.terms.initial
+        step = self._file.told - self.terms.initial
         if step < 0 or not self._algorithm.sends(step):
             return False
-        payload, state = self._algorithm.outbox(self._mind.algorithm, self._streams.at(step))
+        payload, state = self._algorithm.outbox(self._file.algorithm, self._streams.at(step))
         message = (self.number, step, payload)
         answers = meeting.exchange(self._algorithm, self._problem, self._streams, self._digest, message)
-        self._mind = self._mind._replace(algorithm=state, inbox=(*self._mind.inbox, *answers))
+        self._file = self._file._replace(algorithm=state, inbox=(*self._file.inbox, *answers))
         return True
 
     def _suggestion(self, token: str) -> Suggestion:

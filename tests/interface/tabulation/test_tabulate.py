@@ -268,10 +268,10 @@ def test_what_is_damaged_is_named_and_never_read(capsys: pytest.CaptureFixture[s
 
 
 def test_a_table_is_made_by_one_process_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
-    from fedbo.execution.directory import alone
+    from fedbo.execution.directory import locked
 
     _branin("t", ["agents=2"])
-    with alone(Path("t")):
+    with locked(Path("t")):
         line = complaint(capsys, "branin", "--set", "agents=2", "--points", "16", "--out", "t")
     assert f"is being run by process {os.getpid()}; wait for it" in line
 

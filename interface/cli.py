@@ -1,4 +1,4 @@
-"""The command `fedbo`: run studies, check them before, look at them after."""
+"""The command `fedbo`: validate, run, resume, inspect and replay studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands share: exit codes, arguments, and how they print."""
+"""Exit codes, arguments and output formats that several commands share."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CODES = (
 
 
 class Format(StrEnum):
-    """How a command prints: words for people, or one JSON object."""
+    """The output format of a command: text, or one JSON object."""
 
     text = "text"
     json = "json"
 
 
 class Stop(Exception):
-    """The end of a command with this exit code, all being said."""
+    """Ends a command with an exit code; everything has been printed."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)

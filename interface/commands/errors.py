@@ -1,4 +1,4 @@
-"""Which errors a user can do something about: those of the input, and those of a run that went wrong."""
+"""The errors that a command reports in one line: wrong input, and runs that failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that look at a run: its summary, its figures, its replay."""
+"""The commands that inspect a run: `show`, `plot` and `replay`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that says how much noise a privacy needs, or how much privacy a noise gives."""
+"""The command `fedbo privacy`: the noise that an epsilon needs, or the epsilon of a noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST = 10**6
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What one accountant says: the noise multiplier, and epsilon at each delta; None for a noise that it cannot find."""
+    """The result of one accountant: the noise multiplier, None if it finds none, and epsilon at each delta."""
 
     accountant: str
     noise: float | None

@@ -1,4 +1,4 @@
-"""The command that evaluates a federation at a design, once, so that studies can be made on its tabulated twin."""
+"""The command `fedbo tabulate`: evaluate a federation at a design, for the objective `tabulated`."""
 
 from __future__ import annotations
 

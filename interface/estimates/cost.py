@@ -1,4 +1,4 @@
-"""What a study will cost, reckoned from its file before anything runs."""
+"""The cost of a study, estimated from its file before it runs."""
 
 from __future__ import annotations
 

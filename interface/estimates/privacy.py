@@ -1,4 +1,4 @@
-"""What a private study will have spent in the end, reckoned before it runs."""
+"""The privacy that a study will spend, estimated before it runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedbo.study.study import Study
 
 @dataclass(frozen=True, slots=True)
 class PrivacyEstimate:
-    """The epsilon that one algorithm will spend at each of the deltas, if every agent is in on every release that it can be in.
+    """The epsilon that one algorithm will spend at each delta, if every agent takes part in every release that it can.
 
     `whole` says why there will be no gain from sampling; it is empty where there will be.
     """

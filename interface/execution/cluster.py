@@ -1,4 +1,4 @@
-"""A Ray cluster: how a process reaches it, shows its token, brings fedbo along, and looks at the hosts before it begins."""
+"""The connection to a Ray cluster: address, token, installation of the package, and the check of all hosts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ClusterError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Which Ray: that of an address, or one of this machine where there is none; and how the package gets to its hosts.
+    """A Ray cluster: its address, or none for a Ray of this machine, and how its hosts get the package.
 
     `wheel`: as a wheel that Ray installs for the job; `image`: the hosts have it.
     """

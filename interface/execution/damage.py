@@ -1,4 +1,4 @@
-"""Looking at a run before it goes on: which of its files are damaged, and from where it can go on all the same."""
+"""The check of a run's files before it is resumed, and the fall-back to an earlier snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory of a run: who may write to it, its manifest, and its tables put together from the parts."""
+"""The directory of a run: its lock, its manifest, and its tables, gathered from the parts."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from fedbo.study.study import Study
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One evaluation: whose, its number, the configuration, the native value or the error, and other metrics.
+    """One evaluation: its agent, its number, the configuration, the native value or the error, and other metrics.
 
     `started` and `finished` are seconds since the study began; `reports` are pairs of a step and the value reported for it.
     """
@@ -41,7 +41,7 @@ Callback = Callable[[Evaluation], object]
 
 
 class EvaluationMonitor:
-    """Reads the logs of the agents as they grow. Where they are on another machine, its folder must be seen from here."""
+    """Polls the agents' logs as they grow; those of other machines must be in a folder that is seen from here."""
 
     def __init__(self, study: Study, work: Sequence[Run], callbacks: Sequence[Callback]) -> None:
         self._callbacks, self._budget = tuple(callbacks), study.budget

@@ -1,4 +1,4 @@
-"""What one sees while a study runs: one bar for each algorithm, the best value so far, and the time left."""
+"""The progress display: one bar for each algorithm, the best value so far, and the time left."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RowInfo:
 
 
 class Progress(Protocol):
-    """What a run tells about itself as it goes."""
+    """A display to which a run reports its progress."""
 
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Begin, with all the rows there will be."""

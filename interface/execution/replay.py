@@ -1,4 +1,4 @@
-"""Carrying a run out again, and finding the first event at which it went another way."""
+"""The replay of a run, and the first event at which it differs from the recorded one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from fedbo.study.trust import why_untrusted
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replay gave: the hashes of both event logs, and the first place where the runs differ, if there is any.
+    """The result of a replay: the hashes of both event logs, and the first difference, if there is any.
 
     `directory` holds the replay, where it was kept.
     """

@@ -1,4 +1,4 @@
-"""Running a study: its runs one by one or spread over Ray, from the start or from where they were cut off."""
+"""Running and resuming a study: its jobs are carried out, and its tables gathered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from fedbo.study.study import Study, load_study
 
 
 class RunError(RuntimeError):
-    """A study that began could not be completed; what was done is in `directory`."""
+    """A study that began could not be completed; all results so far are in `directory`."""
 
     def __init__(self, message: str, directory: Path) -> None:
         super().__init__(message)

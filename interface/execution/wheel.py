@@ -1,4 +1,4 @@
-"""The package as it is installed here, written as a wheel for the hosts of a cluster."""
+"""The installed package as a wheel, for the hosts of a cluster."""
 
 from __future__ import annotations
 

@@ -95,7 +95,8 @@ class ActorPool:
         """
         waiting, left = deque(range(len(jobs))), [self._deaths] * len(jobs)
         idle, busy = list(self._actors), dict[Any, tuple[Any, int]]()
-        stopping, failure = interrupted(), None
+        stopping = interrupted()
+        failure: Exception | None = None
         while (waiting and not stopping) or busy:
             while waiting and idle and not stopping:
                 actor, number = idle.pop(0), waiting.popleft()
@@ -140,7 +141,7 @@ def _lost(job: Any, deaths: int) -> ClusterError:
 class _LocalCoordinator(Coordinator):
     """A coordinator in this process, which checks for interrupts and reports its progress by calls from within."""
 
-    def __init__(self, interrupted: Interrupted, report: Callable[[Standing], object]) -> None:
+    def __init__(self, interrupted: Interrupted, report: Callable[[Standing], None]) -> None:
         super().__init__()
         self._interrupted, self._report = interrupted, report
 
@@ -158,7 +159,11 @@ class InProcess:
         for number, job in enumerate(jobs):
             if interrupted():
                 break
-            coordinator = _LocalCoordinator(interrupted, lambda standing, n=number: on_progress(n, [standing], ended))
+
+            def report(standing: Standing, done: int = number) -> None:
+                on_progress(done, [standing], ended)
+
+            coordinator = _LocalCoordinator(interrupted, report)
             if isinstance(job, Learning):
                 coordinator.learn(job)
             elif (result := coordinator.run(job)) is not None:

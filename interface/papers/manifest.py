@@ -1,4 +1,4 @@
-"""Papers to be reproduced: a manifest lists a paper's figures, the study behind each, and what the paper says of it."""
+"""The manifest of a paper to reproduce: its figures, the study behind each, and its statements."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Labels = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(strict=False
 
 
 class PaperTable(Table):
-    """[paper]: its title, where it appeared, and what is to be known before its figures are looked at."""
+    """[paper]: its title, its source, and remarks on its figures."""
 
     title: Annotated[str, Field(min_length=1)]
     source: str = ""
@@ -47,7 +47,7 @@ class PublishedTable(Table):
 
 
 class TestTable(Table):
-    """[[figure.test]]: a statement as something that can be measured, and `says` in words.
+    """[[figure.test]]: a statement in a measurable form, and in words in `says`.
 
     `of` and `than` are labels of algorithms, averaged where there are several; `than_in` is the figure that `than` is taken
     from, if it is another one. Values are compared after `at` iterations, in the "end", or in their "mean" over all iterations.
@@ -81,7 +81,7 @@ class TestTable(Table):
 
 
 class FigureTable(Table):
-    """[[figure]]: the study behind it, how it is drawn, what the paper says of it, and how that is tested.
+    """[[figure]]: the study behind it, how it is drawn, the paper's statement about it, and its tests.
 
     `quick` are overrides of the study for a quick run. `agents` are the targets that count (default: all), `algorithms` the
     labels that are drawn, and `cell` is that of a sweep. `timed` draws decision times beside curves. For messages, `series`

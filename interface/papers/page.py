@@ -1,4 +1,4 @@
-"""A reproduction as one HTML page that needs nothing else: figures, numbers, statements, and how to do it again."""
+"""The page of a reproduction: one self-contained HTML file with figures, numbers, statements and commands."""
 
 from __future__ import annotations
 

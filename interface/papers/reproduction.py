@@ -1,4 +1,4 @@
-"""Reproducing a paper: its studies are run one after another, and what is there already is not run again."""
+"""The reproduction of a paper: its studies are run one after another, unless their results are there already."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class FigureOutcome:
 
 @dataclass(slots=True)
 class Reproduction:
-    """A paper's figures, as far as they have come; `pending` are those that have not been looked at yet."""
+    """A paper's figures so far; `pending` are those that have not been processed yet."""
 
     request: ReproductionRequest
     manifest: Manifest
@@ -80,7 +80,7 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class _FigurePlan:
-    """A figure with its study in the wished size and in full, or why there is none."""
+    """A figure with its study in the requested size and in full, or why there is none."""
 
     figure: FigureTable
     study: Study | None = None

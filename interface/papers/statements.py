@@ -1,4 +1,4 @@
-"""What came out of a paper's figure: numbers with intervals beside the published ones, and what its statements are worth."""
+"""The numbers of a figure with their intervals, beside the published ones, and tests of the paper's statements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STEADY = 1.5  # a decision time that stays within this factor is steady, unless 
 
 @dataclass(frozen=True, slots=True)
 class FigureData:
-    """A figure and what it rests on: the study that was run, the one of full size, its results, and decision times."""
+    """The data of a figure: the study that was run, the one of full size, its results, and decision times."""
 
     figure: FigureTable
     study: Study
@@ -67,7 +67,7 @@ class StatementResult:
 
 @dataclass(frozen=True, slots=True)
 class AlgorithmRow:
-    """What one algorithm came to: numbers per message, its final value, and that minus the first algorithm's, paired.
+    """The numbers of one algorithm: numbers per message, its final value, and that minus the first algorithm's, paired.
 
     `federated` is how many points a target chose in a run by what it had heard of others, or, in a control, in their place.
     """

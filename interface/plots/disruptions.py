@@ -1,4 +1,4 @@
-"""A page of trouble: how histories grow, how stale messages are, how agents spend their time, and what became of messages."""
+"""The figure of disruptions: growth of histories, staleness, the agents' time by state, and the fate of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the histories of agents grow: t_n against time, a line for each agent."""
+"""The growth of histories: t_n against time, a line for each agent."""
 
 from __future__ import annotations
 

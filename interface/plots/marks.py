@@ -1,4 +1,4 @@
-"""The marks of trouble on a timeline: absences, crashes, hangs, partitions, and the hours when the coordinator was down."""
+"""Marks on a timeline: absences, crashes, hangs, slow-downs, partitions, and outages of the coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How unlike the agents are: where each has its best point, and how good it is."""
+"""The heterogeneity of agents: where each has its best point, and its value there."""
 
 from __future__ import annotations
 

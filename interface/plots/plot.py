@@ -27,7 +27,7 @@ KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "opti
 
 
 class Choices(TypedDict, total=False):
-    """What may be chosen beside the kind and the cell of a figure."""
+    """The options of a figure besides its kind and its cell."""
 
     regret: bool
     algorithm: str | None
@@ -36,7 +36,7 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which figure of a run: its kind, the cell that it shows, and what it shows of it.
+    """A figure to draw: its kind, its cell, and its options.
 
     `regret` instead of values, for curves; `algorithm`, by default the first federated one, whose timeline, trouble or sweep
     it is; `level`, which is to be reached in a sweep.

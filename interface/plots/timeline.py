@@ -1,4 +1,4 @@
-"""A timeline of agents: who evaluated when, what it was, and where somebody waited, was away, or was in trouble."""
+"""A timeline of agents: evaluations by kind, waiting, absences and faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What went wrong in a run, and what the cells of a sweep differ by, in tables for the terminal and as plain data."""
+"""The disruptions of a run, and the comparison of a sweep's cells, as text tables and as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has cost in privacy, in a table for the terminal and as plain data."""
+"""The privacy spent in a run, as a text table and as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regret on the mean of all agents' functions in words."""
+"""Regret on the mean of all agents' functions, as a text table and as plain data."""
 
 from __future__ import annotations
 

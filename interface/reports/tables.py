@@ -1,4 +1,4 @@
-"""A run and a study in words for the terminal: tables by rich, and the same facts as plain data for JSON."""
+"""Runs, studies, catalogues and data sets as text tables, and runs as plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of evaluations in words: what each agent's search has found, what it cost, and how true its twin is."""
+"""A table of evaluations as a text table: the best value of each agent, and the errors of its surfaces."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def state_intervals(events: Any) -> StateIntervals:
 
 
 class EventInterval(NamedTuple):
-    """Something that lasted: an agent, from when until when, and the detail with which it began.
+    """The interval between two events of an agent: when it began and ended, and the detail of the first event.
 
     `ends` says whether its end was seen, and not only that of the agent's life or of the run.
     """

@@ -1,4 +1,4 @@
-"""Cells of a sweep against each other: when an algorithm reaches a level, and what paired replicates say of two cells."""
+"""The comparison of a sweep's cells: times to a target value, and differences paired by replicate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class GeometricMean:
 
 @dataclass(frozen=True, slots=True)
 class TimeToTarget:
-    """When one algorithm's mean over targets first was as good as a level in one cell, for each replicate.
+    """The time at which one algorithm's mean over targets first reached a level in one cell, for each replicate.
 
     `levels` are native values, or regrets; `times` are in the study's unit, infinite where the level was not reached.
     """

@@ -1,4 +1,4 @@
-"""Best-so-far curves: how good the point is that each agent would name, as the study goes on.
+"""Best-so-far curves: the score of each agent's incumbent against iterations, evaluations, time or bytes.
 
 An agent's incumbent is the point with the largest value that it has *seen*; it is judged by its noise-free *score*, so
 that lucky noise flatters nobody.

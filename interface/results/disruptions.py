@@ -1,4 +1,4 @@
-"""What the trouble of a run amounted to: rounds, messages by their fate, staleness, how agents spent their time, failures."""
+"""The disruptions of a run in numbers: rounds, messages by their fate, staleness, time by state, failures."""
 
 from __future__ import annotations
 

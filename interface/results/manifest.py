@@ -1,4 +1,4 @@
-"""The manifest of a run: what it says of the run and its tables, written, read and checked."""
+"""The manifest of a run: how it is written, read and checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the messages of a run have cost in privacy, one row for each algorithm in each cell."""
+"""The privacy spent in a run, one row for each algorithm in each cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regret on the mean of all agents' functions, evaluation by evaluation: what a federation of bandits is judged by.
+"""Regret on the mean of all agents' functions: traces, curves, and one summary row for each algorithm in each cell.
 
 The regret of an evaluation at x is f* - f(x), where f is the mean over all agents of the federation of their noise-free values
 and f* its largest value; R_m is the sum over agent m's evaluations, and R the sum over agents.
@@ -74,7 +74,7 @@ class RegretCurve:
 
 @dataclass(frozen=True, slots=True)
 class RegretRow:
-    """What one algorithm in one cell lost; all are means over replicates.
+    """The regret and the communication of one algorithm in one cell; all are means over replicates.
 
     `rounds` are the evaluations of each agent; `mean` is R / M with its standard `deviation` over replicates (None with one),
     `total` is R, and `last` the regret of the last evaluation, a mean over the M agents. `rounds_up` are the messages that each

@@ -1,4 +1,4 @@
-"""A run in numbers: one row for each algorithm in each cell, with standard errors and paired differences."""
+"""The summary of a run: one row for each algorithm in each cell, with standard errors and paired differences."""
 
 from __future__ import annotations
 

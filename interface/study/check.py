@@ -1,4 +1,4 @@
-"""Combinations that cannot be: each table of the study is right by itself, but they do not go together."""
+"""Checks of a study as a whole: settings that are valid each, and not together."""
 
 from __future__ import annotations
 

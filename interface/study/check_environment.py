@@ -1,4 +1,4 @@
-"""Combinations that cannot be among what makes the world untidy: groups, faults, exchange modes, real time and costs."""
+"""Checks of a study's environment: groups, faults, exchange modes, real time and costs."""
 
 from __future__ import annotations
 

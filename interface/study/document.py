@@ -1,4 +1,4 @@
-"""Study documents as TOML: read with errors that say where, changed by dotted keys, written back."""
+"""Study documents as TOML: reading with located errors, changes by dotted keys, writing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The world of a study, agent by agent: who belongs to which group, which models hold, and whom the faults befall."""
+"""The environment of a study, agent by agent: groups, models, and the agents that faults concern."""
 
 from __future__ import annotations
 

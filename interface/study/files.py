@@ -1,4 +1,4 @@
-"""The files that a study names: their paths count from its own folder, and what is in them is part of its digest."""
+"""The files that a study names: paths relative to its folder, and the hashes that enter its digest."""
 
 from __future__ import annotations
 

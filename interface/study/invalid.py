@@ -1,4 +1,4 @@
-"""What can be wrong in a study, and how it is said: one line with the place, what came, and what would do."""
+"""Invalid settings of a study, and their messages: one line with the place, the value, and the remedy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class InvalidSetting:
 
 
 class InvalidSettings(Exception):
-    """Settings that were found invalid, on their way to becoming a StudyError."""
+    """Settings that were found invalid; the loader turns them into a StudyError."""
 
     def __init__(self, faults: Iterable[InvalidSetting]) -> None:
         self.faults = tuple(faults)

@@ -1,4 +1,4 @@
-"""How large a study may be: limits on its numbers, on its cells and runs, and on what fits into a machine's memory.
+"""Limits on the size of a study: its numbers, its cells and runs, and the memory that it needs.
 
 They are looked at before anything of the size of the study is made.
 """

@@ -1,4 +1,4 @@
-"""What there is to choose from, group by group, as it stands in a study file."""
+"""The catalogue of everything that a study file can name, by group."""
 
 from __future__ import annotations
 

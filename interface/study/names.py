@@ -1,4 +1,4 @@
-"""Names that a study gives: to itself, to algorithms, to groups and to faults."""
+"""The names that a study gives: to itself, to algorithms, to groups and to faults."""
 
 from __future__ import annotations
 

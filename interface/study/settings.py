@@ -1,4 +1,4 @@
-"""Settings of whatever a study names: checked against the dataclass that declares them, completed by its defaults."""
+"""Settings of anything that a study names: checked against the dataclass that declares them, and completed by its defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Settings = dict[str, Any]
 
 @runtime_checkable
 class Refusal(Protocol):
-    """An error that says as data which setting it is of, and what would do; each room has its own, and so may anybody."""
+    """An error that names the setting at fault and the remedy; each package, and any extension, may define its own."""
 
     key: str
     remedy: str

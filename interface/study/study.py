@@ -1,4 +1,4 @@
-"""A study: what is compared with what, under which circumstances, checked and complete before anything runs."""
+"""A study: loaded, checked and completed before anything runs; its sweep as cells."""
 
 from __future__ import annotations
 

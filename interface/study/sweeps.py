@@ -1,4 +1,4 @@
-"""The keys of a sweep: what may be swept, and which fault is one of what was swept."""
+"""The keys of a sweep: which may be swept, and which invalid setting is due to a swept value."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from fedbo.study.tables import HostingTable, ObjectiveTable
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveSource:
-    """A federation to be tabulated: its name, its settings, itself, and the seed and replicate of its streams."""
+    """A federation to tabulate: its name, settings and instance, and the seed and replicate of its streams."""
 
     name: str
     settings: Document

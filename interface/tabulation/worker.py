@@ -31,7 +31,7 @@ _SECONDS = 10.0  # of work at most between two parts: what a kill can lose
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """The plan that all processes share that make a table: its folder, the federation, and where its draws come from."""
+    """The plan that all processes of a tabulation share: its folder, the federation, and the key of its streams."""
 
     folder: Path
     federation: Federation
@@ -45,7 +45,7 @@ class TablePlan:
 
 
 class TableJob(NamedTuple):
-    """Evaluations `first` to before `stop` of an agent's design or refinement; or the fit of its surface."""
+    """A job: evaluations `first` to before `stop` of an agent's design or refinement, or the fit of its surface."""
 
     kind: Literal["design", "refine", "fit"]
     agent: int
@@ -54,7 +54,7 @@ class TableJob(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """The result of a job: how many evaluations were made, the best value among them, or what describes the surface."""
+    """The result of a job: the number of evaluations, the best value among them, or the fitted surface."""
 
     agent: int
     made: int

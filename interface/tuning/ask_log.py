@@ -1,4 +1,4 @@
-"""The log of an agent that is asked and told: lines of JSON, each on the disk before anybody hears of it."""
+"""The log of an ask/tell agent: lines of JSON, each on disk before the call returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LogEntry = dict[str, Any]
 
 
 class AskLog:
-    """The log in a folder, which one process at a time may have open; `entries` is what was in it when it was opened.
+    """The log in a folder, which one process at a time may have open; `entries` are those found at opening.
 
     Its first line is the `head`, which says of what it is the log. ValueError when it is of something else, DirectoryError when
     another process has it open.

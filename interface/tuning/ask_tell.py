@@ -27,7 +27,7 @@ from fedbo.tuning.spaces import written_space
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How agents tune together; all of them must have the same.
+    """The settings that all agents that tune together share.
 
     `algorithm` is a name or a table with settings, `agents` their number, `mode` "max" or "min". An agent's first `initial`
     points are random. A point that nobody has told of for `lease` seconds is handed to whoever asks next; without a lease that
@@ -70,7 +70,7 @@ class _AgentFile(NamedTuple):
 
 
 class Agent:
-    """One agent, kept in a folder of its own: what it was told never leaves it, and messages go through a `meeting`.
+    """An ask/tell agent in a folder of its own: observations never leave it, and messages go through a `meeting`.
 
     All that is asked and told is appended to `log.jsonl` before anybody hears of it. Who opens the folder again, after whatever
     end, goes on where it was. One process at a time may have it open. ValueError when the space or the terms are wrong, or not

@@ -1,4 +1,4 @@
-"""The place where agents that run their own loops exchange messages: a folder that all of them reach, and nothing that runs.
+"""A shared folder through which ask/tell agents exchange messages, without a coordinator process.
 
 Whoever brings a message carries out the coordinator's half for it, alone for that moment, and takes the answer along.
 """
@@ -22,7 +22,7 @@ from fedbo.coordinator.messages import fault
 
 
 class _ServerFile(NamedTuple):
-    """The server's file: what it is of, its state, the last step heard of each agent, and answers not yet fetched."""
+    """The checkpoint of the server: digest of the terms, state, last step received from each agent, unread answers."""
 
     terms: str
     state: Any
@@ -31,7 +31,7 @@ class _ServerFile(NamedTuple):
 
 
 class Meeting:
-    """A folder, perhaps one that several machines share, in which only messages and the coordinator's state lie."""
+    """A folder, possibly shared by several machines, that holds only messages and the coordinator's state."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

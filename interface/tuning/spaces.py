@@ -1,4 +1,4 @@
-"""Search spaces as people declare them: by ConfigSpace, as a dictionary, or as Ray Tune and Optuna have them."""
+"""Search spaces declared by ConfigSpace, as a dictionary, or as in Ray Tune and Optuna, converted to one form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tuning a function of a configuration at several sites in real time: the study that `fedbo.tune` makes of its arguments."""
+"""The study that `fedbo.tune` makes of its arguments, and how it is run or resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Resources = Mapping[str, float]
 
 
 class Options(TypedDict):
-    """What `fedbo.tune` takes besides the objective, the space and the number of agents; every one has a default."""
+    """The keyword arguments of `fedbo.tune` besides objective, space and number of agents; all have defaults."""
 
     algorithm: NotRequired[str | Mapping[str, Any]]
     iterations: NotRequired[int]

@@ -75,9 +75,9 @@ def run(
 
 
 def resume(directory: str | Path, *, overrides: Sequence[str] = (), progress: bool = False) -> Result:
-    """Go on with a run that was interrupted, killed or failed, and give its results.
+    """Resume a run that was interrupted, killed or failed, and give its results.
 
-    `overrides` may change the hosting and the snapshots. ValueError when there is nothing to go on with; else as `run`.
+    `overrides` may change the hosting and the snapshots. ValueError when there is nothing to resume; else as `run`.
     """
     from rich.console import Console
 
@@ -101,8 +101,8 @@ def tune(
     `memory_limit` MiB, and is tried again `retries` times. All ends early after `seconds`, after so many `evaluations` in all,
     when one has reached `target`, or when one of the `callbacks`, which are told of every evaluation, returns True.
 
-    `algorithm` is a name or a table with settings, `address` a Ray cluster, `study` are tables of a study that stand above all
-    this. With `resume`, the study in `out` is gone on with, if it has begun. Raises what `run` raises. See docs/tuning.md.
+    `algorithm` is a name or a table with settings, `address` a Ray cluster, `study` are tables of a study that override all
+    this. With `resume`, the study in `out` is resumed, if it has begun. Raises what `run` raises. See docs/tuning.md.
     """
     from rich.console import Console
 
@@ -128,7 +128,7 @@ def tabulate(
     """Evaluate a federation at a design by every agent, for the objective `tabulated`; give what the `table.json` says.
 
     `objective` is a federation's name, with `setting=value` as `overrides`, or a study file, with those of a study. The folder
-    `out` (by default NAME.table) is new, or holds the same table, which is then gone on with or extended. ValueError when
+    `out` (by default NAME.table) is new, or holds the same table, which is then resumed or extended. ValueError when
     anything is wrong with these, RunError when evaluating failed, KeyboardInterrupt after Ctrl-C: what was evaluated is kept.
     """
     from rich.console import Console

@@ -97,7 +97,7 @@ def resume(
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
-    """Go on with a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
+    """Resume a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
     from fedbo.execution.runner import resume_study
 
     changed = [*(sets or []), *hosting_sets(workers, address)]
@@ -245,7 +245,7 @@ def _print_run(result: Result, printed: Format, baseline: str | None, figures: S
 
 
 def _wants(question: str) -> bool:
-    """Ask, where there is somebody to answer."""
+    """Ask, if this is an interactive terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, default=True, err=True)
 
 

@@ -32,7 +32,7 @@ def reproduce(
 ) -> None:
     """Reproduce a paper: run its studies, draw its figures, test its statements, and write one page about them.
 
-    What has been run before into the same directory is not run again; after Ctrl-C, the same command goes on.
+    What has been run before into the same directory is not run again; after Ctrl-C, the same command resumes.
     """
     from fedbo.execution.progress import progress_for
     from fedbo.papers.manifest import find_paper

@@ -35,7 +35,7 @@ def tabulate(
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
-    """Evaluate every agent's objective at many points, for the objective "tabulated"; given again, it goes on or extends.
+    """Evaluate every agent's objective at many points, for the objective "tabulated"; given again, it resumes or extends.
 
     Ctrl-C and kills keep what was evaluated. More --points and more --refine keep what there is.
     """

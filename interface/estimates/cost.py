@@ -20,7 +20,7 @@ ACTOR = 40 * MIB  # what one more Ray actor shares least of, measured on Linux
 class CostEstimate:
     """The cost of a study: evaluations, Ray actors at a time, bytes of memory, messages and bytes each way.
 
-    `twins` describes objectives that stand in for others.
+    `twins` describes tabulated objectives.
     """
 
     runs: int
@@ -87,7 +87,7 @@ def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
 
 
 def _sends(algorithm: Algorithm, decisions: int) -> int:
-    """Count the steps that send; of a very long run the first ones stand for all."""
+    """Count the steps that send; a very long run is extrapolated from its first ones."""
     looked = min(decisions, STEPS)
     count = sum(algorithm.sends(step) for step in range(looked + 1))
     return count if looked == decisions else round(count * (decisions + 1) / (looked + 1))

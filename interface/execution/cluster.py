@@ -93,7 +93,7 @@ def _here(cpus: int) -> dict[str, Any]:
 
 
 def _check_listening(address: str) -> None:
-    """Find out whether anybody listens, for Ray itself would try for minutes."""
+    """Check that the address accepts connections, because Ray itself would try for minutes."""
     if address == "auto":
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -107,14 +107,14 @@ def _check_listening(address: str) -> None:
 
 
 def _use_token() -> None:
-    """Let this process show its token unless the environment says otherwise; Ray 2.60 does so by itself only for "auto"."""
+    """Let this process send its token unless the environment says otherwise; Ray 2.60 does so by itself only for "auto"."""
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"] = "token"
         ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # it was read when Ray was imported
 
 
 def connection_error(place: str, error: BaseException) -> str:
-    """Say why a cluster cannot be reached, and what would do."""
+    """Say why a cluster cannot be reached, and the remedy."""
     causes = [error]
     while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(inner)
@@ -140,7 +140,7 @@ def connection_error(place: str, error: BaseException) -> str:
 
 
 def check_hosts(folder: Path) -> None:
-    """Look whether every host has the versions of this process and sees the folder; ClusterError names those that do not."""
+    """Check that every host has the versions of this process and sees the folder; ClusterError names those that do not."""
     from fedbo.execution.directory import versions
 
     mark = folder / f".seen-{os.urandom(4).hex()}"
@@ -156,7 +156,7 @@ def check_hosts(folder: Path) -> None:
 
 
 def _asked(mark: str) -> Iterator[tuple[str, Any]]:
-    """Give every living host with what it says of itself, or with why it cannot."""
+    """Give every living host with its facts, or with its error."""
     nodes = _living()
     ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
     calls = {
@@ -179,7 +179,7 @@ def _living() -> dict[str, str]:
 
 
 def _host_facts(mark: str) -> dict[str, str | bool]:
-    """Say what this host has, and whether it sees a file."""
+    """Give the versions of this host, and whether it sees a file."""
     from fedbo.execution.directory import versions
 
     until = time.monotonic() + _SHARE_TIMEOUT
@@ -190,7 +190,7 @@ def _host_facts(mark: str) -> dict[str, str | bool]:
 
 
 def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
-    """Say what is amiss with a host, by what it says of itself or by why it cannot, beside what this process has."""
+    """List the problems of a host, from its facts or its error, compared with this process."""
     if isinstance(found, Exception):
         yield _why(found)
         return

@@ -38,7 +38,7 @@ _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
 def new_directory(study: Study, out: Path | None) -> Path:
-    """Make the directory of a new run; DirectoryError when it is in use, with what would do."""
+    """Make the directory of a new run; DirectoryError when it is in use, with the remedy."""
     if out is None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         out = Path("runs") / f"{study.study.name}-{stamp}"
@@ -81,7 +81,7 @@ def discard_drafts(directory: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep everybody else from writing to a directory; DirectoryError when somebody does so already."""
+    """Lock a directory against other writers; DirectoryError when it is locked already."""
     path = directory / ".lock"
     with ExitStack() as stack:
         while True:

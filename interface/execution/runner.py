@@ -56,7 +56,7 @@ def run_study(
 
     `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when anything in
     it fails, KeyboardInterrupt (with the directory) after Ctrl-C: in both cases all that was observed has been written, and
-    `resume_study` goes on from there.
+    `resume_study` continues from there.
     """
     directory = new_directory(study, out)
     with _room_in(directory), locked(directory):
@@ -70,11 +70,11 @@ def run_study(
 def resume_study(
     directory: Path, overrides: Sequence[str] = (), progress: Progress | None = None, callbacks: Sequence[Callback] = ()
 ) -> Result:
-    """Go on with a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
+    """Resume a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
 
-    `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to go
-    on with, and Damaged, before anything is changed, when a file is damaged that it needs; else as `run_study`. Where the
-    snapshot before the last one has all that is needed, it goes on from there and says so on standard error.
+    `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to
+    resume, and Damaged, before anything is changed, when a file is damaged that it needs; else as `run_study`. Where the
+    last snapshot is damaged and the one before is whole, it continues from that and says so on standard error.
     """
     manifest = read_manifest(directory)
     if manifest["status"] == "complete":
@@ -163,7 +163,7 @@ def _note_end(manifest: dict[str, Any], status: str, ended: Sequence[Ended], sec
 
 @contextmanager
 def _room_in(directory: Path) -> Iterator[None]:
-    """Say what would do where the disk is full from the start."""
+    """Say the remedy where the disk is full from the start."""
     try:
         yield
     except OSError as error:
@@ -181,7 +181,7 @@ def _words(failure: Exception, directory: Path) -> str:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a wish to stop, which the runs heed after the evaluation at hand; the second one kills."""
+    """Turn the first Ctrl-C into a request to stop, which takes effect after the present evaluation; the second one kills."""
     asked = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:

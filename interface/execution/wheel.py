@@ -18,7 +18,7 @@ _MOMENT = (2020, 1, 1, 0, 0, 0)  # equal packages give equal wheels
 def sources() -> dict[str, bytes]:
     """Give all files of the package by their names in a wheel, in the order of these, wherever they are installed.
 
-    They are read once: somebody may be working on them while a study starts.
+    They are read once, because they may change while a study starts.
     """
     found: dict[str, bytes] = {}
     for package, folder in _rooms().items():

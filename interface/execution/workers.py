@@ -106,7 +106,7 @@ class ActorPool:
                 actor, number = busy.pop(future)
                 try:
                     yield _result(future)
-                except ray.exceptions.RayActorError:  # its parts and snapshots are on disk, from which another one goes on
+                except ray.exceptions.RayActorError:  # another one resumes from its parts and snapshots on disk
                     actor, left[number] = self._replace(actor), left[number] - 1
                     if left[number]:
                         waiting.appendleft(number)

@@ -64,7 +64,7 @@ def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
 
     Inputs, agents, targets, the length of histories and the budget are those of the study. Instead of its objective each agent
     has a bowl with a centre of its own, and histories are of uniform points: evaluations are not timed, and need no data. All
-    agents send one message before the first decision. StudyError for algorithms whose messages nobody may read.
+    agents send one message before the first decision. StudyError for algorithms whose messages are private.
     """
     if isinstance(algorithm, Private):
         raise StudyError("decision times of private algorithms cannot be measured: their messages are not handed on one by one")

@@ -99,7 +99,7 @@ def reproduce(
 ) -> Iterator[Reproduction]:
     """Run what is missing, draw every figure, and say what holds; gives what there is so far after each figure.
 
-    A study that has ended is not run again, one that was cut off is gone on with. Figures that are not asked for are shown too
+    A study that has ended is not run again, one that was interrupted is resumed. Figures that are not asked for are shown too
     if their runs are there. StudyError, before anything runs, where the manifest or a study is wrong. A figure whose data are
     missing, or whose study fails, is left out, with the reason.
     """

@@ -69,7 +69,7 @@ class StatementResult:
 class AlgorithmRow:
     """The numbers of one algorithm: numbers per message, its final value, and that minus the first algorithm's, paired.
 
-    `federated` is how many points a target chose in a run by what it had heard of others, or, in a control, in their place.
+    `federated` is how many points a target chose in a run from the messages of others, or, in a control, in their place.
     """
 
     algorithm: str
@@ -154,8 +154,8 @@ def federated_queries(data: FigureData, label: str) -> float:
     traces, table = data.traces(label), data.result.observations
     agents = pa.array(sorted({trace.agent for trace in traces}), pa.int32())
     mine = pc.and_(pc.equal(table["cell"], data.figure.cell), pc.equal(table["algorithm"], label))
-    heard = pc.and_(pc.is_in(table["agent"], agents), pc.is_in(table["origin"], pa.array(FEDERATED_ORIGINS)))
-    return len(table.filter(pc.and_(mine, heard))) / len(traces)
+    chosen = pc.and_(pc.is_in(table["agent"], agents), pc.is_in(table["origin"], pa.array(FEDERATED_ORIGINS)))
+    return len(table.filter(pc.and_(mine, chosen))) / len(traces)
 
 
 def judge(test: TestTable, data: FigureData, others: Mapping[str, FigureData]) -> StatementResult:
@@ -203,7 +203,7 @@ def verdict(claim: str, gain: Difference, margin: float) -> Verdict:
 
 
 def _shorter(test: TestTable, data: FigureData) -> StatementResult:
-    """Compare the longest message of the ones with the shortest of the others; sizes are exact."""
+    """Compare the longest message of `of` with the shortest of `than`; sizes are exact."""
     mine, theirs = (
         max(message_length(data, label) for label in test.of),
         min(message_length(data, label) for label in test.than),
@@ -236,7 +236,7 @@ def _totals(seconds: Mapping[str, Array], labels: Sequence[str]) -> Array:
 
 
 def _ratio_of(test: TestTable, cell: int, times: Times) -> GeometricMean | None:
-    """Give the time of the ones over that of the others, or with the most agents over that with the fewest."""
+    """Give the time of `of` over that of `than`, or with the most agents over that with the fewest."""
     by_cell, others = times.seconds, times.others
     if test.claim == "faster":
         return geometric(_totals(by_cell[cell], test.of) / _totals(by_cell[cell], test.than))

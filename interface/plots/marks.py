@@ -20,9 +20,9 @@ AWAY, CRASH, HANG, CUT, SLOW, OUTAGE = "#3D434D", "#C1121F", "#7B4FA3", "#111418
 
 
 def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> list[Artist]:
-    """Draw the trouble of one run over its bars; give what belongs into the legend.
+    """Draw the absences and faults of one run over its bars; give the entries of the legend.
 
-    `place` gives the row of each agent and `ends` where its bars end: what befalls it later concerns nobody.
+    `place` gives the row of each agent and `ends` where its bars end: later events are left out.
     """
 
     def during(begins: str, ends_: str) -> list[EventInterval]:

@@ -58,7 +58,7 @@ def draw_optima(figure: Figure, result: Result, cell: int) -> None:
 def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
     """Give each agent's best point over all algorithms, replicates and earlier tasks, and all points `(n, d)`.
 
-    Where objectives are drawn anew in every replicate, those of the first only. A centralised run is nobody's own.
+    Where objectives are drawn anew in every replicate, those of the first only. A centralised run belongs to no agent.
     """
     columns = ["cell", "algorithm", "replicate", "agent", "x", "score", "error"]
     central = {table.title for table in result.study.algorithm if table.centralised}

@@ -68,7 +68,7 @@ def draw(result: Result, path: Path, view: View) -> Path:
 
 
 def figure_of(result: Result, view: View) -> Figure:
-    """Make the figure itself, for those who want to go on with it; PlotError when there is no such figure."""
+    """Make the figure itself, to be changed further; PlotError when there is no such figure."""
     _check(result, view)
     with rc_context(STYLE):
         return _figure(result, view)

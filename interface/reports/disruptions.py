@@ -35,7 +35,7 @@ _COLUMNS: dict[str, Callable[[Disruptions], str]] = {
 
 
 def tables_of(result: Result, baseline: str | None, target: TargetValue, trouble: bool, width: int) -> RenderableType:
-    """Write the summary of a run and, for a sweep, what its cells differ by; or its trouble alone."""
+    """Write the summary of a run and, for a sweep, the differences of its cells; or its disruptions alone."""
     if trouble:
         return disruptions_table(result)
     summary = results_table(result, baseline, width)

@@ -85,7 +85,7 @@ class EventInterval(NamedTuple):
 def event_intervals(events: Any, begins: str, ends: str) -> list[EventInterval]:
     """Pair the events of one run that begin something with those that end it, in the order of the ends.
 
-    Intervals of an agent that overlap are one. What nobody ended lasts until the agent's life is over, or until the run is.
+    Intervals of an agent that overlap are one. One without an end lasts until the end of the agent, or of the run.
     """
     found, since, depth = list[EventInterval](), dict[int, tuple[float, str]](), Counter[int]()
     for event in of_kinds(events, begins, ends).select(["kind", "agent", "time", "detail"]).to_pylist():

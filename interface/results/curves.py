@@ -1,7 +1,7 @@
 """Best-so-far curves: the score of each agent's incumbent against iterations, evaluations, time or bytes.
 
 An agent's incumbent is the point with the largest value that it has *seen*; it is judged by its noise-free *score*, so
-that lucky noise flatters nobody.
+that noise gives no advantage.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class IncumbentTrace:
     `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
     `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
     incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
-    have `best` NaN and `row` -1. `moved (e,)` are the bytes that had been sent and delivered before it ended, by and to anybody
-    in the run, for each target of the cell.
+    have `best` NaN and `row` -1. `moved (e,)` are the bytes sent and delivered in the whole run before it ended, for each target
+    of the cell.
     """
 
     cell: int
@@ -137,7 +137,7 @@ def curve(found: Sequence[IncumbentTrace], axis: Axis, x: Array, metric: Metric,
 def replicate_means(found: Sequence[IncumbentTrace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
     """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
 
-    A target that never had an incumbent in a replicate is left out of it; one with nobody else is NaN throughout. With
+    A target that never had an incumbent in a replicate is left out of it; one without any other target is NaN throughout. With
     `early`, a target that has none yet counts with its first one.
     """
     means = {}

@@ -77,7 +77,7 @@ class Result:
         return self._table("histories", OBSERVATIONS)
 
     def trusted_cells(self) -> list[Cell]:
-        """Give the cells of the study, fit to be carried out; ResultError where that runs functions nobody has trusted."""
+        """Give the cells of the study, ready to run; ResultError where that would run functions that are not trusted."""
         if not self._trust and (why := why_untrusted(self.study, "to build its objectives again")):
             raise ResultError(f"'{self.directory}': {why}")
         return self.study.cells()

@@ -28,7 +28,7 @@ class Estimate:
     error: float | None
 
     def __str__(self) -> str:
-        if math.isnan(self.mean):  # nobody had a good observation
+        if math.isnan(self.mean):  # no agent had a good observation
             return "–"
         return f"{self.mean:.4g}" + ("" if self.error is None else f" ± {self.error:.2g}")
 

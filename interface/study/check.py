@@ -118,7 +118,7 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
 
 
 def _early(study: Study) -> Iterator[InvalidSetting]:
-    """Refuse an early end where there is no real time in which somebody could look on."""
+    """Refuse an early end in virtual time."""
     for key in ("target", "evaluations"):
         if getattr(study.budget, key) is not None and study.timing.clock != "wall":
             yield InvalidSetting(("budget", key), 'ends a study in real time; set [timing] clock = "wall", or leave it out')

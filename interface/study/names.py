@@ -13,7 +13,7 @@ _UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of characters, e
 
 
 def _fit(name: str) -> str:
-    """Give a name back that fits on one line; ValueError says what would do."""
+    """Give a name back that fits on one line; ValueError says the remedy."""
     if not name.strip():
         raise ValueError("must not be empty")
     unfit = next((letter for letter in name if unicodedata.category(letter) in _UNFIT), None)
@@ -26,7 +26,7 @@ def _fit(name: str) -> str:
 
 
 def _of_folder(name: str) -> str:
-    """Give a name back that a folder can have; ValueError says what would do."""
+    """Give a name back that a folder can have; ValueError says the remedy."""
     unfit = next((letter for letter in name if letter in "/\\"), None)
     if unfit is not None:
         raise ValueError(f"holds '{unfit}', and a folder is called after it; write '-' in its place")

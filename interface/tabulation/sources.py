@@ -32,7 +32,7 @@ class ObjectiveSource:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Give what two tables share if one may go on with the other, as JSON has it."""
+        """Give what must be equal, as JSON has it, for a table to be resumed."""
         federation = self.federation
         said = {
             "federation": self.name,

@@ -60,7 +60,7 @@ def tabulate(
     hosting: HostingTable | None = None,
     progress: Progress | None = None,
 ) -> Facts:
-    """Make a table, go on with one, or extend it; give what its `table.json` says.
+    """Make a table, resume one, or extend it; give the facts of its `table.json`.
 
     DirectoryError when the folder holds something else. KeyboardInterrupt (with the folder) after Ctrl-C, RunError when
     anything fails: in both cases what was evaluated is kept.
@@ -167,7 +167,7 @@ class _TableBuilder:
         self._carry_out(jobs, hosting)
 
     def _missing(self, origin: str, hosting: HostingTable) -> Iterator[TableJob]:
-        """List what of the design or of the refinement has not been evaluated, in chunks; a refinement goes on in one."""
+        """List the missing evaluations of the design or of the refinement, in chunks; a refinement is one chunk."""
         lacking = {agent: sorted(self._wanted(agent, origin)) for agent in self._asked}
         total = sum(len(indices) for indices in lacking.values())
         size = max(1, min(_CHUNK, total // (_SHARES * max(1, hosting.workers or 0))))
@@ -232,7 +232,7 @@ class _TableBuilder:
             self._display.on_progress(done)
 
     def _gather(self, status: str) -> None:
-        """Put all parts into one file and say how the table stands; only then are the parts removed."""
+        """Put all parts into one file and write the facts; only then are the parts removed."""
         folder = self._plan.folder
         whole = rows_of(folder)
         write_table(whole, folder / POINTS_FILE)

@@ -76,7 +76,7 @@ class Tabulator:
         self._design = np.empty((0, self._dim))
 
     def stop(self) -> None:
-        """Let the job at hand end after its present evaluation; it may be called from another thread."""
+        """End the present job after its present evaluation; it may be called from another thread."""
         self._stopped = True
 
     def work(self, job: TableJob, stopped: Callable[[], bool] | None = None) -> JobResult:

@@ -29,7 +29,7 @@ class AskLog:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._held.callback(os.close, self._file)
         whole, _, cut = path.read_bytes().rpartition(b"\n")
-        if cut:  # its writer was killed at this line, of which nobody has heard
+        if cut:  # its writer was killed before it returned
             os.ftruncate(self._file, len(whole) + 1 if whole else 0)
         found: list[LogEntry] = [json.loads(line) for line in whole.splitlines()]
         if found and found[0] != head:

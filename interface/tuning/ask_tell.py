@@ -30,8 +30,8 @@ class Terms:
     """The settings that all agents that tune together share.
 
     `algorithm` is a name or a table with settings, `agents` their number, `mode` "max" or "min". An agent's first `initial`
-    points are random. A point that nobody has told of for `lease` seconds is handed to whoever asks next; without a lease that
-    happens only when the agent's process begins again.
+    points are random. A point without a value for `lease` seconds is given to the next client that asks; without a lease that
+    happens only when the agent's process starts again.
     """
 
     algorithm: str | Mapping[str, Any] = "fts"
@@ -72,8 +72,8 @@ class _AgentFile(NamedTuple):
 class Agent:
     """An ask/tell agent in a folder of its own: observations never leave it, and messages go through a `meeting`.
 
-    All that is asked and told is appended to `log.jsonl` before anybody hears of it. Who opens the folder again, after whatever
-    end, goes on where it was. One process at a time may have it open. ValueError when the space or the terms are wrong, or not
+    All that is asked and told is appended to `log.jsonl` before the call returns, so that the agent resumes when its folder is
+    opened again. One process at a time may have it open. ValueError when the space or the terms are wrong, or not
     those with which the folder was made; DirectoryError when another process has it open.
     """
 
@@ -113,8 +113,8 @@ class Agent:
     def ask(self, n: int = 1, client: str | None = None) -> list[Suggestion]:
         """Give `n` configurations to evaluate, each with its token.
 
-        First come those that are open and that nobody has in hand: of a `client` that gives its name those that it was given
-        before; otherwise those of an earlier process, and those whose lease has run out. Then come new ones.
+        First come open ones that no client works on: for a named `client` those that it was given before, otherwise those of an
+        earlier process, and those whose lease has run out. Then come new ones.
         """
         found = self._again(client)[:n]
         for token in found if self.terms.lease is not None else ():

@@ -1,6 +1,6 @@
 """A shared folder through which ask/tell agents exchange messages, without a coordinator process.
 
-Whoever brings a message carries out the coordinator's half for it, alone for that moment, and takes the answer along.
+The agent that sends a message carries out the coordinator's half of the algorithm for it, under a lock, and reads its answer.
 """
 
 from __future__ import annotations

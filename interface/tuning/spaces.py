@@ -19,7 +19,7 @@ def written_space(space: Any) -> str:
 
     `space` is a `ConfigSpace.ConfigurationSpace`, or a dictionary of names, each with a range `(low, high)`, a list of choices,
     a constant, one of ConfigSpace's hyperparameters, or what `ray.tune.uniform` and its like or Optuna's distributions make;
-    what has been written already stays. ValueError names what cannot be taken over, with what would do.
+    what has been written already stays. ValueError names what cannot be converted, with the remedy.
     """
     if isinstance(space, str):
         read_space(space)

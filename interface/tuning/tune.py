@@ -49,7 +49,7 @@ class Options(TypedDict):
 
 
 def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, progress: Progress | None = None) -> Result:
-    """Carry a tuning study out, or go on with it, and give its results; see `fedbo.tune`."""
+    """Run a tuning study, or resume it, and give its results; see `fedbo.tune`."""
     study = tuning_study(function, space, agents, options)
     out = Path(options["out"]) if "out" in options else None
     callbacks = options.get("callbacks", ())

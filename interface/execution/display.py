@@ -50,7 +50,7 @@ class Display:
     def on_history(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> bool:
         """Show how many of the earlier tasks are done."""
         if self._progress is not None and self._learning:
-            self._progress.update(0, _HISTORY, 0, jobs_done, self._learning, None)
+            self._progress.update(RunKey(0, _HISTORY, 0), jobs_done, self._learning, None)
         return False
 
     def on_progress(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> bool:
@@ -77,4 +77,4 @@ class Display:
         if scores:
             self._best[key] = float(self._metric[key.cell].native(float(np.mean(scores))))
         done = round(share * total)
-        self._progress.update(key.cell, key.algorithm, key.replicate, done, total, self._best.get(key))
+        self._progress.update(key, done, total, self._best.get(key))

@@ -31,8 +31,8 @@ class IncumbentTrace:
     `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
     `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
     incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
-    have `best` NaN and `row` -1. `moved (e,)` are the bytes sent and delivered in the whole run before each ended, per target of
-    the cell.
+    have `best` NaN and `row` -1. `moved (e,)` are the bytes sent and delivered in the whole run before each ended, for each
+    target.
     """
 
     cell: int

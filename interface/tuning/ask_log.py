@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Container
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ LogEntry = dict[str, Any]
 
 class AskLog:
     """The log in a folder, which one process at a time may have open; `entries` are those found at opening.
+
+    `points` holds every point by its token: where it is, whose it is, until when its lease lasts; `told` the values by token.
 
     Its first line is the `head`, which says of what it is the log. ValueError when it is of something else, DirectoryError when
     another process has it open.
@@ -38,11 +42,43 @@ class AskLog:
                 f"'{folder}': was made with another space, other terms or another number; give those, or a new folder"
             )
         if not found:
-            self.append(head)
+            self._write(head)
         self.entries = found[1:]
+        self.points: dict[str, LogEntry] = {}
+        self.told: dict[str, float | None] = {}
 
     def append(self, entry: LogEntry) -> None:
-        """Write an entry down for good; OSError when the disk is full."""
+        """Write an entry to disk and note it; OSError when the disk is full."""
+        self._write(entry)
+        self.note(entry)
+
+    def note(self, entry: LogEntry) -> None:
+        """Update the points and their values by an entry."""
+        if "tell" in entry:
+            self.told[entry["tell"]] = entry["value"]
+        elif "add" in entry:
+            self.points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
+            self.told[entry["add"]] = entry["value"]
+        else:
+            self.points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
+
+    @property
+    def open(self) -> list[str]:
+        """List the tokens of the points that have not been told, oldest first."""
+        return [token for token in self.points if token not in self.told]
+
+    def again(self, client: str | None, handed: Container[str]) -> list[str]:
+        """List the open points that may be given to a client again; `handed` are those that this process has given out."""
+        found, now = [], time.time()
+        for token in self.open:
+            point = self.points[token]
+            ran_out = point["until"] is not None and point["until"] < now
+            mine = point["client"] == client and (client is not None or token not in handed)
+            if mine or ran_out:
+                found.append(token)
+        return found
+
+    def _write(self, entry: LogEntry) -> None:
         append_whole(self._file, json.dumps(entry).encode() + b"\n")
         os.fsync(self._file)
 

@@ -101,8 +101,6 @@ class Agent:
         self._problem = Problem(dim, terms.agents, targets, terms.initial, 10**6, number, rounds=False, lattice=self._space)
         self._streams = Streams(terms.seed).of(number)
         self._digest = hashlib.sha256(json.dumps([asdict(terms), written], sort_keys=True).encode()).hexdigest()
-        self._points: dict[str, LogEntry] = {}  # by token: where it is, whose it is, until when
-        self._told: dict[str, float | None] = {}
         self._handed: set[str] = set()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = ThreadpoolController()
@@ -116,9 +114,9 @@ class Agent:
         First come open ones that no client works on: for a named `client` those that it was given before, otherwise those of an
         earlier process, and those whose lease has run out. Then come new ones.
         """
-        found = self._again(client)[:n]
+        found = self._log.again(client, self._handed)[:n]
         for token in found if self.terms.lease is not None else ():
-            self._enter({"ask": token, **self._points[token], "client": client, "until": self._until()})
+            self._enter({"ask": token, **self._log.points[token], "client": client, "until": self._until()})
         with self._threads.limit(limits=1):
             while len(found) < n:
                 found.append(self._new(client))
@@ -131,9 +129,9 @@ class Agent:
         Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
         be reached: what was told is kept all the same.
         """
-        if token in self._told:
+        if token in self._log.told:
             return False
-        if token not in self._points:
+        if token not in self._log.points:
             raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
         value = None if value is None or not math.isfinite(value) else float(value)
         self._enter({"tell": token, "value": value, "at": time.time()})
@@ -150,8 +148,8 @@ class Agent:
         Under a `name` that was added before, it is no news, and nothing happens; say whether it is news. Points that were added
         stand in for the random ones at the beginning. ValueError when the configuration is none of the space.
         """
-        token = f"{self.number:05d}-added-{len(self._told)}" if name is None else f"{self.number:05d}-added:{name}"
-        if token in self._told:
+        token = f"{self.number:05d}-added-{len(self._log.told)}" if name is None else f"{self.number:05d}-added:{name}"
+        if token in self._log.told:
             return False
         value = None if value is None or not math.isfinite(value) else float(value)
         self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": value, "at": time.time()})
@@ -161,7 +159,7 @@ class Agent:
 
     def pending(self, client: str | None = None) -> list[Suggestion]:
         """List what was asked, by a `client` if it is given, and not yet told; oldest first."""
-        return [self._suggestion(token) for token in self._open if client in (None, self._points[token]["client"])]
+        return [self._suggestion(token) for token in self._log.open if client in (None, self._log.points[token]["client"])]
 
     def given(self, token: str) -> Suggestion:
         """Give a suggestion once more; KeyError when the token is not one of this agent's."""
@@ -169,7 +167,7 @@ class Agent:
 
     def best(self) -> tuple[dict[str, Any], float] | None:
         """Give the best configuration that was told and its value; None before the first."""
-        values = {token: value for token, value in self._told.items() if value is not None}
+        values = {token: value for token, value in self._log.told.items() if value is not None}
         if not values:
             return None
         token = max(values, key=lambda each: self._sign * values[each])
@@ -185,10 +183,6 @@ class Agent:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    @property
-    def _open(self) -> list[str]:
-        return [token for token in self._points if token not in self._told]
-
     def _recall(self) -> None:
         """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
         self._file = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
@@ -196,10 +190,10 @@ class Agent:
             self._file = read_checkpoint(self.folder / "state.checkpoint")
         known = self._file.lines
         for place, entry in enumerate(self._log.entries):
-            again = entry.get("ask") in self._points
+            again = entry.get("ask") in self._log.points
             if place >= known and "ask" in entry and not again:
                 self._file = self._decided()[1]
-            self._note(entry)
+            self._log.note(entry)
             if place >= known and "tell" in entry:
                 self._file = self._learned(entry["tell"], entry["value"])
             if place >= known and "add" in entry:
@@ -208,31 +202,10 @@ class Agent:
 
     def _enter(self, entry: LogEntry) -> None:
         self._log.append(entry)
-        self._note(entry)
         self._file = self._file._replace(lines=self._file.lines + 1)
-
-    def _note(self, entry: LogEntry) -> None:
-        if "tell" in entry:
-            self._told[entry["tell"]] = entry["value"]
-        elif "add" in entry:
-            self._points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
-            self._told[entry["add"]] = entry["value"]
-        else:
-            self._points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
 
     def _save(self) -> None:
         write_checkpoint(self._file, self.folder / "state.checkpoint")
-
-    def _again(self, client: str | None) -> list[str]:
-        """List the open points that may be handed out again."""
-        found, now = [], time.time()
-        for token in self._open:
-            point = self._points[token]
-            ran_out = point["until"] is not None and point["until"] < now
-            mine = point["client"] == client and (client is not None or token not in self._handed)
-            if mine or ran_out:
-                found.append(token)
-        return found
 
     def _until(self) -> float | None:
         return None if self.terms.lease is None else time.time() + self.terms.lease
@@ -256,7 +229,7 @@ class Agent:
             file = file._replace(asked=file.asked + 1)
         else:
             streams = self._streams.at(file.asked + file.added - self.terms.initial + 1)
-            waiting = np.array([self._points[token]["u"] for token in self._open]).reshape(-1, self._problem.dim)
+            waiting = np.array([self._log.points[token]["u"] for token in self._log.open]).reshape(-1, self._problem.dim)
             state = self._algorithm.pending(file.algorithm, waiting)
             decision, state = self._algorithm.ask(state, file.inbox, streams)
             u, file = decision.x[0], file._replace(asked=file.asked + 1, inbox=())
@@ -266,7 +239,7 @@ class Agent:
         file = self._file._replace(told=self._file.told + 1)
         if value is None:
             return file
-        u = np.array([self._points[token]["u"]])
+        u = np.array([self._log.points[token]["u"]])
         return file._replace(algorithm=self._algorithm.tell(file.algorithm, u, np.array([self._sign * value])))
 
     def _taken_in(self, token: str, value: float | None) -> _AgentFile:
@@ -285,4 +258,4 @@ class Agent:
         return True
 
     def _suggestion(self, token: str) -> Suggestion:
-        return Suggestion(token, self._space.decode(np.array(self._points[token]["u"])))
+        return Suggestion(token, self._space.decode(np.array(self._log.points[token]["u"])))

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from fedbo.actors.storage.rows import RunKey
 from fedbo.algorithms.catalog import algorithms
 from fedbo.cli import main
 from fedbo.commands.arguments import FAILED, INTERRUPTED, OK, WRONG_INPUT
@@ -251,8 +252,8 @@ def test_what_was_interrupted_is_gone_on_with(
         def start(self, rows: Any) -> None:
             Impatient.begun += 1
 
-        def update(self, cell: int, label: str, replicate: int, done: int, total: int, best: float | None) -> None:
-            if Impatient.begun == 2 and label == "Twice":
+        def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
+            if Impatient.begun == 2 and run.algorithm == "Twice":
                 raise KeyboardInterrupt
 
         def finish(self) -> None:

@@ -34,9 +34,9 @@ def show(
 ) -> None:
     """Print the summary of a run; for a sweep, also what its cells differ by."""
     from fedbo.reports.disruptions import facts_of, tables_of
-    from fedbo.reports.privacy import privacy_facts, privacy_table
-    from fedbo.reports.regret import regret_facts, regret_table
-    from fedbo.reports.tables import console
+    from fedbo.reports.privacy import privacy_table
+    from fedbo.reports.regret import regret_table
+    from fedbo.reports.tables import console, plain
     from fedbo.results.compare import target_of
     from fedbo.results.result import Result
 
@@ -45,8 +45,8 @@ def show(
     if trouble + privacy + regret > 1:
         raise typer.BadParameter("--trouble, --privacy and --regret exclude each other; give one of them")
     if printed is Format.json:
-        spent = {"privacy": privacy_facts(result)} if privacy else {}
-        lost = {"regret": regret_facts(result)} if regret else {}
+        spent = {"privacy": plain(result.spending())} if privacy else {}
+        lost = {"regret": plain(result.regret_summary())} if regret else {}
         print_json({**facts_of(result, baseline, target, trouble), **spent, **lost, "figures": []})
         return
     if privacy:

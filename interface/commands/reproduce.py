@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json
+from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json, progress_display, say_interrupted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,7 +34,6 @@ def reproduce(
 
     What has been run before into the same directory is not run again; after Ctrl-C, the same command resumes.
     """
-    from fedbo.execution.progress import progress_for
     from fedbo.papers.manifest import find_paper
     from fedbo.papers.page import PAGE, facts, write_page
     from fedbo.papers.reproduction import ReproductionRequest
@@ -47,10 +46,10 @@ def reproduce(
     notify = _silent if quiet else _say
     made = None
     try:
-        for made in figures_of(request, notify, lambda: None if quiet else progress_for(console(stderr=True))):  # noqa: B007
+        for made in figures_of(request, notify, lambda: progress_display(quiet)):  # noqa: B007
             write_page(made)
     except KeyboardInterrupt:
-        print(f"interrupted; what was done is in {folder}; go on with the same command", file=sys.stderr)
+        say_interrupted(folder, "go on with the same command", Format.text)
         raise Stop(INTERRUPTED) from None
     assert made is not None
     if printed is Format.json:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from fedbo.execution.directory import versions
 from fedbo.execution.wheel import build_wheel, fingerprint
 
 _CONNECT_TIMEOUT = 10.0  # seconds until a host that does not answer counts as absent
@@ -141,8 +142,6 @@ def connection_error(place: str, error: BaseException) -> str:
 
 def check_hosts(folder: Path) -> None:
     """Check that every host has the versions of this process and sees the folder; ClusterError names those that do not."""
-    from fedbo.execution.directory import versions
-
     mark = folder / f".seen-{os.urandom(4).hex()}"
     mark.touch()
     try:
@@ -180,8 +179,6 @@ def _living() -> dict[str, str]:
 
 def _host_facts(mark: str) -> dict[str, str | bool]:
     """Give the versions of this host, and whether it sees a file."""
-    from fedbo.execution.directory import versions
-
     until = time.monotonic() + _SHARE_TIMEOUT
     while not (seen := os.path.exists(mark)) and time.monotonic() < until:
         time.sleep(0.1)

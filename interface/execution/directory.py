@@ -26,9 +26,7 @@ from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
 from fedbo.objectives.base import described
 from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.results.schemas import canonical
-from fedbo.study.paths import DirectoryError as DirectoryError
-from fedbo.study.paths import make_folder, usable
-from fedbo.study.paths import out_of_space as out_of_space
+from fedbo.study.paths import DirectoryError, make_folder, usable
 from fedbo.study.study import Study
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.engine import RecordedEvent, ReplayError
-from fedbo.execution.directory import DirectoryError, discard_parts, gather, locked, new_directory, new_manifest
+from fedbo.execution.directory import discard_parts, gather, locked, new_directory, new_manifest
 from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
+from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, load_study, recall_study
 from fedbo.study.trust import why_untrusted
 

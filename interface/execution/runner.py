@@ -18,7 +18,6 @@ from fedbo.coordinator.runtime.actor import Ended
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
-    DirectoryError,
     best_values,
     discard_drafts,
     discard_parts,
@@ -27,7 +26,6 @@ from fedbo.execution.directory import (
     new_directory,
     new_manifest,
     now,
-    out_of_space,
     versions,
 )
 from fedbo.execution.display import Display
@@ -38,6 +36,7 @@ from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
 from fedbo.study.document import StudyError
+from fedbo.study.paths import DirectoryError, out_of_space
 from fedbo.study.study import Study, load_study
 
 

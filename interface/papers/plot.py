@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from fedbo.papers.statements import FigureData, message_length, replicate_scores
+from fedbo.papers.statements import FigureData, message_length, native_mean, replicate_scores
 from fedbo.plots.curves import dress, limits, line
 from fedbo.plots.style import COLOURS, FAINT, STYLE, decades, remark
 from fedbo.results.curves import Array, Curve, curve, grid
@@ -134,8 +134,7 @@ def _range(found: Sequence[Difference]) -> tuple[float, float]:
 
 
 def _final(data: FigureData, label: str) -> Difference:
-    values = np.asarray(data.metric.native(np.array(list(replicate_scores(data, (label,), "end").values()))))
-    return paired(values) or Difference(float(values[0]), -math.inf, math.inf)
+    return native_mean(replicate_scores(data, (label,), "end"), data.metric)
 
 
 def _points(axes: Axes, x: Sequence[float], found: Sequence[Difference], options: Mapping[str, str]) -> None:

@@ -102,7 +102,9 @@ def algorithm_rows(data: FigureData) -> list[AlgorithmRow]:
             continue
         gap = None if label == first else paired(data.metric.sign * _gaps(mine, replicate_scores(data, (first,), "end")) + 0.0)
         rows.append(
-            AlgorithmRow(label, message_length(data, label), federated_queries(data, label), _native(mine, data.metric), gap)
+            AlgorithmRow(
+                label, message_length(data, label), federated_queries(data, label), native_mean(mine, data.metric), gap
+            )
         )
     return rows
 
@@ -116,7 +118,7 @@ def compare_published(data: FigureData) -> list[PublishedComparison]:
         if not mine:
             rows.append(PublishedComparison(each.algorithm, each.at, each.value, None, None, reason or "no runs"))
             continue
-        ours = _native(mine, data.metric)
+        ours = native_mean(mine, data.metric)
         gap = Difference(*(end - each.value for end in (ours.mean, ours.low, ours.high)))
         rows.append(PublishedComparison(each.algorithm, each.at, each.value, ours, gap))
     return rows
@@ -248,7 +250,7 @@ def _gaps(mine: Mapping[int, float], other: Mapping[int, float]) -> Array:
     return np.array([mine[replicate] - other[replicate] for replicate in sorted(set(mine) & set(other))])
 
 
-def _native(mine: Mapping[int, float], metric: Metric) -> Difference:
+def native_mean(mine: Mapping[int, float], metric: Metric) -> Difference:
     """Give the mean over replicates in native units with its interval, which is infinite with a single one."""
     values = np.asarray(metric.native(np.array(list(mine.values()))))
     return paired(values) or Difference(float(values[0]), -math.inf, math.inf)

@@ -45,13 +45,17 @@ def _rows(found: list[EventInterval], place: Mapping[int, int]) -> Bars:
     return [(place[one.agent], one.begin, one.end) for one in found if one.agent in place and one.end > one.begin]
 
 
+def corners(bars: Bars, half: float, shift: float = 0.0) -> list[list[tuple[float, float]]]:
+    """Give the corners of bars, from row and times, so much above and below their rows, which are shifted."""
+    middles = [(row + shift, begin, end) for row, begin, end in bars]
+    return [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in middles]
+
+
 def _boxes(axes: Axes, bars: Bars, word: str, colour: str, hatch: str) -> list[Artist]:
     if not bars:
         return []
-    half: float = 0.36
     options: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": hatch, "linewidth": 0.6}
-    corners = [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in bars]
-    axes.add_collection(PolyCollection(corners, zorder=2, **options), autolim=True)
+    axes.add_collection(PolyCollection(corners(bars, 0.36), zorder=2, **options), autolim=True)
     return [Patch(label=word, **options)]
 
 
@@ -59,11 +63,8 @@ def _stripes(axes: Axes, bars: Bars, colour: str, word: str, top: bool) -> list[
     """Draw thin lines along the upper or lower edge of the rows: the agent works on."""
     if not bars:
         return []
-    edge, half = (-0.405 if top else 0.405), 0.045
-    corners = [
-        [(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in ((y + edge, a, b) for y, a, b in bars)
-    ]
-    axes.add_collection(PolyCollection(corners, facecolor=colour, edgecolor="none", zorder=3), autolim=False)
+    stripes = corners(bars, 0.045, -0.405 if top else 0.405)
+    axes.add_collection(PolyCollection(stripes, facecolor=colour, edgecolor="none", zorder=3), autolim=False)
     return [Line2D([], [], color=colour, linewidth=2.2, label=word)]
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from fedbo.plots.marks import Bars, draw_marks
+from fedbo.plots.marks import Bars, corners, draw_marks
 from fedbo.plots.style import PALE, clock, rows_only
 from fedbo.results.agent_states import EventInterval, event_intervals, state_intervals
 from fedbo.results.grouping import by_run, column_of, grouped, of_kinds
@@ -159,9 +159,7 @@ def _spans(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:
 
 
 def _bars(axes: Axes, bars: Bars, colour: str, edge: str = "none") -> None:
-    half = 0.36
-    corners = [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in bars]
-    axes.add_collection(PolyCollection(corners, facecolor=colour, edgecolor=edge, linewidth=0.5), autolim=True)
+    axes.add_collection(PolyCollection(corners(bars, 0.36), facecolor=colour, edgecolor=edge, linewidth=0.5), autolim=True)
 
 
 def _dress(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -45,7 +44,7 @@ def tables_of(result: Result, baseline: str | None, target: TargetValue, trouble
 def facts_of(result: Result, baseline: str | None, target: TargetValue, trouble: bool) -> dict[str, Any]:
     """Give a run as plain data: `cells` where there is a sweep, and `trouble` where that is asked for."""
     cells = {"cells": cells_facts(result, target)} if result.study.sweep else {}
-    return {**run_facts(result, baseline), **cells, **({"trouble": disruptions_facts(result)} if trouble else {})}
+    return {**run_facts(result, baseline), **cells, **({"trouble": plain(result.trouble())} if trouble else {})}
 
 
 def disruptions_table(result: Result) -> RenderableType:
@@ -59,11 +58,6 @@ def disruptions_table(result: Result) -> RenderableType:
     barren = [f"{row.algorithm} {row.barren:.3g}" for row in rows if row.barren]
     lacking = f"Agents without any good observation: {', '.join(barren)}. " if barren else ""
     return Group(*tables, Text(said + lacking, style="dim"))
-
-
-def disruptions_facts(result: Result) -> list[dict[str, Any]]:
-    """Give the same as plain data."""
-    return [plain(asdict(row)) for row in result.trouble()]
 
 
 def cells_table(result: Result, target: TargetValue) -> RenderableType:
@@ -99,9 +93,8 @@ def cells_facts(result: Result, target: TargetValue) -> list[dict[str, Any]]:
     facts = []
     for one, gap in against_first(result, target):
         times = [one.reached.get(number) for number in one.times]
-        mean = None if one.mean is None else asdict(one.mean)
-        fact = {"cell": one.cell, "algorithm": one.algorithm, "level": one.level, "times": times, "time": mean}
-        facts.append(plain({**fact, "against_first": None if gap is None else asdict(gap)}))
+        fact = {"cell": one.cell, "algorithm": one.algorithm, "level": one.level, "times": times}
+        facts.append({**plain(fact), "time": plain(one.mean), "against_first": plain(gap)})
     return facts
 
 

@@ -19,12 +19,10 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import write_table
 from fedbo.execution.cluster import Cluster
 from fedbo.execution.directory import (
-    DirectoryError,
     discard_drafts,
     discard_parts,
     locked,
     now,
-    out_of_space,
     versions,
 )
 from fedbo.execution.progress import Progress
@@ -33,7 +31,7 @@ from fedbo.execution.workers import task_pool
 from fedbo.objectives.base import Federation
 from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
 from fedbo.study.document import StudyError
-from fedbo.study.paths import make_folder, usable
+from fedbo.study.paths import DirectoryError, make_folder, out_of_space, usable
 from fedbo.study.tables import HostingTable
 from fedbo.tabulation.display import TableDisplay
 from fedbo.tabulation.sources import ObjectiveSource

@@ -16,13 +16,13 @@ from threadpoolctl import threadpool_limits
 from fedbo.actors.evaluation.evaluator import evaluate
 from fedbo.actors.storage.rows import write_table
 from fedbo.algorithms.streams import Streams
-from fedbo.execution.directory import DirectoryError
 from fedbo.objectives.base import Array, Federation, Objective
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.tables.surfaces import Process
 from fedbo.objectives.tables.table import DESIGN, POINTS, POINTS_FILE
 from fedbo.objectives.tabulated import fitted, left_out, mean, nearest, places, values
 from fedbo.results.grouping import starts
+from fedbo.study.paths import DirectoryError
 from fedbo.tabulation.design import BLOCK, DesignHistory, sobol, step
 
 _KEY = ("agent", "origin", "index")

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
-from fedbo.execution.directory import DirectoryError, unfinished
+from fedbo.execution.directory import unfinished
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.results.manifest import read_manifest
+from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.tuning.spaces import written_space
 

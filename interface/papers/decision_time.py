@@ -17,7 +17,7 @@ from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study
 
-MOST = 5  # repetitions; more would not tell more
+MAX_REPETITIONS = 5  # repetitions; more would not tell more
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Times:
 def measure(study: Study, path: Path, notify: Callable[[int, int], None] | None = None) -> Times:
     """Time the decisions of every algorithm in every cell of a study; what the file holds is not measured again.
 
-    The file is written after each of them. There are as many repetitions as the study has replicates, but at most `MOST`.
+    The file is written after each of them. Repetitions are as many as replicates, but at most `MAX_REPETITIONS`.
     `notify` is called with the number of measurements done and their total.
     """
     found, cells = _stored(path), study.cells()
@@ -40,7 +40,7 @@ def measure(study: Study, path: Path, notify: Callable[[int, int], None] | None 
         for number, table in enumerate(cell.study.algorithm):
             key = f"{cell.number} {table.title}"
             if key not in found:
-                repeats = range(min(MOST, study.study.replicates))
+                repeats = range(min(MAX_REPETITIONS, study.study.replicates))
                 found[key] = [decisions(cell.study, table.make(), repeat).tolist() for repeat in repeats]
                 atomic.write_text(path, json.dumps(found))
             if notify is not None:

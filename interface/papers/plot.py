@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from fedbo.papers.statements import FigureData, message_length, native_mean, replicate_scores
-from fedbo.plots.curves import dress, limits, line
+from fedbo.plots.curves import label_panel, limits, line
 from fedbo.plots.style import COLOURS, FAINT, STYLE, decades, remark
 from fedbo.results.curves import Array, Curve, curve, grid
 from fedbo.results.summary import Difference, paired, student_factor
@@ -76,7 +76,7 @@ def _curves(axes: Axes, data: FigureData) -> None:
             drawn.append(_with_interval(made, len({trace.replicate for trace in traces})))
             wide = 4.2 if label == data.study.labels[0] else 1.9  # so that it shows beneath others that are the same
             line(axes, drawn[-1], drawn[-1].x >= 0, color=colour[label], label=label, alpha=0.13, linewidth=wide)
-    dress(axes, "Best so far", "iterations after the initial points")
+    label_panel(axes, "Best so far", "iterations after the initial points")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(_name(data))
     limits((axes,), drawn, 0)
@@ -116,7 +116,7 @@ def _messages(axes: Axes, data: FigureData) -> None:
     decades(axes, 0.6 * max(1, min(lengths, default=1)), 1.8 * max(lengths, default=10))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_ylim(*_range(everything))
-    dress(axes, "", "numbers of 8 bytes in each agent's message")
+    label_panel(axes, "", "numbers of 8 bytes in each agent's message")
     axes.set_ylabel(_name(data, f" after {data.study.budget.decisions} iterations"))
     _legend_above(axes)
     if data.study.study.replicates > 1:
@@ -157,7 +157,7 @@ def _growth(axes: Axes, data: FigureData) -> None:
         axes.errorbar(x, mean, yerr=half_widths, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **options)  # type: ignore[arg-type]
     axes.set_yscale("log")
     _plain(axes)
-    dress(axes, "", "number N of other agents")
+    label_panel(axes, "", "number N of other agents")
     axes.set_ylabel(f"processor seconds for {data.study.budget.decisions} decisions")
     axes.set_xlim(left=0)
     _legend_above(axes)
@@ -185,7 +185,7 @@ def _per_decision(axes: Axes, data: FigureData) -> None:
     low, high = axes.get_xlim()
     decades(axes, low / 1.5, high * 1.5)
     axes.grid(axis="y", visible=False)
-    dress(axes, "Time of a decision", "processor milliseconds of one thread")
+    label_panel(axes, "Time of a decision", "processor milliseconds of one thread")
     axes.set_ylim(-0.5, len(labels) - 0.4)
 
 

@@ -19,8 +19,8 @@ from fedbo.plots.style import COLOURS, FAINT, INK
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-KINDS = ("mode", "model", "kind", "name")  # what a table of settings is called by, which needs no key
-MOST = 8  # more values than this, and numbers get a continuous map
+NAME_KEYS = ("mode", "model", "kind", "name")  # what a table of settings is called by, which needs no key
+MAX_SHADES = 8  # more values than this, and numbers get a continuous map
 STYLES = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 2, 1.2, 2)))
 
 # Without its last, yellow part, which is hard to see on white.
@@ -113,7 +113,7 @@ def _shades(found: Mapping[str, Any]) -> tuple[dict[str, str], ScalarMappable | 
         chosen = COLOURS if len(found) <= len(COLOURS) else _sampled(len(found))
         return dict(zip(found, chosen, strict=False)), None
     ordered = sorted(found, key=found.__getitem__)
-    if len(found) <= MOST:
+    if len(found) <= MAX_SHADES:
         rank = dict(zip(ordered, _sampled(len(found)), strict=True))
         return {word: rank[word] for word in found}, None
     low, high = float(found[ordered[0]]), float(found[ordered[-1]])
@@ -128,5 +128,5 @@ def _sampled(count: int, shades: Colormap = SHADES) -> list[str]:
 
 def _word(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(_word(item) if key in KINDS else f"{key} {_word(item)}" for key, item in value.items())
+        return ", ".join(_word(item) if key in NAME_KEYS else f"{key} {_word(item)}" for key, item in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from fedbo.plots.style import clock, colours, remark
+from fedbo.plots.style import colours, remark, time_label
 from fedbo.plots.timeline import horizon
 from fedbo.results.compare import metric_of
 from fedbo.results.curves import Array, Curve
@@ -28,8 +28,8 @@ def draw_curves(axes: tuple[Axes, Axes], result: Result, cell: int, regret: bool
         line(axes[0], curve, curve.x >= first, color=colour[curve.algorithm], label=curve.algorithm)
     for curve in by_time:
         line(axes[1], curve, np.ones(len(curve.x), dtype=bool), color=colour[curve.algorithm])
-    dress(axes[0], f"{name.capitalize()} against evaluations", "evaluations of each agent, initial points included")
-    dress(axes[1], f"{name.capitalize()} against time", clock(result))
+    label_panel(axes[0], f"{name.capitalize()} against evaluations", "evaluations of each agent, initial points included")
+    label_panel(axes[1], f"{name.capitalize()} against time", time_label(result))
     axes[0].set_ylabel(f"{name}, mean over agents")
     axes[1].set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.cell == cell]))
     limits(axes, by_count, first)
@@ -74,7 +74,7 @@ def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
             one.set_ylim(low - margin, high + margin)
 
 
-def dress(axes: Axes, title: str, label: str) -> None:
+def label_panel(axes: Axes, title: str, label: str) -> None:
     """Name a panel and its horizontal axis."""
     axes.set_title(title)
     axes.set_xlabel(label)

@@ -50,7 +50,7 @@ def colours(result: Result) -> dict[str, str]:
     return {label: COLOURS[place % len(COLOURS)] for place, label in enumerate(result.study.labels)}
 
 
-def clock(result: Result) -> str:
+def time_label(result: Result) -> str:
     """Name the axis of time."""
     return "wall-clock seconds" if result.study.timing.clock == "wall" else "virtual time"
 

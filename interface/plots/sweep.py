@@ -14,8 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fedbo.plots.cells import CellStyles, cell_styles, explain
-from fedbo.plots.curves import dress, limits, line
-from fedbo.plots.style import FAINT, clock, decades, remark
+from fedbo.plots.curves import label_panel, limits, line
+from fedbo.plots.style import FAINT, decades, remark, time_label
 from fedbo.plots.time_to_target import draw_time_to_target
 from fedbo.plots.timeline import horizon
 from fedbo.results.compare import TargetValue, against_first, metric_of
@@ -47,7 +47,7 @@ def draw_sweep(figure: Figure, result: Result, target: TargetValue) -> None:
     drawn["bytes"] = [replace(one, x=one.x / size) for one in drawn["bytes"]]
     for panel, axis in zip(axes, BY, strict=True):
         _lines(panel, drawn[axis], chosen, first)
-        _thin(panel, others.get(axis, []), chosen, first)
+        _baseline_lines(panel, others.get(axis, []), chosen, first)
     limits(axes, [*drawn["evaluations"], *others["evaluations"]], first)
     _span(axes[1], [*drawn["time"], *others["time"]], result, target)
     axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -62,7 +62,7 @@ def draw_sweep(figure: Figure, result: Result, target: TargetValue) -> None:
         figure,
         TIMES_BOX,
         (found, chosen, f"Time for {target.algorithm} to reach {_target_words(result, target)}"),
-        clock(result),
+        time_label(result),
     )
 
 
@@ -94,7 +94,7 @@ def _lines(axes: Axes, curves: Sequence[Curve], chosen: CellStyles, first: int) 
         line(axes, one, _shown(one, first), min(0.14, 0.7 / len(curves)), **options)
 
 
-def _thin(axes: Axes, curves: Sequence[Curve], chosen: CellStyles, first: int) -> None:
+def _baseline_lines(axes: Axes, curves: Sequence[Curve], chosen: CellStyles, first: int) -> None:
     """Draw the baseline: one grey line where it is the same in all cells, else a dashed one in the colour of each."""
     same = _same(curves)
     for one in curves[:1] if same else curves:
@@ -173,10 +173,14 @@ def _unit(curves: Sequence[Curve]) -> tuple[str, float]:
 def _name(axes: Sequence[Axes], result: Result, target: TargetValue, unit: str) -> None:
     names = {result.metric(trace.cell).name for trace in result.traces}
     what = "simple regret" if target.regret else f"best {names.pop() if len(names) == 1 else 'value'}"
-    dress(axes[0], f"{target.algorithm}: {what} against evaluations", "evaluations of each agent, initial points included")
+    label_panel(
+        axes[0], f"{target.algorithm}: {what} against evaluations", "evaluations of each agent, initial points included"
+    )
     axes[1].set_title(f"{target.algorithm}: {what} against time")
-    axes[1].set_xlabel(clock(result))
-    dress(axes[2], f"{target.algorithm}: {what} against bytes", f"{unit} sent and received, for each agent that optimises")
+    axes[1].set_xlabel(time_label(result))
+    label_panel(
+        axes[2], f"{target.algorithm}: {what} against bytes", f"{unit} sent and received, for each agent that optimises"
+    )
     for one in (axes[0], axes[2]):
         one.set_ylabel(f"{what}, mean over agents")
     if result.study.study.replicates > 1:

@@ -46,7 +46,7 @@ def draw_time_to_target(
     figure.text(left, 0.018, CAPTION, fontsize=9, color=FAINT, va="bottom", linespacing=1.4)
     axes.set_title(title, x=-margin / (width - margin - TABLE), pad=26)
     axes.annotate(keys, (0, 1), (-5, 7), "axes fraction", textcoords="offset points", ha="right", fontsize=9, color=FAINT)
-    _beside(axes, rows, size, 1 / (axes.get_position().width * float(figure.get_size_inches()[0])))
+    _side_table(axes, rows, size, 1 / (axes.get_position().width * float(figure.get_size_inches()[0])))
 
 
 def _scale(axes: Axes, found: Sequence[TimeToTarget]) -> None:
@@ -79,7 +79,7 @@ def _row(axes: Axes, row: int, one: TimeToTarget, colour: str) -> None:
     axes.plot([mean.mean], [row], "o", color=colour, markersize=9, markeredgecolor="white", markeredgewidth=1.2, zorder=4)
 
 
-def _beside(axes: Axes, rows: Rows, size: float, inch: float) -> None:
+def _side_table(axes: Axes, rows: Rows, size: float, inch: float) -> None:
     """Write a small table to the right of the rows, a line for each."""
     columns = ((1 + 0.42 * inch, "reached"), (1 + 1.65 * inch, "ratio to first"), (1 + 3.6 * inch, "final minus first"))
     for place, heading in columns:

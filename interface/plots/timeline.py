@@ -12,7 +12,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
 from fedbo.plots.marks import Bars, corners, draw_marks
-from fedbo.plots.style import PALE, clock, rows_only
+from fedbo.plots.style import PALE, rows_only, time_label
 from fedbo.results.agent_states import EventInterval, event_intervals, state_intervals
 from fedbo.results.grouping import by_run, column_of, grouped, of_kinds
 from fedbo.results.summary import FEDERATED
@@ -20,7 +20,7 @@ from fedbo.results.summary import FEDERATED
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-MOST = 40  # more agents than this, and the picture shows so many of them, from the fastest to the slowest
+MAX_AGENTS = 40  # more agents than this, and the picture shows so many of them, from the fastest to the slowest
 
 EVALUATING = {
     "initial point": "#B9CFE4",
@@ -49,7 +49,7 @@ def draw_timeline(axes: Axes, result: Result, cell: int, label: str) -> None:
         Patch(facecolor=PALE, label="waiting"),
         *draw_marks(axes, events, place, {agent: spans[row][2] for agent, row in place.items()}),
     ]
-    _dress(axes, agents, f"What the agents did: {label}, replicate {replicate}", clock(result))
+    _label_panel(axes, agents, f"What the agents did: {label}, replicate {replicate}", time_label(result))
     _crop(axes, {number: end for number, _, end in spans})
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(7, len(handles)), columnspacing=1.4,
                 handlelength=1.3, handleheight=0.9, borderaxespad=0.2)  # fmt: skip
@@ -73,9 +73,9 @@ def _by_speed(observations: Any) -> list[int]:
     names = np.unique(agent)
     means = np.array([length[agent == name].mean() for name in names])
     order = [int(name) for name in names[np.argsort(means, kind="stable")]]
-    if len(order) <= MOST:
+    if len(order) <= MAX_AGENTS:
         return order
-    return [order[round(float(spot))] for spot in np.linspace(0, len(order) - 1, MOST)]
+    return [order[round(float(spot))] for spot in np.linspace(0, len(order) - 1, MAX_AGENTS)]
 
 
 def _evaluations(observations: Any, events: Any, place: Mapping[int, int]) -> dict[str, Bars]:
@@ -162,7 +162,7 @@ def _bars(axes: Axes, bars: Bars, colour: str, edge: str = "none") -> None:
     axes.add_collection(PolyCollection(corners(bars, 0.36), facecolor=colour, edgecolor=edge, linewidth=0.5), autolim=True)
 
 
-def _dress(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:
+def _label_panel(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:
     axes.set_title(title)
     axes.autoscale_view()
     axes.set_ylim(len(agents) - 0.4, -0.6)

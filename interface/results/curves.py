@@ -21,7 +21,7 @@ Array = npt.NDArray[np.float64]
 Axis = Literal["iteration", "evaluations", "time", "bytes"]
 
 REGRET = Metric("regret", -1)
-_MOST = 2000  # places of a curve against evaluations
+_MAX_POINTS = 2000  # places of a curve against evaluations
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def grid(found: Sequence[IncumbentTrace], axis: Axis, points: int) -> Array:
     if axis == "evaluations":
         least = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
         most = max(int(trace.evaluated[-1]) for trace in found)
-        return np.unique(np.linspace(least, most, min(_MOST, most - least + 1)).round())
+        return np.unique(np.linspace(least, most, min(_MAX_POINTS, most - least + 1)).round())
     places = [trace.finished if axis == "time" else trace.moved for trace in begun]
     begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
     end = max(float(place[-1]) for place in places)

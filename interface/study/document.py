@@ -12,9 +12,9 @@ from typing import Any
 Document = dict[str, Any]
 Loc = tuple[str | int, ...]
 
-LARGEST = 16 * 2**20  # bytes of a study file
-DEEPEST = 16  # tables and lists in each other
-_DEEP = f"tables and lists lie in each other more than {DEEPEST} deep; no study needs that"
+MAX_BYTES = 16 * 2**20  # bytes of a study file
+MAX_DEPTH = 16  # tables and lists in each other
+_TOO_DEEP = f"tables and lists lie in each other more than {MAX_DEPTH} deep; no study needs that"
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WORD = re.compile(r"[\w./~-][^\[\]{}\"',=]*")  # a word or a path
@@ -44,27 +44,27 @@ def read(path: Path) -> Document:
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"{path}: {_syntax(str(error))}") from None
     except RecursionError:
-        raise StudyError(f"{path}: {_DEEP}") from None
+        raise StudyError(f"{path}: {_TOO_DEEP}") from None
     except ValueError as error:  # Python reads no whole number of so many digits
         raise StudyError(f"{path}: not TOML ({str(error).partition(';')[0]}); write a smaller number") from None
     if too_deep(found):
-        raise StudyError(f"{path}: {_DEEP}")
+        raise StudyError(f"{path}: {_TOO_DEEP}")
     return found
 
 
 def _text(path: Path) -> str:
     """Read a file of a study's size, and no more of an endless one; UnicodeDecodeError, OSError, StudyError."""
     with path.open("rb") as file:
-        data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise StudyError(f"{path}: is larger than {LARGEST // 2**20} MiB; give a study file")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise StudyError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB; give a study file")
     return data.decode("utf-8")
 
 
 def too_deep(value: Any) -> bool:
     """Say whether tables and lists lie in each other deeper than in any study."""
     layer = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         layer = [item for held in layer for item in _items(held)]
     return any(isinstance(held, Mapping | list | tuple) for held in layer)
 
@@ -81,20 +81,20 @@ def parse_override(text: str) -> tuple[str, Any]:
     said = shorten(text)
     if not equals or not key:
         raise StudyError(f"--set {said}: is not key=value; write, for example, --set budget.iterations=20")
-    if key.count(".") > DEEPEST:
-        raise StudyError(f"--set {said}: {_DEEP}")
+    if key.count(".") > MAX_DEPTH:
+        raise StudyError(f"--set {said}: {_TOO_DEEP}")
     try:
         found = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         if _WORD.fullmatch(value):
             return key, value
     except RecursionError:
-        raise StudyError(f"--set {said}: {_DEEP}") from None
+        raise StudyError(f"--set {said}: {_TOO_DEEP}") from None
     except ValueError as error:
         raise StudyError(f"--set {said}: not TOML ({str(error).partition(';')[0]}); write a smaller number") from None
     else:
         if too_deep(found):
-            raise StudyError(f"--set {said}: {_DEEP}")
+            raise StudyError(f"--set {said}: {_TOO_DEEP}")
         return key, found
     raise StudyError(f"--set {said}: {shorten(value) or 'nothing'} is no TOML value; put quotes round a string")
 

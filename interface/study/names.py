@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-LONGEST = 200  # bytes of a name in UTF-8: with a date it is still the name of a folder
+MAX_BYTES = 200  # bytes of a name in UTF-8: with a date it is still the name of a folder
 
 _UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of characters, ends of lines and of paragraphs
 
@@ -20,8 +20,8 @@ def _fit(name: str) -> str:
     if unfit is not None:
         raise ValueError(f"holds the control character U+{ord(unfit):04X}; give a name that stands on one line")
     size = len(name.encode())
-    if size > LONGEST:
-        raise ValueError(f"has {size} bytes; give a name of at most {LONGEST}")
+    if size > MAX_BYTES:
+        raise ValueError(f"has {size} bytes; give a name of at most {MAX_BYTES}")
     return name
 
 

@@ -11,7 +11,7 @@ import ConfigSpace as CS
 
 from fedbo.objectives.typed_spaces.declared_space import read_space
 
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 
 
 def written_space(space: Any) -> str:
@@ -82,7 +82,7 @@ def _from_optuna(name: str, distribution: Any) -> Any:
 def _stepped(name: str, low: float, high: float, step: float, whole: bool) -> Any:
     """Make an ordinal of the values from low to high in steps."""
     count = math.floor((high - low) / step + 1e-9) + 1
-    if count > MOST_STEPS:
-        raise ValueError(f"parameter {name}: has {count} steps of {step:g}; at most {MOST_STEPS} would do, or none")
+    if count > MAX_STEPS:
+        raise ValueError(f"parameter {name}: has {count} steps of {step:g}; at most {MAX_STEPS} would do, or none")
     values = [low + place * step for place in range(count)]
     return CS.OrdinalHyperparameter(name, [int(value) if whole else float(f"{value:.12g}") for value in values])

@@ -21,14 +21,14 @@ def sources() -> dict[str, bytes]:
     They are read once, because they may change while a study starts.
     """
     found: dict[str, bytes] = {}
-    for package, folder in _rooms().items():
+    for package, folder in _package_folders().items():
         for path in sorted(folder.rglob("*")):
             if path.suffix in (".py", ".typed", ".jinja"):
                 found[f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     return dict(sorted(found.items()))
 
 
-def _rooms() -> dict[str, Path]:
+def _package_folders() -> dict[str, Path]:
     """Give the folders that hold the package: one where it was installed, those that pyproject.toml names in a checkout."""
     top = Path(str(import_module("fedbo").__file__)).parent
     if top.name == "fedbo":

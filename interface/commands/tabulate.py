@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _WHAT = "A federation's name, or a study file for its [objective]."
 _SETTING = "A setting of the federation, such as agents=6; of a study file a key, such as objective.agents=6."
-Source = Annotated[str, typer.Argument(metavar="OBJECTIVE", help=_WHAT, show_default=False)]
+ObjectiveArgument = Annotated[str, typer.Argument(metavar="OBJECTIVE", help=_WHAT, show_default=False)]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SETTING)]
 
 
 def tabulate(
-    objective: Source,
+    objective: ObjectiveArgument,
     sets: Sets = None,
     points: Annotated[int, typer.Option(min=1, help="Points of the Sobol design, the same for all agents.")] = 4096,
     refine: Annotated[int, typer.Option(min=0, help="Evaluations of every agent about the best points found.")] = 0,

@@ -17,7 +17,7 @@ from fedbo.papers.decision_time import Times
 from fedbo.papers.manifest import TIMED, At, FigureTable, TestTable
 from fedbo.results.compare import GeometricMean, geometric, metric_of
 from fedbo.results.curves import Array, IncumbentTrace, replicate_means
-from fedbo.results.grouping import of_kinds
+from fedbo.results.grouping import of_algorithm, of_kinds
 from fedbo.results.result import Result, scored_traces
 from fedbo.results.summary import Difference, paired
 from fedbo.study.study import Study
@@ -145,19 +145,17 @@ def _places(data: FigureData, at: At) -> Array:
 def message_length(data: FigureData, label: str) -> int:
     """Count the numbers of 8 bytes in an algorithm's largest message, as it was sent; 0 where it sends nothing."""
     assert data.result is not None
-    sent = of_kinds(data.result.events, "sent")
-    mine = sent.filter(pc.and_(pc.equal(sent["cell"], data.figure.cell), pc.equal(sent["algorithm"], label)))
-    return int(pc.max(mine["bytes"]).as_py() or 0) // 8
+    sent = of_kinds(of_algorithm(data.result.events, data.figure.cell, label), "sent")
+    return int(pc.max(sent["bytes"]).as_py() or 0) // 8
 
 
 def federated_queries(data: FigureData, label: str) -> float:
     """Count the points of one algorithm that were federated, or uniform in their place, for each target and run."""
     assert data.result is not None
-    traces, table = data.traces(label), data.result.observations
+    traces, table = data.traces(label), of_algorithm(data.result.observations, data.figure.cell, label)
     agents = pa.array(sorted({trace.agent for trace in traces}), pa.int32())
-    mine = pc.and_(pc.equal(table["cell"], data.figure.cell), pc.equal(table["algorithm"], label))
     chosen = pc.and_(pc.is_in(table["agent"], agents), pc.is_in(table["origin"], pa.array(FEDERATED_ORIGINS)))
-    return len(table.filter(pc.and_(mine, chosen))) / len(traces)
+    return len(table.filter(chosen)) / len(traces)
 
 
 def judge(test: TestTable, data: FigureData, others: Mapping[str, FigureData]) -> StatementResult:

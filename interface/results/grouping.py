@@ -86,6 +86,11 @@ def of_kinds(events: Any, *kinds: str) -> Any:
     return events.filter(pc.is_in(events["kind"], value_set=pa.array(kinds, pa.string())))
 
 
+def of_algorithm(table: Any, cell: int, label: str) -> Any:
+    """Give the rows of one algorithm in one cell, in their order."""
+    return table.filter(pc.and_(pc.equal(table["cell"], cell), pc.equal(table["algorithm"], label)))
+
+
 def _codes(column: Any) -> npt.NDArray[Any]:
     """Number the words of a column, which is faster than to compare them."""
     return np.asarray(pc.dictionary_encode(column).combine_chunks().indices)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
@@ -17,7 +16,7 @@ from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
 from fedbo.results.disruptions import Disruptions, disruptions
-from fedbo.results.grouping import by_cell_and_algorithm, by_run
+from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
 from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest
 from fedbo.results.privacy_summary import PrivacySummary, privacy_summaries
 from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
@@ -199,7 +198,7 @@ class Result:
 
     def regret_summary(self) -> list[RegretRow]:
         """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
-        return [regret_row(mine, _of(self.shown[1], *key)) for key, mine in by_cell_and_algorithm(self.regret).items()]
+        return [regret_row(mine, of_algorithm(self.shown[1], *key)) for key, mine in by_cell_and_algorithm(self.regret).items()]
 
     def trouble(self) -> list[Disruptions]:
         """Measure what went wrong, one row for each algorithm in each cell."""
@@ -232,7 +231,7 @@ class Result:
         for (cell, label), mine in groups.items():
             half = max(int(trace.step.max()) for trace in mine) // 2
             metric, other = self.metric(cell), groups.get((cell, reference), [])
-            row = summary_row(mine, half, (_of(observations, cell, label), _of(events, cell, label)), metric)
+            row = summary_row(mine, half, (of_algorithm(observations, cell, label), of_algorithm(events, cell, label)), metric)
             rows.append(row if label == reference else replace(row, difference=difference(mine, other, metric)))
         return rows
 
@@ -270,10 +269,6 @@ def _complete(manifest: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
     """Give the runs that count where a study was cut short; None when all do."""
     complete = {tuple(key) for key in manifest.get("complete_runs", ())}
     return None if manifest["status"] == "complete" or not complete else complete
-
-
-def _of(table: Any, cell: int, label: str) -> Any:
-    return table.filter(pc.and_(pc.equal(table["cell"], cell), pc.equal(table["algorithm"], label)))
 
 
 def _of_cell(entry: Any, cell: int, single: type) -> Any:

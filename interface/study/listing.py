@@ -1,4 +1,4 @@
-"""What there is to choose from, group by group, as it stands in a study file."""
+"""The catalogue of everything that a study file can name, by group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
 from fedbo.coordinator.exchange import MODES, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.catalog import federations
-from fedbo.study.document import shown
+from fedbo.study.document import one_line
 from fedbo.study.settings import names_of, plain
 
 
@@ -74,7 +74,7 @@ def _default(field: dataclasses.Field[Any]) -> str:
         default = field.default
         if dataclasses.is_dataclass(default):  # a table of its own, which the group "tables" lists
             default = plain(default, names_of(type(default)))
-        return "" if default is None else shown(default, 24)
+        return "" if default is None else one_line(default, 24)
     return "…" if field.default_factory is not dataclasses.MISSING else "required"
 
 

@@ -1,4 +1,4 @@
-"""Settings of whatever a study names: checked against the dataclass that declares them, completed by its defaults."""
+"""Settings of anything that a study names: checked against the dataclass that declares them, and completed by its defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Settings = dict[str, Any]
 
 @runtime_checkable
 class Refusal(Protocol):
-    """An error that says as data which setting it is of, and what would do; each room has its own, and so may anybody."""
+    """An error that names the setting at fault and the remedy; each package, and any extension, may define its own."""
 
     key: str
     remedy: str
@@ -46,7 +46,7 @@ def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None 
     try:
         return (make or declared)(**typed)
     except (ValueError, TypeError) as error:
-        raise InvalidSettings([blame(error, given)]) from error
+        raise InvalidSettings([invalid_from(error, given)]) from error
 
 
 def plain(instance: Any, names: Iterable[str]) -> Settings:
@@ -125,7 +125,7 @@ def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, 
     return [InvalidSetting((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
 
 
-def blame(error: Exception, given: Container[str] | None = None) -> InvalidSetting:
+def invalid_from(error: Exception, given: Container[str] | None = None) -> InvalidSetting:
     """Put what is wrong at the setting that the error names as its key; where it names none, at the table as a whole.
 
     So it does for a setting that is not among those `given`, since only the message tells the default that came; what a

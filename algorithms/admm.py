@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.coupled import Coupled, Member, answer_fields
+from fedbo.algorithms.components.coupled import ADMMAgent, Coupled, penalty_fields
 from fedbo.algorithms.components.native_scaling import Row, Rows
-from fedbo.algorithms.components.penalty_schedule import Course, Penalty, told
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.penalty_schedule import PenaltySchedule, PenaltyState, penalty_payload
+from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
 
 SENSES = ("equal", "at_most")
@@ -33,7 +33,7 @@ class ADMMServer(NamedTuple):
     alone.
     """
 
-    penalty: Penalty
+    penalty: PenaltySchedule
     first: Array
     second: Array
     before: Array
@@ -41,7 +41,7 @@ class ADMMServer(NamedTuple):
     fresh: npt.NDArray[np.bool_]
     centre: Array
     price: Array
-    course: Course = Course()
+    progress: PenaltyState = PenaltyState()
 
     @property
     def held(self) -> npt.NDArray[np.bool_]:
@@ -49,13 +49,13 @@ class ADMMServer(NamedTuple):
         return np.asarray(self.step >= 0)
 
 
-def _desk(penalty: Penalty, n: int, m: int) -> ADMMServer:
+def _empty_server(penalty: PenaltySchedule, n: int, m: int) -> ADMMServer:
     first, second, before = np.zeros((3, n, m))
     nobody = np.zeros(n, dtype=bool)
     return ADMMServer(penalty, first, second, before, np.full(n, -1), nobody, np.full(m, np.nan), np.zeros(m))
 
 
-def _keep(state: ADMMServer, message: Inbound, first: str, second: str) -> ADMMServer:
+def _store_newest(state: ADMMServer, message: Inbound, first: str, second: str) -> ADMMServer:
     """Keep an agent's newest message; one that comes after a newer one says nothing."""
     if message.step <= state.step[message.sender]:
         return state
@@ -66,14 +66,14 @@ def _keep(state: ADMMServer, message: Inbound, first: str, second: str) -> ADMMS
     return state
 
 
-def _share(state: ADMMServer) -> float:
+def _round_share(state: ADMMServer) -> float:
     """Say what part of a round the messages since the last answer are."""
     return float(state.fresh.sum()) / max(int(state.held.sum()), 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Consensus(Coupled):
-    """All agents shall agree on one point: sum of w_i f_i(x_i) is optimised subject to x_i = xbar; `Coupled` has the settings.
+    """Consensus ADMM: the sum of w_i f_i(x_i) is optimised subject to x_i = xbar; `Coupled` has the settings.
 
     An agent sends x_i and its dual, 2 d numbers, and updates the dual itself: lambda_i += rho (x_i - xbar) ((5) of the text).
     The coordinator answers with xbar = sum of w_i (x_i + lambda_i / rho) over sum of w_i: the mean of x_i in lock-step, where
@@ -92,38 +92,38 @@ class Consensus(Coupled):
         return {"x": Field((problem.dim,)), "dual": Field((problem.dim,))}
 
     def download(self, problem: Problem) -> Declaration:
-        """The point to agree on, and what `penalty.told` says."""
-        return {"centre": Field((problem.dim,)), **answer_fields()}
+        """The point to agree on, and what `penalty_payload` says."""
+        return {"centre": Field((problem.dim,)), **penalty_fields()}
 
     def _matrix(self, problem: Problem) -> Array:
         return np.eye(problem.dim)
 
-    def _answered(self, state: Member, payload: Payload) -> Member:
+    def _answered(self, state: ADMMAgent, payload: Payload) -> ADMMAgent:
         centre = payload["centre"]
         if not state.fresh:  # one step of the dual for each iterate
             return state._replace(target=centre)
         return state._replace(target=centre, multiplier=state.multiplier + payload["rho"][0] * (state.relaxed - centre))
 
-    def _message(self, state: Member, use: Array) -> Payload:
+    def _message(self, state: ADMMAgent, use: Array) -> Payload:
         # With over-relaxation the dual makes up for the way from x to the relaxed point.
         return {"x": use, "dual": state.multiplier + state.rho * (state.relaxed - use)}
 
     def server_init(self, problem: Problem) -> ADMMServer:
         """Begin without messages."""
-        return _desk(self.penalty(problem), problem.n_agents, problem.dim)
+        return _empty_server(self.penalty(problem), problem.n_agents, problem.dim)
 
     def receive(self, state: ADMMServer, message: Inbound, now: float) -> ADMMServer:
         """Keep an agent's newest message."""
-        return _keep(state, message, "x", "dual")
+        return _store_newest(state, message, "x", "dual")
 
     def broadcast(
-        self, state: ADMMServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: ADMMServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], ADMMServer]:
         """Tell everybody the point to agree on."""
-        weight = state.held * worth * np.asarray(self.weights or 1.0)
+        weight = state.held * staleness_weight * np.asarray(self.weights or 1.0)
         if not weight.sum() > 0:
             return {}, state
-        rho, was = state.penalty.at(state.course), state.centre
+        rho, was = state.penalty.at(state.progress), state.centre
         if state.fresh.any() or np.isnan(was).any():
             centre = weight @ (state.first + state.second / rho) / weight.sum()
             # Boyd et al. 2011, (7.7): r is the distance from agreement, s what the mean has moved, times rho.
@@ -131,16 +131,16 @@ class Consensus(Coupled):
             primal = float(np.linalg.norm(state.first[there] - centre))
             moved = np.inf if np.isnan(was).any() else float(np.linalg.norm(centre - was))
             residuals = (primal, rho * np.sqrt(there.sum()) * moved)
-            course = state.penalty.next(state.course, residuals, int(there.sum()) * len(centre), _share(state))
+            progress = state.penalty.next(state.progress, residuals, int(there.sum()) * len(centre), _round_share(state))
             state.fresh[:] = False
-            state = state._replace(centre=centre, course=course)
-        answer: dict[str, Any] = {"centre": state.centre.copy(), **told(state.penalty, state.course, rho)}
+            state = state._replace(centre=centre, progress=progress)
+        answer: dict[str, Any] = {"centre": state.centre.copy(), **penalty_payload(state.penalty, state.progress, rho)}
         return dict.fromkeys(recipients, _frozen(answer)), state
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation(Coupled):
-    """Agents share what there is: the sum of f_i(z_i) is optimised subject to sum of C_i z_i = b; `Coupled` has the settings.
+    """Resource allocation: the sum of f_i(z_i) is optimised subject to sum of C_i z_i = b; `Coupled` has the settings.
 
     `total` is b, empty for zeros; with `sense` "at_most" the sum may be less, and the price is never negative. `matrices` are
     the C_i, one of m rows with d numbers for all agents or one for each; empty, they are the unit matrix. `changes` are rows
@@ -153,19 +153,17 @@ class Allocation(Coupled):
     """
 
     total: Row = ()
-    sense: str = "equal"
+    sense: Annotated[str, OneOf(SENSES)] = "equal"
     matrices: tuple[Rows, ...] = ()
     changes: Rows = ()
 
     def __post_init__(self) -> None:
         Coupled.__post_init__(self)
-        if self.sense not in SENSES:
-            raise UnknownChoice("sense", self.sense, SENSES)
         if list(self.changes) != sorted(self.changes, key=lambda row: row[:1]):
             raise SettingError("changes", "must be in the order of their rounds", self.changes)
 
     def upload(self, problem: Problem) -> Declaration:
-        """What an agent uses, C_i z_i `(m,)`, and its relaxed form; SettingError when the settings do not suit the problem."""
+        """The resource use C_i z_i `(m,)`, plain and relaxed; SettingError when the settings do not suit the problem."""
         self.check(problem)
         if len(self.matrices) not in (0, 1, problem.n_agents):
             needed = f"must be one, or one for each of the {problem.n_agents} agents, not {len(self.matrices)}"
@@ -181,9 +179,9 @@ class Allocation(Coupled):
         return {"use": Field((m,)), "relaxed": Field((m,))}
 
     def download(self, problem: Problem) -> Declaration:
-        """The price and the excess, each `(m,)`, and what `penalty.told` says."""
+        """The price and the excess, each `(m,)`, and what `penalty_payload` says."""
         m = self._rows(problem)
-        return {"price": Field((m,)), "excess": Field((m,)), **answer_fields()}
+        return {"price": Field((m,)), "excess": Field((m,)), **penalty_fields()}
 
     def _rows(self, problem: Problem) -> int:
         return len(self.matrices[0]) if self.matrices else problem.dim
@@ -193,34 +191,34 @@ class Allocation(Coupled):
             return np.eye(problem.dim)
         return np.array(self.matrices[problem.agent if len(self.matrices) > 1 else 0])
 
-    def _answered(self, state: Member, payload: Payload) -> Member:
+    def _answered(self, state: ADMMAgent, payload: Payload) -> ADMMAgent:
         return state._replace(multiplier=payload["price"], target=state.relaxed - payload["excess"])
 
-    def _message(self, state: Member, use: Array) -> Payload:
+    def _message(self, state: ADMMAgent, use: Array) -> Payload:
         return {"use": use, "relaxed": state.relaxed}
 
     def server_init(self, problem: Problem) -> ADMMServer:
         """Begin without messages and with the price 0."""
-        return _desk(self.penalty(problem), problem.n_agents, self._rows(problem))
+        return _empty_server(self.penalty(problem), problem.n_agents, self._rows(problem))
 
     def receive(self, state: ADMMServer, message: Inbound, now: float) -> ADMMServer:
         """Keep an agent's newest message."""
-        return _keep(state, message, "use", "relaxed")
+        return _store_newest(state, message, "use", "relaxed")
 
     def broadcast(
-        self, state: ADMMServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: ADMMServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], ADMMServer]:
         """Tell everybody the price and the excess; where only some have spoken, the price moves by so much less."""
         if not state.held.any():
             return {}, state
-        rho = state.penalty.at(state.course)
+        rho = state.penalty.at(state.progress)
         if state.fresh.any():
             state = self._priced(state, rho)
         answer: dict[str, Any] = {"price": state.price.copy(), "excess": state.centre.copy()}
-        return dict.fromkeys(recipients, _frozen({**answer, **told(state.penalty, state.course, rho)})), state
+        return dict.fromkeys(recipients, _frozen({**answer, **penalty_payload(state.penalty, state.progress, rho)})), state
 
     def _priced(self, state: ADMMServer, rho: float) -> ADMMServer:
-        there, share, sharers = state.held, _share(state), self._sharers(state)
+        there, share, sharers = state.held, _round_share(state), self._sharers(state)
         aim = self._total(state) / sharers
         mean = state.second[there].sum(axis=0) / sharers
         excess = mean - aim
@@ -231,10 +229,10 @@ class Allocation(Coupled):
         was = np.zeros_like(excess) if np.isnan(state.centre).any() else state.centre
         moved = state.second[there] - state.before[there] - (excess - was)
         residuals = (float(np.linalg.norm(plain)), rho * float(np.linalg.norm(moved)))
-        course = state.penalty.next(state.course, residuals, int(sharers.sum()), share)
+        progress = state.penalty.next(state.progress, residuals, int(sharers.sum()), share)
         state.fresh[:] = False
         state.before[:] = state.second
-        return state._replace(centre=excess, price=price, course=course)
+        return state._replace(centre=excess, price=price, progress=progress)
 
     def _sharers(self, state: ADMMServer) -> Array:
         """Count the agents that share each row of the constraint, `(m,)`."""
@@ -246,7 +244,7 @@ class Allocation(Coupled):
     def _total(self, state: ADMMServer) -> Array:
         total = np.array(self.total) if self.total else np.zeros(len(state.price))
         for row in self.changes:
-            if state.course.rounds >= row[0]:
+            if state.progress.rounds >= row[0]:
                 total = np.array(row[1:])
         return total
 

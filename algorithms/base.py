@@ -1,9 +1,12 @@
-"""What a federated optimisation method is: frozen settings, two halves, and states that travel.
+"""The protocol of a federated optimisation method: frozen settings, an agent half, a coordinator half, and explicit states.
 
-An algorithm is a frozen dataclass of settings. Its agent half and its coordinator half are pure: they take a state and
-return the next one, so the state is at once what Ray ships, what a checkpoint holds and what a replay compares. States
-are named tuples or frozen dataclasses of arrays, numbers and strings. Everything here lives in the unit cube
-`[0, 1]^d`, and larger values are better.
+An algorithm is a frozen dataclass of settings. Each function takes a state and must return the next one, so the state is at
+once what Ray ships, what a checkpoint holds and what a replay compares. States are named tuples or frozen dataclasses of
+arrays, numbers and strings. Points lie in the unit cube `[0, 1]^d`, and larger values are better.
+
+The coordinator half owns its state: `receive`, `broadcast` and `released` may change its arrays in place, since no other copy
+is kept. The agent half is pure: the state before a step is kept, and restored when the step is begun again after a crash.
+Messages are read by several receivers, so nobody writes to their arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ class Field:
     """One named array of a message: its dtype, its shape, whether NaN and infinity are refused, and whether it is `positive`.
 
     Positive is a square matrix that is symmetric and positive semi-definite up to rounding, such as a covariance: one that was
-    damaged on its way is refused at the coordinator's door, since whoever received it could not factorise it.
+    damaged on its way is refused by the coordinator, since whoever received it could not factorise it.
     A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
     the size of a message says what it is, and nothing else need be sent.
     """
@@ -45,7 +48,7 @@ Declaration = Mapping[str, Field]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What an algorithm may know before the first evaluation.
+    """The problem as an algorithm knows it before the first evaluation.
 
     `dim` is d, `n_agents` is N, `targets` are the agents that optimise (the others only send), `initial` is the number of
     points that each target is given before its first decision and `iterations` its budget T of decisions after them;
@@ -148,18 +151,18 @@ class Algorithm(Protocol):
         """Take in one message that has passed the declaration."""
 
     def broadcast(
-        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: Any, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Any]:
         """Write to `recipients`, when the exchange mode closes a round; agents left out of the result get nothing.
 
         Under a mode without rounds it may write to any other agent besides.
-        `worth (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
+        `staleness_weight (N,)` is what each agent's newest message counts for by now: 1, or less where it has grown stale.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """How the coordinator's door makes one release `(P, M)` of the messages of many agents (Dai et al. 2021, Alg. 1).
+    """A private release `(P, M)` of the messages of many agents: clipping, sampling, noise (Dai et al. 2021, Alg. 1).
 
     A message `(M,)` is clipped to the norm S / sqrt(P), weighted with the public `weights (P, N)`, summed over the agents that
     were sampled with probability `share` q, and over q; then a normal draw of standard deviation z phi_max S / q is added to
@@ -196,7 +199,7 @@ class Mechanism:
 
 @runtime_checkable
 class Private(Protocol):
-    """What an algorithm gives besides when its messages pass a mechanism: its coordinator half never sees one of them.
+    """Optional protocol of central differential privacy: messages pass a mechanism; the coordinator half sees releases only.
 
     A message is one array `(M,)`, and instead of `receive` the coordinator half is told what was released.
     """
@@ -215,7 +218,7 @@ class Private(Protocol):
 
 
 class Disclosure(NamedTuple):
-    """What one message gives away whose sender has hidden it: `numbers` means of evaluations with Laplace noise.
+    """The privacy cost of one message that its sender has hidden: `numbers` means of evaluations with Laplace noise.
 
     One evaluation moves one of them by `sensitivity` at most, and `scale` is that of the noise; epsilon is their quotient.
     """
@@ -232,7 +235,7 @@ class Disclosure(NamedTuple):
 
 @runtime_checkable
 class LocallyPrivate(Protocol):
-    """What an algorithm gives besides when agents hide their messages themselves, before these leave them.
+    """Optional protocol of local differential privacy: agents hide their messages themselves, before these leave them.
 
     Every evaluation enters one number of one message at most; what is sent again is the same to the bit. Where the value of one
     may be told in place of another that failed, that does not hold, and a run is refused.
@@ -248,7 +251,7 @@ class LocallyPrivate(Protocol):
 
 @runtime_checkable
 class Overlapping(Protocol):
-    """What an algorithm gives besides when it can decide while earlier points are still being evaluated."""
+    """Optional protocol of asynchronous evaluation: the algorithm can decide while earlier points are being evaluated."""
 
     def pending(self, state: Any, x: Array) -> Any:
         """Take note of the points `(p, d)` that are being evaluated, in place of those of the last call."""
@@ -256,7 +259,7 @@ class Overlapping(Protocol):
 
 @runtime_checkable
 class Phased(Protocol):
-    """What an algorithm gives besides when it works in phases, in each of which every agent decides and sends once."""
+    """Optional protocol of methods that work in phases, in each of which every agent decides and sends once."""
 
     def phases(self, problem: Problem) -> int:
         """Bound the number of phases."""
@@ -264,7 +267,7 @@ class Phased(Protocol):
 
 @runtime_checkable
 class Starting(Protocol):
-    """What an algorithm gives besides when it has its own initial points."""
+    """Optional protocol of methods with initial points of their own."""
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Make an agent's initial points `(q, d)` from uniform ones `(q, d)`, which all algorithms have in common."""

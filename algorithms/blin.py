@@ -11,23 +11,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from math import inf
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.tree_search import POINTS
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.partitions import POINTS
+from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
 
 Whole = npt.NDArray[np.int64]
 FINEST = 50  # halvings of the cube's side that doubles tell apart
 
 
-class Narrowed(NamedTuple):
+class BLiNState(NamedTuple):
     """An agent's state: how many of the T pulls have been asked for, and the last batch, number 1 being the first.
 
     Its cubes `(n, d)` are numbered along each input, and `halvings` is log2 of one over their edge; their points `x (n, d)` are
@@ -56,24 +58,15 @@ class BLiN(LocalOnly):
     evaluated of a cube is its `point`: its "centre", or one "uniform" draw from it.
     """
 
-    edges: str = "doubling"
-    zooming: float = 0.0
-    batches: int = 0
-    lipschitz: float = 1.0
-    factor: float = 16.0
-    point: str = "centre"
+    edges: Annotated[str, OneOf(("ace", "doubling"))] = "doubling"
+    zooming: Annotated[float, Ge(0)] = 0.0
+    batches: Annotated[int, Ge(0)] = 0
+    lipschitz: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    factor: Annotated[float, Gt(0), Lt(inf)] = 16.0
+    point: Annotated[str, OneOf(POINTS)] = "centre"
 
     def __post_init__(self) -> None:
-        for name, known in {"edges": ("ace", "doubling"), "point": POINTS}.items():
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
-        if not self.zooming >= 0:
-            raise SettingError("zooming", "must be at least 0", self.zooming)
-        if self.batches < 0:
-            raise SettingError("batches", "must be at least 0", self.batches)
-        for name in ("lipschitz", "factor"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise SettingError(name, "must be above 0", getattr(self, name))
+        check(self)
 
     @property
     def queries(self) -> None:
@@ -91,16 +84,16 @@ class BLiN(LocalOnly):
         """Take none."""
         return uniform[:0]
 
-    def agent_init(self, problem: Problem, streams: Streams) -> Narrowed:
+    def agent_init(self, problem: Problem, streams: Streams) -> BLiNState:
         """Begin with the whole cube, as if it had been a batch."""
         one, whole = np.ones(1, dtype=np.int64), np.zeros((1, problem.dim), dtype=np.int64)
         x = np.full((1, problem.dim), 0.5)
-        return Narrowed(horizon(problem), 0, 0, False, 0, whole, x, one, np.zeros(1), one)
+        return BLiNState(horizon(problem), 0, 0, False, 0, whole, x, one, np.zeros(1), one)
 
-    def ask(self, state: Narrowed, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Narrowed]:
+    def ask(self, state: BLiNState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, BLiNState]:
         """Ask for the next batch, or for the same one again while nothing of it has been told."""
         if state.told.any():
-            state = self._narrowed(state, streams)
+            state = self._narrow(state, streams)
         left, pulls = state.rounds - state.spent, state.pulls
         if pulls.sum() > left:
             pulls = _spread(left, state)
@@ -108,7 +101,7 @@ class BLiN(LocalOnly):
         decision = Decision(state.x[some], "rest" if state.rest else "batch", pulls[some])
         return decision, state._replace(spent=state.spent + int(pulls.sum()))
 
-    def tell(self, state: Narrowed, x: Array, y: Array) -> Narrowed:
+    def tell(self, state: BLiNState, x: Array, y: Array) -> BLiNState:
         """Take in means of cubes of the last batch; what comes of an earlier one is too late to say anything."""
         numbers = {point.tobytes(): number for number, point in enumerate(state.x)}
         mean, told = state.mean.copy(), state.told.copy()
@@ -119,7 +112,7 @@ class BLiN(LocalOnly):
                 mean[number] += (value - mean[number]) / told[number]
         return state._replace(mean=mean, told=told)
 
-    def _narrowed(self, state: Narrowed, streams: Streams) -> Narrowed:
+    def _narrow(self, state: BLiNState, streams: Streams) -> BLiNState:
         """Drop cubes (Alg. 1), and cut the others if the next batch fits; one that was told nothing of, as it failed, stays."""
         heard = state.told > 0
         near = state.mean >= state.mean[heard].max() - 4.0 * self.lipschitz * 0.5**state.halvings
@@ -137,9 +130,9 @@ class BLiN(LocalOnly):
         if self.point == "uniform":
             drawn = (cubes + streams.rng("points of cubes").random((n, dim))) * 0.5**finer
             x = np.minimum(drawn, np.nextafter((cubes + 1) * 0.5**finer, 0.0))
-        return Narrowed(state.rounds, state.spent, state.batch + 1, False, finer, cubes, x, pulls, np.zeros(n), none)
+        return BLiNState(state.rounds, state.spent, state.batch + 1, False, finer, cubes, x, pulls, np.zeros(n), none)
 
-    def _next(self, state: Narrowed) -> int | None:
+    def _next(self, state: BLiNState) -> int | None:
         """Give the halvings of the next batch, or None when there is none that fits into what is left of T."""
         dim = state.cubes.shape[1]
         sequence = doubling() if self.edges == "doubling" else ace(state.rounds, dim, self.zooming)
@@ -179,7 +172,7 @@ def ace(rounds: int, dim: int, zooming: float) -> tuple[int, ...]:
     return tuple(halvings)
 
 
-def _spread(pulls: int, state: Narrowed) -> Whole:
+def _spread(pulls: int, state: BLiNState) -> Whole:
     """Share pulls among all cubes alike (Alg. 1, cleanup); what is left over goes to those with the largest means."""
     each = np.full(len(state.cubes), pulls // len(state.cubes), dtype=np.int64)
     each[np.argsort(-state.mean, kind="stable")[: pulls % len(each)]] += 1

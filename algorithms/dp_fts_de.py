@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.federated import Federated, FederatedState, choose
-from fedbo.algorithms.components.inner_search import scatter
+from fedbo.algorithms.components.federated import Federated, FederatedState
+from fedbo.algorithms.components.inner_search import maximiser_rng
 from fedbo.algorithms.components.regions import Regions, region_of, split_cube
 from fedbo.algorithms.components.schedules import Schedule, check_temperature, probability, temperature
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.features import Features
@@ -27,14 +28,14 @@ from fedbo.surrogates.maximise import maximise_pieces
 
 
 class DPServer(NamedTuple):
-    """The coordinator's state: the vectors to follow, `omega (P, M)`, the sum of weights in their mean, and whether to tell.
+    """The coordinator's state: the vectors to follow, `omega (P, M)`, the sum of weights in their mean, and if they changed.
 
     They are made of what was released, and of nothing else.
     """
 
     omega: Array
     mass: float = 0.0
-    news: bool = False
+    changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +60,29 @@ class DPFTSDE(Federated):
     """
 
     p: Schedule = "1-1/t from 0"
-    regions: int = 4
+    regions: Annotated[int, Ge(1)] = 4
     own_regions: bool = True
     temperature: Schedule = "paper"
-    contrast: float = 15.0
-    message: str = "mean"
-    memory: float = 0.0
-    clip: float = 2.5
-    noise_multiplier: float = 1.0
-    share: float = 0.35
-    sampling: str = "poisson"
+    contrast: Annotated[float, Ge(0), Lt(inf)] = 15.0
+    message: Annotated[str, OneOf(("draw", "mean"))] = "mean"
+    memory: Annotated[float, Ge(0), Lt(1)] = 0.0
+    clip: Annotated[float, Gt(0)] = 2.5
+    noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.0
+    share: Annotated[float, Gt(0), Le(1)] = 0.35
+    sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
     per_block: bool = False
-    quantile: float | None = None
-    rate: float = 0.2
-    count_noise: float = 1.0
+    quantile: Annotated[float, Gt(0), Lt(1)] | None = None
+    rate: Annotated[float, Gt(0), Lt(inf)] = 0.2
+    count_noise: Annotated[float, Ge(0), Lt(inf)] = 1.0
 
     def __post_init__(self) -> None:
         Federated.__post_init__(self)
         check_temperature(self.temperature, "temperature")
-        choose(self, {"message": ("draw", "mean"), "sampling": ("fixed", "poisson")})
-        if self.regions < 1:
-            raise SettingError("regions", "must be at least 1", self.regions)
-        for name in ("contrast", "noise_multiplier", "count_noise"):
-            if not 0 <= getattr(self, name) < inf:
-                raise SettingError(name, "must be at least 0 and finite", getattr(self, name))
-        if not 0 <= self.memory < 1:
-            raise SettingError("memory", "must be at least 0 and below 1", self.memory)
-        if not 0 < self.share <= 1:
-            raise SettingError("share", "must be above 0 and at most 1", self.share)
-        if not self.clip > 0:
-            raise SettingError("clip", "must be above 0", self.clip)
         if self.clip == inf and (self.noise_multiplier or self.quantile is not None):
             raise SettingError("clip", "must be finite where there is noise or a quantile", "inf")
-        self._check_quantile()
+        if self.quantile is not None and self.noise_multiplier and not 2 * self.count_noise > self.noise_multiplier:
+            needed = "must be above noise_multiplier / 2 where there is a quantile"
+            raise SettingError("count_noise", needed, self.count_noise)
 
     def _check_quantile(self) -> None:
         if not 0 < self.rate < inf:
@@ -150,24 +141,24 @@ class DPFTSDE(Federated):
         own = region_of(problem.agent, self.regions)
         return np.asarray(low[own] + (high[own] - low[own]) * uniform)
 
-    def _places(self, problem: Problem) -> int:
+    def _capacity(self, problem: Problem) -> int:
         return self.regions
 
-    def _hold(self, state: FederatedState, payload: Payload) -> FederatedState:
+    def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         omega = payload["omega"]
         return state._replace(omega=omega, weight=np.full(self.regions, float(omega.any())))
 
-    def _follow(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+    def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Maximise the piecewise function (Alg. 2 line 8)."""
-        dim = state.own.u.shape[1]
-        rng = scatter(dim, streams)
+        dim = state.local.u.shape[1]
+        rng = maximiser_rng(dim, streams)
         pieces = (self.regions, dim, self.own.coordinates)
         if rng is not None:
             return maximise_pieces(state.features, state.omega, *_boxes(*pieces), rng)[0], state
         frequencies, phases = state.features.frequencies.tobytes(), state.features.phases.tobytes()
         return _summit(*pieces, state.omega.tobytes(), frequencies, phases).copy(), state
 
-    def _written(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+    def _message(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
         """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (equation (2)), or give nu_n."""
         values, _ = self._standard(y)
         omega = draw_weights(rows, values, self.noise, rng, beta=1.0 if self.message == "draw" else 0.0)
@@ -187,17 +178,17 @@ class DPFTSDE(Federated):
     def released(self, state: DPServer, vectors: Array, release: int) -> DPServer:
         """Take a release into the mean."""
         before = self.memory * state.mass
-        return DPServer((before * state.omega + vectors) / (before + 1.0), before + 1.0, news=True)
+        return DPServer((before * state.omega + vectors) / (before + 1.0), before + 1.0, changed=True)
 
     def closed(self, state: DPServer) -> DPServer:
         """Have it told that there is nothing to follow any more."""
-        return DPServer(np.zeros_like(state.omega), news=True)
+        return DPServer(np.zeros_like(state.omega), changed=True)
 
     def broadcast(
-        self, state: DPServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: DPServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], DPServer]:
         """Hand the newest vectors to everybody (Alg. 1 line 12)."""
-        if not state.news:
+        if not state.changed:
             return {}, state
         omega = state.omega.copy()  # one for all recipients, since none may write to it
         omega.flags.writeable = False

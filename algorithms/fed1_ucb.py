@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, log
-from typing import NamedTuple
+from math import ceil, inf, log
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import grid, nearest
 
@@ -71,20 +72,14 @@ class Fed1UCB:
     so that what is found may be the best arm of these only; the note of the points then says how many were missing.
     """
 
-    arms: int = 50
-    sigma: float = 0.5
-    constant: float = 4.0
-    length: float = 10.0
-    missing: str = "wait"
+    arms: Annotated[int, Ge(1)] = 50
+    sigma: Annotated[float, Gt(0), Lt(inf)] = 0.5
+    constant: Annotated[float, Gt(0), Lt(inf)] = 4.0
+    length: Annotated[float, Gt(0), Lt(inf)] = 10.0
+    missing: Annotated[str, OneOf(MISSING)] = "wait"
 
     def __post_init__(self) -> None:
-        if self.arms < 1:
-            raise SettingError("arms", "must be at least 1", self.arms)
-        for name in ("sigma", "constant", "length"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        if self.missing not in MISSING:
-            raise UnknownChoice("missing", self.missing, MISSING)
+        check(self)
 
     @property
     def queries(self) -> None:
@@ -102,7 +97,7 @@ class Fed1UCB:
         return {"mean": Field((k,)), "pulls": Field((k,), "int64")}
 
     def download(self, problem: Problem) -> Declaration:
-        """Which arms are active, and how many agents they were chosen without."""
+        """The active arms, and how many agents they were chosen without."""
         return {"active": Field((len(grid(problem.dim, self.arms)),), "bool"), "missing": Field((1,), "int64")}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
@@ -184,9 +179,9 @@ class Fed1UCB:
         return state
 
     def broadcast(
-        self, state: Fed1Server, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: Fed1Server, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Fed1Server]:
-        """Drop arms, and tell which are left. Pulls do not age, so `worth` is of no account."""
+        """Drop arms, and tell which are left. Pulls do not age, so `staleness_weight` is of no account."""
         heard, active = state.step >= 0, state.active.copy()
         if not heard.any():
             return {}, state

@@ -10,74 +10,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
+from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.elimination import Elimination
-from fedbo.algorithms.components.missing_clients import Missing, shares
-from fedbo.algorithms.components.partitions import Nodes, Partition
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.components.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
+from fedbo.algorithms.components.missing_clients import POLICIES, MissingPolicy
+from fedbo.algorithms.components.partitions import CUTS, POINTS, SPLITS, Partition
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.projected import Lattice
 
-GRAIN = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
-
-
-class Client(NamedTuple):
-    """An agent's state: the phase it is in, its `nodes (K,)` at one `depth`, and their `means (K,)`, NaN where there is none.
-
-    `rounds` says whether it is answered in rounds, `lattice` which points can be evaluated where that is not all of them.
-    `planned` counts the pulls it has asked for. A phase is `fresh` until it is asked for; `asked (q, d)` are its points that
-    the step at hand pulls, and `speaks` says whether there is something to send. What was `sent (K,)` is sent again bit for
-    bit where it was lost. `best` is the depth and number of the node to name, and `missing` how many clients were missing when
-    the nodes were chosen.
-    """
-
-    rule: Elimination
-    rounds: bool
-    lattice: Lattice | None
-    phase: int
-    depth: int
-    nodes: Nodes
-    best: tuple[int, int] = (0, 0)
-    fresh: bool = True
-    planned: int = 0
-    asked: Array | None = None
-    speaks: bool = False
-    means: Array | None = None
-    sent: Array | None = None
-    missing: int = 0
-
-
-class FedPNEServer(NamedTuple):
-    """The coordinator's state: the open phase, its `nodes (K,)` at one `depth`, and the `means (N, K)` that have arrived.
-
-    `there (N,)` says whose have, and `responded (N,)` in how many phases they came in time. `depths` are those of all phases so
-    far. `best` is the depth and number of the node that is recommended, the best of the last complete phase, and `missing` how
-    many `clients` were missing in it.
-    """
-
-    rule: Elimination
-    rounds: bool
-    phase: int
-    depth: int
-    nodes: Nodes
-    means: Array
-    there: npt.NDArray[np.bool_]
-    responded: Nodes
-    clients: Nodes
-    depths: tuple[int, ...]
-    best: tuple[int, int] = (0, 0)
-    missing: int = 0
+ROUNDING = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
 
 
 @dataclass(frozen=True, slots=True)
 class FedPNE:
-    """Fed-PNE, and with a finite `epsilon` DP-Fed-PNE; `Elimination`, `Partition` and `Missing` have what is not named here.
+    """Fed-PNE, and with a finite `epsilon` DP-Fed-PNE; see also `Elimination`, `Partition` and `MissingPolicy`.
 
     delta is 1 / M unless given. `clip` moves every reward into [0, 1] before it is averaged; with noise that is always so.
 
@@ -85,55 +37,34 @@ class FedPNE:
     has; it waits for all where `missing` is "wait". Without rounds it ends with the share `quorum`, or else with all.
     """
 
-    nu: float = 1.0
-    rho: float = 0.75
-    c: float = 0.1
-    c1: float = 2.0
-    delta: float | None = None
-    branching: int = 2
-    split: str = "turns"
-    cuts: str = "equal"
-    point: str = "centre"
+    nu: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    rho: Annotated[float, Gt(0), Lt(1)] = 0.75
+    c: Annotated[float, Gt(0), Lt(inf)] = 0.1
+    c1: Annotated[float, Gt(0), Lt(inf)] = 2.0
+    delta: Annotated[float, Gt(0), Lt(1)] | None = None
+    branching: Annotated[int, Ge(2)] = 2
+    split: Annotated[str, OneOf(SPLITS)] = "turns"
+    cuts: Annotated[str, OneOf(CUTS)] = "equal"
+    point: Annotated[str, OneOf(POINTS)] = "centre"
     clip: bool = False
-    missing: str = "flag"
-    heterogeneity: float = 0.0
-    quorum: float | None = None
-    epsilon: float = 1.0
+    missing: Annotated[str, OneOf(POLICIES)] = "flag"
+    heterogeneity: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    quorum: Annotated[float, Gt(0), Le(1)] | None = None
+    epsilon: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("nu", "c", "c1"):
-            if not 0 < getattr(self, name) < inf:
-                raise SettingError(name, "must be above 0 and finite", getattr(self, name))
-        for name in ("rho", "delta"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < 1:
-                raise SettingError(name, "must lie between 0 and 1", value)
-        if self.quorum is not None and not 0 < self.quorum <= 1:
-            raise SettingError("quorum", "must be above 0 and at most 1", self.quorum)
-        if not self.epsilon > 0:
-            raise SettingError("epsilon", "must be above 0", self.epsilon)
-        self.partition(1)
-        self._absence()
+        check(self)
 
     @property
     def queries(self) -> None:
         """A phase has as many points as nodes."""
         return None
 
-    def partition(self, dim: int) -> Partition:
-        """Give the tree."""
-        return Partition(dim, self.branching, self.split, self.cuts, self.point)
-
-    def _absence(self) -> Missing:
-        return Missing(self.missing, self.heterogeneity)
-
     def rule(self, problem: Problem) -> Elimination:
         """Give the rule of elimination; ValueError when the budget counts no evaluations."""
         rounds, clients = horizon(problem), len(problem.targets)
         confidence = log(max(self.c1 * rounds / (self.delta or 1.0 / clients), 2.0))
-        return self._rule(self.partition(problem.dim), confidence, clients, rounds)
-
-    def _rule(self, partition: Partition, confidence: float, clients: int, rounds: int) -> Elimination:
+        partition = Partition(problem.dim, self.branching, self.split, self.cuts, self.point)
         return Elimination(partition, self.nu, self.rho, self.c, confidence, clients, rounds, self.epsilon)
 
     def phases(self, problem: Problem) -> int:
@@ -157,18 +88,18 @@ class FedPNE:
         """Take none."""
         return uniform[:0]
 
-    def agent_init(self, problem: Problem, streams: Streams) -> Client:
+    def agent_init(self, problem: Problem, streams: Streams) -> FedPNEClient:
         """Begin with the first phase, which follows from the settings alone."""
         rule = self.rule(problem)
-        return Client(rule, problem.rounds, problem.lattice, 1, *rule.start())
+        return FedPNEClient(rule, problem.rounds, problem.lattice, 1, *rule.start())
 
-    def ask(self, state: Client, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Client]:
+    def ask(self, state: FedPNEClient, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FedPNEClient]:
         """Pull the nodes of a new phase, those with the best parents first, cut exactly at T; without one, wait.
 
         Where rounds go by without a new phase, waiting is pulling the best node, so that time and budget go by as well.
         """
         for message in inbox:
-            state = _told(state, message.payload)
+            state = enter_phase(state, message.payload)
         rule, left = state.rule, state.rule.rounds - state.planned
         t = rule.pulls(state.depth)
         clip = (0.0, 1.0) if self.clip or self.epsilon < inf else None
@@ -181,15 +112,15 @@ class FedPNE:
             whole = len(pulls) == len(points) and int(pulls[-1]) == t
             note = f"phase {state.phase} depth {state.depth}" + (f" missing {state.missing}" if state.missing else "")
             means = np.full(len(state.nodes), np.nan)  # where every node fails nothing is told
-            state = state._replace(fresh=False, asked=asked, speaks=whole, means=means, sent=None)
+            state = state._replace(fresh=False, asked=asked, to_send=whole, means=means, sent=None)
             state = state._replace(planned=state.planned + int(pulls.sum()))
             return Decision(asked, "own" if state.phase == 1 else "federated", pulls, clip, note), state
         points = rule.partition.points(state.best[0], np.array(state.best[1:]), streams)
-        pulls = np.array([min(t, left)] if state.rounds and not state.speaks else [], dtype=np.int64)
+        pulls = np.array([min(t, left)] if state.rounds and not state.to_send else [], dtype=np.int64)
         state = state._replace(asked=None, planned=state.planned + int(pulls.sum()))
         return Decision(points[: len(pulls)].copy(), "waiting", pulls, clip), state
 
-    def tell(self, state: Client, x: Array, y: Array) -> Client:
+    def tell(self, state: FedPNEClient, x: Array, y: Array) -> FedPNEClient:
         """Keep the means of the phase; a node that failed has none."""
         asked = state.asked
         if asked is None:
@@ -201,20 +132,20 @@ class FedPNE:
             means[[next(place for place in places if (asked[place] == point).all()) for point in x]] = y
         return state._replace(means=means, sent=None, asked=None)
 
-    def outbox(self, state: Client, streams: Streams) -> tuple[Payload | None, Client]:
+    def outbox(self, state: FedPNEClient, streams: Streams) -> tuple[Payload | None, FedPNEClient]:
         """Send the means of a phase that is complete, with noise that is drawn once."""
-        if not state.speaks or state.means is None:
+        if not state.to_send or state.means is None:
             return None, state
         sent = state.sent
         if sent is None:
             sent = state.means
             if self.epsilon < inf:
                 scale = 1.0 / (self.epsilon * state.rule.pulls(state.depth))
-                grain = GRAIN * 2.0 ** np.floor(np.log2(scale))  # the last bits of noise would tell what it hides
+                rounding = ROUNDING * 2.0 ** np.floor(np.log2(scale))  # the last bits of noise would tell what it hides
                 sent = sent + streams.rng("privacy noise").laplace(0.0, scale, len(sent))
-                sent = np.round(sent / grain) * grain
+                sent = np.round(sent / rounding) * rounding
         payload = {"phase": np.array([state.phase]), "means": sent.copy()}
-        return payload, state._replace(speaks=False, sent=sent)
+        return payload, state._replace(to_send=False, sent=sent)
 
     def server_init(self, problem: Problem) -> FedPNEServer:
         """Open the first phase, which every client knows."""
@@ -234,7 +165,7 @@ class FedPNE:
         return state
 
     def broadcast(
-        self, state: FedPNEServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: FedPNEServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FedPNEServer]:
         """Close the phase if enough clients have responded, and tell the open one to who does not know it.
 
@@ -243,7 +174,7 @@ class FedPNE:
         told = set(recipients)
         if self._is_complete(state):
             told |= set() if state.rounds else set(np.flatnonzero(state.there).tolist())
-            state = self._close(state)
+            state = next_phase(state, MissingPolicy(self.missing, self.heterogeneity))
         to = [agent for agent in sorted(told) if not state.there[agent]]  # who has reported without means has lost them
         payload = {
             "phase": np.array([state.phase, state.depth, state.missing]),
@@ -270,41 +201,6 @@ class FedPNE:
         least = self.quorum if self.quorum is not None else 0.0 if state.rounds else 1.0
         least = 1.0 if self.missing == "wait" else least
         return int(state.there[state.clients].sum()) >= max(1.0, least * len(state.clients))
-
-    def _close(self, state: FedPNEServer) -> FedPNEServer:
-        """Eliminate, and open the next phase."""
-        rule, policy = state.rule, self._absence()
-        responded = state.responded + state.there
-        there = np.flatnonzero(state.there)
-        mean, count = policy.mean(state.means[there], shares(responded[there], state.phase))
-        with np.errstate(divide="ignore"):
-            width = rule.width(state.depth, count) + policy.bias(count, rule.clients)
-        kept = rule.survivors(state.depth, mean, width)
-        best = state.best if np.isnan(mean).all() else (state.depth, int(state.nodes[np.nanargmax(mean)]))
-        depth, nodes = rule.descend(state.depth, state.nodes[kept], mean[kept])
-        return state._replace(
-            phase=state.phase + 1,
-            depth=depth,
-            nodes=nodes,
-            means=np.full((len(state.means), len(nodes)), np.nan),
-            there=np.zeros_like(state.there),
-            responded=responded,
-            depths=(*state.depths, depth),
-            best=best,
-            missing=rule.clients - len(there),
-        )
-
-
-def _told(state: Client, payload: Payload) -> Client:
-    """Take in a phase: a new one is to be pulled, the present one is asked for again, and older ones say nothing."""
-    phase, depth, missing = payload["phase"].tolist()
-    if phase < state.phase:
-        return state
-    if phase == state.phase:
-        return state._replace(speaks=state.means is not None)
-    depth_, number = payload["best"].tolist()
-    told = {"phase": phase, "depth": depth, "missing": missing, "nodes": payload["nodes"], "best": (depth_, number)}
-    return state._replace(**told, fresh=True, speaks=False, means=None, sent=None, asked=None)
 
 
 def _entry(summary: str, **fixed: Any) -> Entry:

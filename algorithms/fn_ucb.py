@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
-from typing import NamedTuple
+from math import inf, sqrt
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import grid
 from fedbo.surrogates.neural import Sample, added, descend, empty, jacobian, parameters, value
-from fedbo.surrogates.ridge import Ridge, joined, norms, ridge
+from fedbo.surrogates.ridge import Ridge, norms, ridge, updated
 
 CRITERIA = ("determinant", "diagonal")
 STARTS = ("mean", "last", "initial")
@@ -83,36 +84,25 @@ class FNUCB:
     the diagonals' products, as in the authors' code. Before, it takes `steps` of gradient descent at `rate` on its own data,
     with weight decay lambda / n: from the `mean` of all networks as it last heard, from its own `last` weights, or from the
     `initial` ones, as in the paper. In the authors' code all networks share one memory, to which "mean" comes nearest. There
-    is no training before alpha rises, nor in the round `until` and after.
+    is no training before alpha means_with_gradients, nor in the round `until` and after.
     """
 
-    arms: int = 100
-    width: int = 20
-    ridge: float = 0.1
-    nu_a: float = 0.1
-    nu_b: float = 0.1
-    delay: int = 3
-    rise: int = 700
-    threshold: float = 0.0
-    criterion: str = "determinant"
-    steps: int = 30
-    rate: float = 0.01
-    until: int = 2000
-    start: str = "mean"
+    arms: Annotated[int, Ge(1)] = 100
+    width: Annotated[int, Ge(1)] = 20
+    ridge: Annotated[float, Gt(0), Lt(inf)] = 0.1
+    nu_a: Annotated[float, Ge(0), Lt(inf)] = 0.1
+    nu_b: Annotated[float, Ge(0), Lt(inf)] = 0.1
+    delay: Annotated[int, Ge(0)] = 3
+    rise: Annotated[int, Ge(0)] = 700
+    threshold: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    criterion: Annotated[str, OneOf(CRITERIA)] = "determinant"
+    steps: Annotated[int, Ge(0)] = 30
+    rate: Annotated[float, Gt(0), Lt(inf)] = 0.01
+    until: Annotated[int, Ge(0)] = 2000
+    start: Annotated[str, OneOf(STARTS)] = "mean"
 
     def __post_init__(self) -> None:
-        for name in ("arms", "width"):
-            if getattr(self, name) < 1:
-                raise SettingError(name, "must be at least 1", getattr(self, name))
-        for name in ("ridge", "rate"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        for name in ("nu_a", "nu_b", "delay", "rise", "threshold", "steps", "until"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise SettingError(name, "must be at least 0", getattr(self, name))
-        for name, known in (("criterion", CRITERIA), ("start", STARTS)):
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
+        check(self)
 
     @property
     def queries(self) -> int:
@@ -125,14 +115,11 @@ class FNUCB:
 
     def upload(self, problem: Problem) -> Declaration:
         """W_i and B_i of all own data, (lambda I + W_i)^-1, the trained network, and whether the criterion asked for it."""
-        return {**_shared(self._p(problem), positive=True), "call": Field((1,))}
+        return {**_shared(parameters(problem.dim, self.width), positive=True), "call": Field((1,))}
 
     def download(self, problem: Problem) -> Declaration:
         """W and B of all others, the means of all inverses and networks, and whether a fresh message is asked for."""
-        return {**_shared(self._p(problem)), "call": Field((1,))}
-
-    def _p(self, problem: Problem) -> int:
-        return parameters(problem.dim, self.width)
+        return {**_shared(parameters(problem.dim, self.width)), "call": Field((1,))}
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none."""
@@ -140,7 +127,7 @@ class FNUCB:
 
     def agent_init(self, problem: Problem, streams: Streams) -> FNState:
         """Begin with the weights that all agents share, and nothing seen."""
-        p = self._p(problem)
+        p = parameters(problem.dim, self.width)
         initial = streams.shared("first weights").standard_normal(p)
         square, row = np.zeros((p, p)), np.zeros(p)
         own, sample = ridge(square, self.ridge), empty(problem.dim)
@@ -197,8 +184,8 @@ class FNUCB:
         return state._replace(
             precision=state.precision + np.outer(row, row),
             moment=state.moment + y * row,
-            local=joined(state.local, row),
-            team=joined(state.team, row),
+            local=updated(state.local, row),
+            team=updated(state.team, row),
             sample=added(state.sample, x, y),
         )
 
@@ -227,7 +214,7 @@ class FNUCB:
 
     def server_init(self, problem: Problem) -> FNServer:
         """Begin without messages."""
-        n, p = problem.n_agents, self._p(problem)
+        n, p = problem.n_agents, parameters(problem.dim, self.width)
         nobody = np.full(n, -1)
         return FNServer(np.zeros((n, p, p)), np.zeros((n, p)), np.zeros((n, p, p)), np.zeros((n, p)), nobody, nobody.copy())
 
@@ -241,18 +228,18 @@ class FNUCB:
         return state._replace(call=state.answers) if message.payload["call"][0] else state
 
     def broadcast(
-        self, state: FNServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: FNServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FNServer]:
         """Give everybody the data of the others, and the mean network; whoever was silent at the last call is asked."""
         there = state.step >= 0
         if not (state.came == state.answers).any():  # nothing is new
             return {}, state
-        weight = np.where(there, worth, 0.0)
+        weight = np.where(there, staleness_weight, 0.0)
         weight = (weight if weight.any() else there) / (weight if weight.any() else there).sum()
         common = {"local": np.tensordot(weight, state.local, 1), "weights": weight @ state.weights}
         precision, moment = state.precision.sum(axis=0), state.moment.sum(axis=0)
         payloads: dict[int, Payload] = {}
-        for agent in recipients:  # what was observed does not age: the sums take no account of worth
+        for agent in recipients:  # what was observed does not age: the sums take no account of staleness
             own = {
                 "precision": _of_others(precision, state.precision, agent),
                 "moment": _of_others(moment, state.moment, agent),

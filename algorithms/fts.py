@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.federated import Federated, FederatedState, choose
-from fedbo.algorithms.components.inner_search import top_of_draw
+from fedbo.algorithms.components.federated import Federated, FederatedState
+from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.schedules import probability
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.draws import message_function
@@ -44,13 +44,12 @@ class FTS(Federated):
     `control` "noise" replaces every omega_n by a draw from N(0, I).
     """
 
-    query: str = "mean"
+    query: Annotated[str, OneOf(("draw", "mean"))] = "mean"
     weights: tuple[float, ...] = ()
-    relay: str = "all"
+    relay: Annotated[str, OneOf(("all", "one"))] = "all"
 
     def __post_init__(self) -> None:
         Federated.__post_init__(self)
-        choose(self, {"query": ("draw", "mean"), "relay": ("all", "one")})
         if any(not 0 <= weight < np.inf for weight in self.weights) or (self.weights and not sum(self.weights) > 0):
             raise SettingError("weights", "must be at least 0 with a positive sum", self.weights)
 
@@ -70,17 +69,17 @@ class FTS(Federated):
             return {"omega": Field((self.features,)), "sender": Field((1,), "int64")}
         return {"omega": Field((problem.n_agents, self.features)), "weight": Field((problem.n_agents,))}
 
-    def _places(self, problem: Problem) -> int:
+    def _capacity(self, problem: Problem) -> int:
         return problem.n_agents if self.relay == "all" else 1
 
-    def _hold(self, state: FederatedState, payload: Payload) -> FederatedState:
+    def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         if self.relay == "one":
             return state._replace(omega=payload["omega"][None, :], weight=np.ones(1))
         return state._replace(omega=payload["omega"], weight=payload["weight"])
 
-    def _follow(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+    def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         omega, state = self._function(state, streams)
-        return top_of_draw(message_function(state.features, omega), state.own, self.own.coordinates, streams), state
+        return maximise_draw(message_function(state.features, omega), state.local, self.own.coordinates, streams), state
 
     def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
@@ -95,7 +94,7 @@ class FTS(Federated):
         weight[chosen] = 0.0
         return state.omega[chosen], state._replace(weight=weight)
 
-    def _written(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+    def _message(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
         """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (section 3.1)."""
         if self.control == "noise":
             return rng.standard_normal(self.features)
@@ -113,10 +112,10 @@ class FTS(Federated):
         return state
 
     def broadcast(
-        self, state: FTSServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: FTSServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], FTSServer]:
         """Pass the messages of the others on; whoever has sent none has P_N = 0 (section 3.1 on stragglers)."""
-        preference = state.held * worth * np.asarray(self.weights or 1.0)
+        preference = state.held * staleness_weight * np.asarray(self.weights or 1.0)
         if self.relay == "one":
             return self._relayed(state, preference, recipients, streams), state
         omega = state.omega.copy()  # one for all recipients, since none may write to it

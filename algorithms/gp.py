@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.inner_search import top_of_function
+from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable
+from fedbo.algorithms.settings import OneOf
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.acquisition import belief, expected_improvement, upper_confidence_bound
+from fedbo.surrogates.acquisition import expected_improvement, prediction, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
 from fedbo.surrogates.maximise import MaximiserSettings
 
@@ -31,23 +34,15 @@ class GP(Surrogate, LocalOnly):
     standard deviations (Srinivas et al. 2010).
     """
 
-    acquisition: str = "ei"
-    incumbent: str = "mean"
-    beta: float = 2.0
+    acquisition: Annotated[str, OneOf(("ei", "ucb"))] = "ei"
+    incumbent: Annotated[str, OneOf(INCUMBENTS)] = "mean"
+    beta: Annotated[float, Ge(0)] = 2.0
 
-    def __post_init__(self) -> None:
-        Surrogate.__post_init__(self)
-        for name, known in {"acquisition": ("ei", "ucb"), "incumbent": INCUMBENTS}.items():
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
-        if not self.beta >= 0:
-            raise SettingError("beta", "must be at least 0", self.beta)
-
-    def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
+    def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
         """Begin without observations."""
         return self.begin(problem)
 
-    def ask(self, state: OwnState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, OwnState]:
+    def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
         """Maximise the acquisition; a point that has been evaluated already gives way to a uniform one."""
         dim = state.u.shape[1]
         if not len(state.u):
@@ -57,17 +52,17 @@ class GP(Surrogate, LocalOnly):
         best = incumbent(posterior, self.incumbent, len(state.u))
 
         def acquisition(u: Array) -> tuple[Array, Array]:
-            at = belief(posterior, u)
+            at = prediction(posterior, u)
             return expected_improvement(at, best) if self.acquisition == "ei" else upper_confidence_bound(at, self.beta)
 
-        u = top_of_function(acquisition, state, self.coordinates, streams, SEARCH)
+        u = maximise_acquisition(acquisition, state, self.coordinates, streams, SEARCH)
         return self.fresh(u, state, streams, "own"), state
 
-    def pending(self, state: OwnState, x: Array) -> OwnState:
+    def pending(self, state: LocalState, x: Array) -> LocalState:
         """Take note of the points that are being evaluated."""
         return self.noting(state, x)
 
-    def tell(self, state: OwnState, x: Array, y: Array) -> OwnState:
+    def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""
         return self.observed(state, x, y)
 

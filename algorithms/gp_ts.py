@@ -9,25 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, sqrt
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.arms import KERNELS, ArmBelief, draw, draw_apart, grid, nearest, observe, prior
+from fedbo.surrogates.arms import KERNELS, ArmPosterior, draw, draw_independent, grid, nearest, observe, prior
 
 DRAWS = ("joint", "diagonal")
 
 
 class GPTSState(NamedTuple):
-    """What is believed of the arms `arms (K, d)`, and lambda, the noise variance of the model."""
+    """The arms `arms (K, d)`, the posterior of their values, and lambda, the noise variance of the model."""
 
     arms: Array
-    belief: ArmBelief
+    posterior: ArmPosterior
     regulariser: float
 
 
@@ -42,30 +43,18 @@ class GPTS(LocalOnly):
     together, "diagonal" each by itself, as if they were independent.
     """
 
-    arms: int = 200
-    kernel: str = "se"
-    length_scale: float = 0.2
-    norm: float = 1.0
-    deviation: float = 0.1
-    delta: float = 0.1
-    regulariser: float | None = None
-    multiplier: float | None = None
-    draws: str = "joint"
+    arms: Annotated[int, Ge(1)] = 200
+    kernel: Annotated[str, OneOf(KERNELS)] = "se"
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    norm: Annotated[float, Ge(0)] = 1.0
+    deviation: Annotated[float, Ge(0)] = 0.1
+    delta: Annotated[float, Gt(0), Lt(1)] = 0.1
+    regulariser: Annotated[float, Gt(0)] | None = None
+    multiplier: Annotated[float, Ge(0)] | None = None
+    draws: Annotated[str, OneOf(DRAWS)] = "joint"
 
     def __post_init__(self) -> None:
-        if self.arms < 1:
-            raise SettingError("arms", "must be at least 1", self.arms)
-        for name, known in (("kernel", KERNELS), ("draws", DRAWS)):
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
-        for name in ("length_scale", "regulariser"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        for name in ("norm", "deviation", "multiplier"):
-            if getattr(self, name) is not None and not getattr(self, name) >= 0:
-                raise SettingError(name, "must be at least 0", getattr(self, name))
-        if not 0 < self.delta < 1:
-            raise SettingError("delta", "must lie between 0 and 1", self.delta)
+        check(self)
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none: the first round is a draw from the prior."""
@@ -75,29 +64,29 @@ class GPTS(LocalOnly):
         """Begin with the prior; T is the evaluations that the agent may make, or its decisions."""
         rounds = max(problem.pulls or problem.iterations, 1)
         regulariser = 1.0 + 2.0 / rounds if self.regulariser is None else self.regulariser
-        belief = prior(self.kernel, self.length_scale, problem.dim, self.arms)
-        return GPTSState(grid(problem.dim, self.arms), belief, regulariser)
+        posterior = prior(self.kernel, self.length_scale, problem.dim, self.arms)
+        return GPTSState(grid(problem.dim, self.arms), posterior, regulariser)
 
-    def scale(self, belief: ArmBelief) -> float:
+    def scale(self, posterior: ArmPosterior) -> float:
         """Give v_t."""
         # differs from the paper: gamma_{t-1} is the information gain of the arms that were played, not the largest possible.
         if self.multiplier is not None:
             return self.multiplier
-        return self.norm + self.deviation * sqrt(2.0 * (belief.gain + 1.0 + log(2.0 / self.delta)))
+        return self.norm + self.deviation * sqrt(2.0 * (posterior.gain + 1.0 + log(2.0 / self.delta)))
 
     def ask(self, state: GPTSState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, GPTSState]:
         """Play the arm at which a draw is largest."""
-        sample = draw if self.draws == "joint" else draw_apart
-        values = sample(state.belief, streams.rng("arms drawn"), self.scale(state.belief))
+        sample = draw if self.draws == "joint" else draw_independent
+        values = sample(state.posterior, streams.rng("arms drawn"), self.scale(state.posterior))
         best = int(np.argmax(values))
         return Decision(state.arms[best : best + 1].copy(), "own"), state
 
     def tell(self, state: GPTSState, x: Array, y: Array) -> GPTSState:
         """Take in the values, in any order and any number."""
-        belief = state.belief
+        posterior = state.posterior
         for arm, value in zip(nearest(state.arms, x), y, strict=True):
-            belief = observe(belief, int(arm), float(value), state.regulariser)
-        return state._replace(belief=belief)
+            posterior = observe(posterior, int(arm), float(value), state.regulariser)
+        return state._replace(posterior=posterior)
 
 
 # The kernel TS that Dai et al. 2023 compare with in their code; they also stop learning after 1000 values, we do not.

@@ -1,19 +1,20 @@
-"""One optimiser that sees everybody's observations: the bound that a federation, which may not send them, is held against."""
+"""Pooled data: one optimiser that sees everybody's observations, a bound for federations, which may not send them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.inner_search import top_of_draw
-from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.components.coordinates import COORDINATES, to_coordinates
+from fedbo.algorithms.components.inner_search import maximise_draw
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, standardised
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
@@ -31,7 +32,7 @@ class PooledState(NamedTuple):
     hyperparameters and likeness were fitted to the first `fitted` own observations.
     """
 
-    own: OwnState
+    local: LocalState
     number: int
     capacity: int
     history: tuple[Array, Array]
@@ -60,15 +61,13 @@ class Pooled:
     those of the surrogate and `features` the number of random features of a draw.
     """
 
-    coordinates: str = "arcsine"
-    clip: float = 0.5
-    refit: int = 5
-    features: int = 200
+    coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
+    clip: Annotated[float, Ge(0), Lt(1)] = 0.5
+    refit: Annotated[int, Ge(1)] = 5
+    features: Annotated[int, Ge(1)] = 200
 
     def __post_init__(self) -> None:
-        self._model  # noqa: B018  (checks what it is given)
-        if self.features < 1:
-            raise SettingError("features", "must be at least 1", self.features)
+        check(self)
 
     @property
     def _model(self) -> Surrogate:
@@ -107,19 +106,21 @@ class Pooled:
         """Maximise a draw from the posterior given everything that is known of anybody."""
         for message in inbox:
             state = state._replace(others=message.payload["x"], values=message.payload["y"])
-        dim = state.own.u.shape[1]
-        if not len(state.own.u):
-            return Decision(evaluable(state.own, streams.rng("first point").random((1, dim))), "own"), state
+        dim = state.local.u.shape[1]
+        if not len(state.local.u):
+            return Decision(evaluable(state.local, streams.rng("first point").random((1, dim))), "own"), state
         tables = self._tables(state)
         state = self._fit(state, tables, streams)
-        assert state.own.hyper is not None
-        draw = multitask_draw(state.own.hyper, state.rho, _joined(tables), state.number, streams.rng("own draw"), self.features)
-        u = top_of_draw(draw, state.own, self.coordinates, streams, extra=state.own.u)
-        return self._model.fresh(u, state.own, streams, "federated" if len(tables) > 1 else "own"), state
+        assert state.local.hyper is not None
+        draw = multitask_draw(
+            state.local.hyper, state.rho, _combined(tables), state.number, streams.rng("own draw"), self.features
+        )
+        u = maximise_draw(draw, state.local, self.coordinates, streams, extra=state.local.u)
+        return self._model.fresh(u, state.local, streams, "federated" if len(tables) > 1 else "own"), state
 
     def _tables(self, state: PooledState) -> dict[int, tuple[Array, Array]]:
         """List the observations by agent, the own ones first, the values of each clipped and standardised."""
-        tables = {state.number: (state.own.u, state.own.y)}
+        tables = {state.number: (state.local.u, state.local.y)}
         for agent in range(len(state.others)):
             # A number that was damaged to NaN is not refused, since what is not there is NaN: its row is passed over.
             known = np.isfinite(state.values[agent]) & np.isfinite(state.others[agent]).all(axis=1)
@@ -129,25 +130,25 @@ class Pooled:
 
     def _fit(self, state: PooledState, tables: dict[int, tuple[Array, Array]], streams: Streams) -> PooledState:
         """Fit hyperparameters and likeness anew when enough observations have come in."""
-        if state.own.hyper is not None and len(state.own.u) - state.fitted < self.refit:
+        if state.local.hyper is not None and len(state.local.u) - state.fitted < self.refit:
             return state
         mine, *others = tables
         chosen = [mine, *others[:: max(-(-len(others) // TABLES), 1)]]
-        hyper = fit_shared_gp([tables[agent] for agent in chosen], ROBUST, streams.rng("restarts"), state.own.hyper)
-        seen = _joined(tables)
+        hyper = fit_shared_gp([tables[agent] for agent in chosen], ROBUST, streams.rng("restarts"), state.local.hyper)
+        seen = _combined(tables)
         foreign = np.flatnonzero(seen.task != mine)
         kept = np.append(np.flatnonzero(seen.task == mine), foreign[:: max(-(-len(foreign) // POINTS), 1)])
         part = Observed(seen.x[kept], seen.y[kept], seen.task[kept])
         rho = max(LIKENESS, key=lambda rho: evidence(hyper, rho, part)) if len(foreign) else 0.0
-        return state._replace(own=state.own._replace(hyper=hyper), rho=rho, fitted=len(state.own.u))
+        return state._replace(local=state.local._replace(hyper=hyper), rho=rho, fitted=len(state.local.u))
 
     def tell(self, state: PooledState, x: Array, y: Array) -> PooledState:
         """Append the observations."""
-        return state._replace(own=self._model.observed(state.own, x, y))
+        return state._replace(local=self._model.observed(state.local, x, y))
 
     def outbox(self, state: PooledState, streams: Streams) -> tuple[Payload, PooledState]:
         """Send everything that was ever observed."""
-        x, y = np.concatenate([state.history[0], state.own.u]), np.concatenate([state.history[1], state.own.y])
+        x, y = np.concatenate([state.history[0], state.local.u]), np.concatenate([state.history[1], state.local.y])
         full, values = np.full((state.capacity, x.shape[1]), np.nan), np.full(state.capacity, np.nan)
         full[: len(y)], values[: len(y)] = x, y
         return {"x": full, "y": values}, state
@@ -164,7 +165,7 @@ class Pooled:
         return state
 
     def broadcast(
-        self, state: PooledServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: PooledServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], PooledServer]:
         """Tell everybody everything, however old it is: an observation does not grow stale."""
         common = {"x": state.x.copy(), "y": state.y.copy()}
@@ -178,7 +179,7 @@ def _capacity(problem: Problem) -> int:
     return problem.history + problem.initial + problem.iterations
 
 
-def _joined(tables: dict[int, tuple[Array, Array]]) -> Observed:
+def _combined(tables: dict[int, tuple[Array, Array]]) -> Observed:
     x, y = (np.concatenate([table[part] for table in tables.values()]) for part in range(2))
     return Observed(x, y, np.repeat(np.array([*tables], dtype=np.int64), [len(table[1]) for table in tables.values()]))
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import check
 from fedbo.algorithms.streams import Streams
 
 
 class RandomState(NamedTuple):
-    """All that random search needs to know: the dimension."""
+    """The state of random search: the dimension."""
 
     dim: int
 
@@ -23,11 +25,10 @@ class RandomState(NamedTuple):
 class Random(LocalOnly):
     """Uniform random search, `queries` points for each decision."""
 
-    queries: int = 1
+    queries: Annotated[int, Ge(1)] = 1
 
     def __post_init__(self) -> None:
-        if self.queries < 1:
-            raise SettingError("queries", "must be at least 1", self.queries)
+        check(self)
 
     def agent_init(self, problem: Problem, streams: Streams) -> RandomState:
         """Keep the dimension."""

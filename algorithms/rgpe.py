@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState
-from fedbo.algorithms.settings import SettingError
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.acquisition import Belief, belief, expected_improvement
+from fedbo.surrogates.acquisition import Prediction, expected_improvement, prediction
 from fedbo.surrogates.ensemble import (
     Ensemble,
-    beliefs,
     combined,
     joint_draws,
     leave_one_out_draws,
     leave_one_out_loss,
+    predictions,
     ranking_loss,
 )
 from fedbo.surrogates.gp import Posterior
@@ -39,24 +40,19 @@ class RGPE(Transfer):
     variance sum w_n^2 sigma_n^2 and is searched with expected improvement over the largest value observed.
     """
 
-    samples: int = 100
-
-    def __post_init__(self) -> None:
-        Transfer.__post_init__(self)
-        if self.samples < 1:
-            raise SettingError("samples", "must be at least 1", self.samples)
+    samples: Annotated[int, Ge(1)] = 100
 
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
     ) -> Acquisition | None:
-        observed = posterior if state.own.waiting is None else self.own.posterior(state.own._replace(waiting=None))
+        observed = posterior if state.local.waiting is None else self.own.posterior(state.local._replace(waiting=None))
         weight = self.ensemble_weights(observed, state, models, streams)
         if not weight[:-1].any():
             return None
         others, own, best = combined(models, weight[:-1]), float(weight[-1]), float(observed.y.max())
 
         def acquisition(u: Array) -> tuple[Array, Array]:
-            return expected_improvement(_mixed(belief(posterior, u), own, beliefs(others, u)), best)
+            return expected_improvement(_mixed(prediction(posterior, u), own, predictions(others, u)), best)
 
         return acquisition
 
@@ -66,7 +62,7 @@ class RGPE(Transfer):
         The posterior is that of the n observations, without points under way, for it is these that are ranked.
         Draws in which the own surrogate is among the best count for it alone, other ties are shared.
         """
-        y, rng = state.own.y, streams.rng("ranking")
+        y, rng = state.local.y, streams.rng("ranking")
         if len(y) < FEWEST:
             equal = np.append(state.weight, 1.0)
             return np.asarray(equal / equal.sum())
@@ -80,9 +76,9 @@ class RGPE(Transfer):
         return np.asarray(weight / weight.sum())
 
 
-def _mixed(own: Belief, share: float, others: Belief) -> Belief:
-    """Join what the own surrogate believes `(n,)`, with its share, and what all others together do, `(n, 1)`."""
-    return Belief(
+def _mixed(own: Prediction, share: float, others: Prediction) -> Prediction:
+    """Combine the own surrogate's prediction `(n,)`, with its share, and that of all others together, `(n, 1)`."""
+    return Prediction(
         share * own.mean + others.mean[:, 0],
         share**2 * own.variance + others.variance[:, 0],
         share * own.mean_gradient + others.mean_gradient[:, 0],

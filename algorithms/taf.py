@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Gt
 
 from fedbo.algorithms import rgpe
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState, alone
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState, own_improvement
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.ensemble import Ensemble, discordance, means, rises
+from fedbo.surrogates.ensemble import Ensemble, discordance, means, means_with_gradients
 from fedbo.surrogates.gp import Posterior
 
 
@@ -26,12 +27,7 @@ class TAF(Transfer):
     in another order; that of the own surrogate, for which d = 0, is 3/4 (Epanechnikov's kernel).
     """
 
-    bandwidth: float = 0.5
-
-    def __post_init__(self) -> None:
-        Transfer.__post_init__(self)
-        if not self.bandwidth > 0:
-            raise SettingError("bandwidth", "must be above 0", self.bandwidth)
+    bandwidth: Annotated[float, Gt(0)] = 0.5
 
     @property
     def _incumbents(self) -> bool:
@@ -40,16 +36,16 @@ class TAF(Transfer):
     def _acquisition(
         self, posterior: Posterior, state: TransferState, models: Ensemble, streams: Streams
     ) -> Acquisition | None:
-        seen = len(state.own.y)  # points under way come after these
-        apart = discordance(means(models, posterior.x[:seen]).T, state.own.y) / self.bandwidth
+        seen = len(state.local.y)  # points under way come after these
+        apart = discordance(means(models, posterior.x[:seen]).T, state.local.y) / self.bandwidth
         weight = state.weight * np.maximum(1.0 - apart**2, 0.0)  # in units of the own surrogate's weight
         if not weight.any():
             return None
-        own, total = alone(posterior, seen), 1.0 + float(weight.sum())
+        own, total = own_improvement(posterior, seen), 1.0 + float(weight.sum())
 
         def acquisition(u: Array) -> tuple[Array, Array]:
             value, gradient = own(u)
-            predicted, slope = rises(models, u)
+            predicted, slope = means_with_gradients(models, u)
             gain = predicted - state.best
             value = value + np.maximum(gain, 0.0) @ weight
             gradient = gradient + np.einsum("nkd,nk->nd", slope, weight * (gain > 0))

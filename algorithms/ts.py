@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.inner_search import top_of_draw
+from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, standardised
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.surrogate import KNOWN, LocalState, Surrogate, evaluable, standardised
+from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.draws import Draw, WeightSpace, pathwise_draw, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
@@ -37,28 +38,19 @@ class TS(Surrogate, LocalOnly):
     the value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
     """
 
-    draw: str = "pathwise"
-    features: int = 200
+    surrogate: Annotated[str, OneOf((*KNOWN, "features"))] = "robust"
+    draw: Annotated[str, OneOf(DRAWS)] = "pathwise"
+    features: Annotated[int, Ge(1)] = 200
     beta: float | str = 1.0
-    norm: float = 1.0
-    delta: float = 0.1
-
-    known: ClassVar[tuple[str, ...]] = (*Surrogate.known, "features")
+    norm: Annotated[float, Ge(0)] = 1.0
+    delta: Annotated[float, Gt(0), Lt(1)] = 0.1
 
     def __post_init__(self) -> None:
-        Surrogate.__post_init__(self)
-        if self.draw not in DRAWS:
-            raise UnknownChoice("draw", self.draw, DRAWS)
-        if self.features < 1:
-            raise SettingError("features", "must be at least 1", self.features)
+        check(self)
         if self.beta != "theoretical" and (isinstance(self.beta, str) or not self.beta > 0):
             raise SettingError("beta", 'must be above 0, or "theoretical"', repr(self.beta))
-        if not self.norm >= 0:
-            raise SettingError("norm", "must be at least 0", self.norm)
-        if not 0 < self.delta < 1:
-            raise SettingError("delta", "must lie between 0 and 1", self.delta)
 
-    def agent_init(self, problem: Problem, streams: Streams) -> OwnState:
+    def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
         """Begin without observations."""
         state = self.begin(problem)
         if self.surrogate != "features":
@@ -67,7 +59,7 @@ class TS(Surrogate, LocalOnly):
         shared = draw_features(rng, problem.dim, self.features, self.length_scale)
         return state._replace(shared=shared, phi=np.empty((0, self.features)))
 
-    def ask(self, state: OwnState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, OwnState]:
+    def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
         """Maximise a draw from the posterior; a point that has been evaluated already gives way to a uniform one."""
         dim = state.u.shape[1]
         if not len(state.u):
@@ -75,14 +67,14 @@ class TS(Surrogate, LocalOnly):
         state = self.fit(state, streams)
         # The incumbents of a smooth draw are not worth the climb: its candidates are dense enough.
         extra = None if self.surrogate == "features" else state.u
-        u = top_of_draw(self.function(state, streams), state, self.coordinates, streams, extra)
+        u = maximise_draw(self.function(state, streams), state, self.coordinates, streams, extra)
         return self.fresh(u, state, streams, "own"), state
 
-    def fit(self, state: OwnState, streams: Streams) -> OwnState:
+    def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""
         return state if self.surrogate == "features" else Surrogate.fit(self, state, streams)
 
-    def function(self, state: OwnState, streams: Streams) -> Draw:
+    def function(self, state: LocalState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
         rng = streams.rng("own draw")
         beta = self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta
@@ -94,7 +86,7 @@ class TS(Surrogate, LocalOnly):
             return weight_space_draw(state.hyper, u, y, rng, WeightSpace(self.features, beta))
         return pathwise_draw(condition(state.hyper, u, y), rng, self.features, beta)
 
-    def _rows(self, state: OwnState) -> tuple[Array, Array]:
+    def _rows(self, state: LocalState) -> tuple[Array, Array]:
         """Give the features `(n + p, m)` and values `(n + p,)`, of points still being evaluated what is expected of them."""
         assert state.phi is not None and state.shared is not None
         y = self.clipped(state.y)
@@ -105,7 +97,7 @@ class TS(Surrogate, LocalOnly):
         expected = rows @ mean(update(linear_model(self.features, self.noise), state.phi, y))
         return np.concatenate([state.phi, rows]), np.concatenate([y, expected])
 
-    def theoretical_beta(self, state: OwnState) -> float:
+    def theoretical_beta(self, state: LocalState) -> float:
         """Compute beta_t = B + sigma sqrt(2 (gamma_{t-1} + 1 + log(4 / delta))) (Dai et al. 2020, Theorem 1).
 
         The information gain gamma is that of the points at hand: what can be computed, and no bound.
@@ -118,11 +110,11 @@ class TS(Surrogate, LocalOnly):
         gamma = 0.5 * float(np.linalg.slogdet(gram / noise + np.eye(len(gram)))[1])
         return self.norm + math.sqrt(noise * 2 * (gamma + 1 + math.log(4 / self.delta)))
 
-    def pending(self, state: OwnState, x: Array) -> OwnState:
+    def pending(self, state: LocalState, x: Array) -> LocalState:
         """Take note of the points that are being evaluated."""
         return self.noting(state, x)
 
-    def tell(self, state: OwnState, x: Array, y: Array) -> OwnState:
+    def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""
         state = self.observed(state, x, y)
         if state.phi is None or state.shared is None:

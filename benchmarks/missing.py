@@ -20,7 +20,7 @@ import numpy as np
 
 from fedbo import Result
 from fedbo.actors.agent import objective_of
-from fedbo.algorithms.components.missing_clients import Missing, shares
+from fedbo.algorithms.components.missing_clients import MissingPolicy, shares
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.models.families import FormulaAgent
 
@@ -61,7 +61,7 @@ def phases(rows: list[Row], events: list[Row], agents: int) -> list[Phase]:
     return [Phase(np.array(sorted(points[number]))[:, None], there[number]) for number in closed_ones]
 
 
-def biases(found: list[Phase], functions: list[FormulaAgent], policy: Missing) -> list[Array]:
+def biases(found: list[Phase], functions: list[FormulaAgent], policy: MissingPolicy) -> list[Array]:
     """Give each phase's biases at its nodes."""
     responded, made = np.zeros(len(functions), dtype=np.int64), list[Array]()
     for number, phase in enumerate(found, start=1):
@@ -87,7 +87,7 @@ def main() -> None:
         for row in table.select(["algorithm", "replicate", "agent", "step", *names]).to_pylist():
             kept[row["algorithm"], row["replicate"]].append(row)
     for settings in study.algorithm:
-        policy = Missing(getattr(settings, "missing", "flag"), 0.0)
+        policy = MissingPolicy(getattr(settings, "missing", "flag"), 0.0)
         absent, off = list[float](), list[Array]()
         for replicate in range(study.study.replicates):
             world = Streams(seed, replicate)

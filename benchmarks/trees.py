@@ -44,7 +44,7 @@ def learn(name: str, pulls: int, seed: int) -> tuple[list[np.ndarray], list[Addr
     values, addresses, regret = [], [], 0.0
     for noise in rng.uniform(-0.1, 0.1, pulls).tolist():
         decision, state = algorithm.ask(state, (), streams)
-        addresses.append(state.flight[-1][1])
+        addresses.append(state.in_flight[-1][1])
         value = garland(decision.x[0, 0])
         regret += BEST - value
         values.append(np.array([value + noise]))

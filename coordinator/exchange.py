@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from annotated_types import Ge, Gt
+
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.coordinator.selection import Selection
 
 
@@ -56,21 +58,13 @@ class Staleness:
     nothing, and is refused when it arrives. Without rounds, one answer to each target counts as one.
     """
 
-    weight: str = "constant"
-    decay: float = 0.5
-    after: int = 0
-    bound: int | None = None
+    weight: Annotated[str, OneOf(("constant", "polynomial", "exponential", "hinge"))] = "constant"
+    decay: Annotated[float, Gt(0)] = 0.5
+    after: Annotated[int, Ge(0)] = 0
+    bound: Annotated[int, Ge(0)] | None = None
 
     def __post_init__(self) -> None:
-        known = ("constant", "polynomial", "exponential", "hinge")
-        if self.weight not in known:
-            raise UnknownChoice("weight", self.weight, known)
-        if not self.decay > 0:
-            raise SettingError("decay", "must be above 0", self.decay)
-        if self.after < 0:
-            raise SettingError("after", "must be at least 0", self.after)
-        if self.bound is not None and self.bound < 0:
-            raise SettingError("bound", "must be at least 0", self.bound)
+        check(self)
 
     @property
     def is_constant(self) -> bool:
@@ -168,12 +162,12 @@ class Buffered:
     accepts_late: ClassVar[bool] = True
     deadline: ClassVar[float | None] = None
     oldest: ClassVar[int | None] = None
-    k: int = 5
+    k: Annotated[int, Ge(1)] = 5
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
     def __post_init__(self) -> None:
-        _count(self.k)
+        check(self)
 
     def should_close(self, rounds: Rounds) -> bool:
         """Answer when the buffer is full; who sent nothing that took effect is answered with the others."""
@@ -201,6 +195,9 @@ class Barrier:
         return "" if sampling in ("poisson", "fixed") else f"nothing is known of sampling '{sampling}'"
 
 
+LATE = ("drop", "carry")  # what is done with messages after their round
+
+
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """Rounds of bounded length: one closes when nobody is missing, or after `length` with whoever has reported.
@@ -211,15 +208,13 @@ class Deadline:
     mode: ClassVar[str] = "deadline"
     is_synchronous: ClassVar[bool] = True
     oldest: ClassVar[int | None] = None
-    length: float = 2.0
-    late: str = "drop"
+    length: Annotated[float, Gt(0)] = 2.0
+    late: Annotated[str, OneOf(LATE)] = "drop"
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
     def __post_init__(self) -> None:
-        if not self.length > 0:
-            raise SettingError("length", "must be above 0", self.length)
-        _late(self.late)
+        check(self)
 
     @property
     def deadline(self) -> float:
@@ -253,17 +248,14 @@ class FirstK:
     mode: ClassVar[str] = "first_k"
     is_synchronous: ClassVar[bool] = True
     deadline: ClassVar[float | None] = None
-    k: int = 5
-    late: str = "drop"
+    k: Annotated[int, Ge(1)] = 5
+    late: Annotated[str, OneOf(LATE)] = "drop"
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
-    oldest: int | None = None
+    oldest: Annotated[int, Ge(0)] | None = None
 
     def __post_init__(self) -> None:
-        _count(self.k)
-        _late(self.late)
-        if self.oldest is not None and self.oldest < 0:
-            raise SettingError("oldest", "must be at least 0", self.oldest)
+        check(self)
 
     @property
     def accepts_late(self) -> bool:
@@ -277,16 +269,6 @@ class FirstK:
     def reveals(self, sampling: str) -> str:
         """Say what does: only messages count, so that who is asked decides when a round closes."""
         return "the first k messages keep others out"
-
-
-def _count(k: int) -> None:
-    if k < 1:
-        raise SettingError("k", "must be at least 1", k)
-
-
-def _late(late: str) -> None:
-    if late not in ("drop", "carry"):
-        raise UnknownChoice("late", late, ("drop", "carry"))
 
 
 Mode = type[Barrier] | type[Deadline] | type[FirstK] | type[Buffered] | type[Immediate]

@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 
 
@@ -23,21 +25,13 @@ class Selection:
     times (after Oort, Lai et al. 2021, section 4.2, its statistical utility taken as equal).
     """
 
-    who: str = "all"
-    share: float = 1.0
-    explore: float = 0.1
-    penalty: float = 2.0
+    who: Annotated[str, OneOf(("all", "fraction", "poisson", "speed"))] = "all"
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+    explore: Annotated[float, Ge(0), Le(1)] = 0.1
+    penalty: Annotated[float, Ge(0)] = 2.0
 
     def __post_init__(self) -> None:
-        known = ("all", "fraction", "poisson", "speed")
-        if self.who not in known:
-            raise UnknownChoice("who", self.who, known)
-        if not 0 < self.share <= 1:
-            raise SettingError("share", "must be in (0, 1]", self.share)
-        if not 0 <= self.explore <= 1:
-            raise SettingError("explore", "must be in [0, 1]", self.explore)
-        if not self.penalty >= 0:
-            raise SettingError("penalty", "must be at least 0", self.penalty)
+        check(self)
 
     def of_round(self, agents: Sequence[int], pace: Mapping[int, float], streams: Streams) -> set[int]:
         """Choose among the `agents` that begin a round; `pace` is how long those took last who have reported before."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
+    from fedbo.execution.progress import Progress
     from fedbo.execution.runner import RunError as RunError
     from fedbo.results.result import Result as Result
     from fedbo.study.study import Study as Study
@@ -62,29 +63,23 @@ def run(
     `dotted.key=value`; `out` is the directory to be made (by default one under `runs/`). StudyError when the study is wrong,
     RunError when it could not be completed; KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
     """
-    from rich.console import Console
-
-    from fedbo.execution.progress import progress_for
     from fedbo.execution.runner import run_study
     from fedbo.study.study import Study, StudyError, load_study
 
     if overrides and isinstance(study, Study):
         raise StudyError("overrides: have no effect on a study that is checked already; give them to load_study")
     checked = study if isinstance(study, Study) else load_study(study, overrides)
-    return run_study(checked, None if out is None else Path(out), progress_for(Console(stderr=True)) if progress else None)
+    return run_study(checked, None if out is None else Path(out), _display(progress))
 
 
 def resume(directory: str | Path, *, overrides: Sequence[str] = (), progress: bool = False) -> Result:
-    """Go on with a run that was interrupted, killed or failed, and give its results.
+    """Resume a run that was interrupted, killed or failed, and give its results.
 
-    `overrides` may change the hosting and the snapshots. ValueError when there is nothing to go on with; else as `run`.
+    `overrides` may change the hosting and the snapshots. ValueError when there is nothing to resume; else as `run`.
     """
-    from rich.console import Console
-
-    from fedbo.execution.progress import progress_for
     from fedbo.execution.runner import resume_study
 
-    return resume_study(Path(directory), overrides, progress_for(Console(stderr=True)) if progress else None)
+    return resume_study(Path(directory), overrides, _display(progress))
 
 
 def tune(
@@ -101,15 +96,12 @@ def tune(
     `memory_limit` MiB, and is tried again `retries` times. All ends early after `seconds`, after so many `evaluations` in all,
     when one has reached `target`, or when one of the `callbacks`, which are told of every evaluation, returns True.
 
-    `algorithm` is a name or a table with settings, `address` a Ray cluster, `study` are tables of a study that stand above all
-    this. With `resume`, the study in `out` is gone on with, if it has begun. Raises what `run` raises. See docs/tuning.md.
+    `algorithm` is a name or a table with settings, `address` a Ray cluster, `study` are tables of a study that override all
+    this. With `resume`, the study in `out` is resumed, if it has begun. Raises what `run` raises. See docs/tuning.md.
     """
-    from rich.console import Console
-
-    from fedbo.execution.progress import progress_for
     from fedbo.tuning.tune import tuned
 
-    return tuned(objective, space, agents, options, progress_for(Console(stderr=True)) if progress else None)
+    return tuned(objective, space, agents, options, _display(progress))
 
 
 def tabulate(
@@ -128,22 +120,27 @@ def tabulate(
     """Evaluate a federation at a design by every agent, for the objective `tabulated`; give what the `table.json` says.
 
     `objective` is a federation's name, with `setting=value` as `overrides`, or a study file, with those of a study. The folder
-    `out` (by default NAME.table) is new, or holds the same table, which is then gone on with or extended. ValueError when
+    `out` (by default NAME.table) is new, or holds the same table, which is then resumed or extended. ValueError when
     anything is wrong with these, RunError when evaluating failed, KeyboardInterrupt after Ctrl-C: what was evaluated is kept.
     """
-    from dataclasses import replace
+    from fedbo.tabulation.sources import source
+    from fedbo.tabulation.tabulation import TableRequest, tabulate
 
+    origin, hosting = source(str(objective), overrides, seed, replicate)
+    hosting = hosting if workers is None else hosting.model_copy(update={"workers": workers})
+    request = TableRequest(points, refine, None if agents is None else tuple(agents))
+    folder = Path(f"{origin.name}.table") if out is None else Path(out)
+    return tabulate(origin, folder, request, hosting, _display(progress))
+
+
+def _display(progress: bool) -> Progress | None:
+    if not progress:
+        return None
     from rich.console import Console
 
     from fedbo.execution.progress import progress_for
-    from fedbo.tabulation.sources import source
-    from fedbo.tabulation.tabulation import Wanted, tabulate
 
-    origin, hands = source(str(objective), overrides, seed, replicate)
-    hands = hands if workers is None else replace(hands, workers=workers)
-    wanted = Wanted(points, refine, None if agents is None else tuple(agents))
-    shown = progress_for(Console(stderr=True)) if progress else None
-    return tabulate(origin, Path(f"{origin.name}.table") if out is None else Path(out), wanted, hands, shown)
+    return progress_for(Console(stderr=True))
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from fedbo.execution.monitor import Evaluation
 
 
 class MLflow:
-    """Makes every evaluation a run of an experiment: its configuration, value, metrics and reports, failed where it failed."""
+    """Logs every evaluation as a run of an experiment: its configuration, value, metrics and reports, or its failure."""
 
     def __init__(self, experiment: str = "fedbo", tracking_uri: str | None = None) -> None:
         mlflow = _needed("mlflow", "mlflow")
@@ -40,7 +40,7 @@ class MLflow:
 
 
 class TensorBoard:
-    """Draws, for every agent, values and metrics against the number of the evaluation, and the reports of each evaluation."""
+    """Logs, for every agent, values and metrics against the number of the evaluation, and each evaluation's reports."""
 
     def __init__(self, folder: str | Path) -> None:
         self._writer = _needed("tensorboardX", "tensorboardX").SummaryWriter(str(folder))

@@ -1,4 +1,4 @@
-"""The command `fedbo`: run studies, check them before, look at them after."""
+"""The command `fedbo`: validate, run, resume, inspect and replay studies."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ from fedbo.commands.arguments import (
     Workers,
     hosting_sets,
     print_json,
+    progress_display,
+    say_failures,
+    say_interrupted,
 )
 from fedbo.commands.inspect import plot, replay, show
 from fedbo.commands.privacy import privacy
@@ -33,7 +36,6 @@ from fedbo.commands.reproduce import reproduce
 from fedbo.commands.tabulate import tabulate
 
 if TYPE_CHECKING:
-    from fedbo.execution.progress import Progress
     from fedbo.results.result import Result
 
 app = typer.Typer(
@@ -80,9 +82,9 @@ def run(
     same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
     if out is not None and same and _wants(f"'{out}' holds a run of this study that has not ended. Go on with it?"):
         kept = [one for one in (*(sets or []), *extra) if one.startswith(("hosting", "recovery"))]
-        _finish(lambda: resume_study(out, kept, None if quiet else _progress()), printed)
+        _finish(lambda: resume_study(out, kept, progress_display(quiet)), printed)
     else:
-        _finish(lambda: run_study(checked, out, None if quiet else _progress()), printed)
+        _finish(lambda: run_study(checked, out, progress_display(quiet)), printed)
 
 
 @app.command(epilog=CODES)
@@ -97,11 +99,11 @@ def resume(
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
-    """Go on with a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
+    """Resume a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
     from fedbo.execution.runner import resume_study
 
     changed = [*(sets or []), *hosting_sets(workers, address)]
-    _finish(lambda: resume_study(folder, changed, None if quiet else _progress()), printed)
+    _finish(lambda: resume_study(folder, changed, progress_display(quiet)), printed)
 
 
 @app.command()
@@ -109,15 +111,15 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
     """Check a study without running it: print it with every default, and what it will cost."""
     from dataclasses import asdict
 
-    from fedbo.estimates.cost import estimate
-    from fedbo.estimates.privacy import forecasts
+    from fedbo.estimates.cost import estimate_cost
+    from fedbo.estimates.privacy import privacy_estimates
     from fedbo.reports.tables import console, plain, study_facts
     from fedbo.study.study import load_study
 
     checked = load_study(study, sets or [])
-    cost, private = estimate(checked), forecasts(checked)
+    cost, private = estimate_cost(checked), privacy_estimates(checked)
     if printed is Format.json:
-        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": [plain(asdict(each)) for each in private]}
+        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private)}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     print(checked.to_toml())
@@ -137,7 +139,7 @@ def list_(
     group: Annotated[str | None, typer.Argument(help="algorithms, objectives, timing, …; default: all.")] = None,
     printed: Printed = Format.text,
 ) -> None:
-    """List what a study can name, with its settings."""
+    """List what a study can name, with its settings, and of one group with what these may be."""
     from dataclasses import asdict
 
     from fedbo.algorithms.settings import unknown
@@ -152,7 +154,7 @@ def list_(
         print_json({name: [asdict(item) for item in items] for name, items in chosen.items()})
         return
     for name, items in chosen.items():
-        console().print(items_table(name, items))
+        console().print(items_table(name, items, ranges=group is not None))
 
 
 @data.command("list")
@@ -224,13 +226,6 @@ def _complain(line: str, code: int) -> int:
     return code
 
 
-def _progress() -> Progress:
-    from fedbo.execution.progress import progress_for
-    from fedbo.reports.tables import console
-
-    return progress_for(console(stderr=True))
-
-
 def _print_run(result: Result, printed: Format, baseline: str | None, figures: Sequence[str]) -> None:
     from fedbo.reports.tables import console, results_table, run_facts
 
@@ -245,7 +240,7 @@ def _print_run(result: Result, printed: Format, baseline: str | None, figures: S
 
 
 def _wants(question: str) -> bool:
-    """Ask, where there is somebody to answer."""
+    """Ask, if this is an interactive terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, default=True, err=True)
 
 
@@ -254,23 +249,13 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
     try:
         result = carry_out()
     except KeyboardInterrupt as stop:
-        _say_interrupted(stop, printed)
+        folder = stop.args[0] if stop.args else None
+        say_interrupted(folder, f"go on with: fedbo resume {folder}", printed)
         raise Stop(INTERRUPTED) from None
     figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
     _print_run(result, printed, None, figures)
     failed, first = result.failures()
-    if failed:
-        total = len(result.observations)
-        print(f"{failed} of {total} evaluations failed; the first one: {first}", file=sys.stderr)
-        if failed == total:
-            raise Stop(FAILED)
-
-
-def _say_interrupted(stop: KeyboardInterrupt, printed: Format) -> None:
-    kept = f"; what was done is in {stop.args[0]}; go on with: fedbo resume {stop.args[0]}" if stop.args else ""
-    print(f"interrupted{kept}", file=sys.stderr)
-    if printed is Format.json:
-        print_json({"status": "interrupted", "directory": str(stop.args[0]) if stop.args else None})
+    say_failures(failed, len(result.observations), first)
 
 
 if __name__ == "__main__":

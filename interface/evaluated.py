@@ -1,4 +1,4 @@
-"""Configurations that were evaluated before, from an Optuna study or a CSV file, for an agent to take in.
+"""Configurations evaluated before, read from an Optuna study or a CSV file, for an agent to start from.
 
 for point in evaluated_in_csv("old.csv", space, value="accuracy"):
     agent.add(*point)
@@ -17,7 +17,7 @@ from fedbo.tuning.spaces import written_space
 
 
 class Evaluated(NamedTuple):
-    """A configuration and what it was worth; under its name an agent takes it in once."""
+    """A configuration and its value; under its name an agent takes it in once."""
 
     configuration: dict[str, Any]
     value: float

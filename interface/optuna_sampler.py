@@ -1,4 +1,4 @@
-"""A sampler for Optuna that asks an agent of fedbo: Optuna's studies at several sites then learn from each other.
+"""A sampler for Optuna whose suggestions come from an agent, so that studies at several sites learn from each other.
 
 Needs Optuna: pip install optuna.
 """
@@ -26,10 +26,10 @@ ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder
 
 
 class OptunaSampler(BaseSampler):
-    """Suggests the parameters of `space` by an agent, which is kept in `folder` and goes on there when it is opened again.
+    """Suggests the parameters of `space` by an agent, which is kept in `folder` and resumes there when it is opened again.
 
     `space` is what `fedbo.tune` takes: a dictionary of Optuna's distributions, or a ConfigSpace with conditions, of which the
-    active parameters are suggested. The study's direction stands above `terms.mode`. Trials that were pruned or failed teach
+    active parameters are suggested. The study's direction overrides `terms.mode`. Trials that were pruned or failed teach
     nothing. Other finished trials of the study are taken in as well, except those of the other agents where `terms.agents` is
     above 1: what these observed comes by messages. Parameters outside the space are drawn by `independent`, at random if none
     is given. Several threads may use it, and one process.

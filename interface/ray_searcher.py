@@ -1,4 +1,4 @@
-"""A search algorithm for Ray Tune that asks an agent of fedbo: Tune's experiments at several sites then learn from each other.
+"""A search algorithm for Ray Tune that asks an agent, so that experiments at several sites learn from each other.
 
 Needs Ray Tune: pip install 'ray[tune]'.
 """
@@ -23,10 +23,10 @@ _OPEN: dict[Path, tuple[Agent, str, Terms]] = {}
 
 
 class RaySearcher(Searcher):
-    """Suggests configurations by an agent, which is kept in `folder` and goes on there when it is opened again.
+    """Suggests configurations by an agent, which is kept in `folder` and resumes there when it is opened again.
 
     The space is Tune's `param_space`, of which the domains are tuned and the rest is passed on, or `space`, anything that
-    `fedbo.tune` takes, such as a ConfigSpace with conditions. Nested dictionaries are kept. The experiment's mode stands above
+    `fedbo.tune` takes, such as a ConfigSpace with conditions. Nested dictionaries are kept. The experiment's mode overrides
     `terms.mode`. A trial counts with the last `metric` that it reported, also where a scheduler has stopped it; one that failed
     teaches nothing, until Tune has tried it again (of which Tune's ConcurrencyLimiter does not tell). One process may use a
     folder at a time.

@@ -1,1 +1,1 @@
-"""What is optimised: federations of private objectives, their data sets, and the box that they live in."""
+"""Objectives: federations of private black boxes, their data sets, and the box of their parameters."""

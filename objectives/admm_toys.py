@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, minimize
@@ -61,17 +61,15 @@ class ADMMToy:
     as its author ran it, or "allocation" on [-4, 4], where x_1 + x_2 = 0. `noise` is the variance of an observation.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+    metric: ClassVar[Metric] = Metric("value", sign=-1)
+
     problem: Literal["consensus", "shifted", "allocation"] = "consensus"
     noise: float = 0.0
 
     def __post_init__(self) -> None:
         require(self.problem in BOXES, "problem", self.problem, f"take one of {', '.join(BOXES)}")
         require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
-
-    @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
 
     @property
     def n_agents(self) -> int:
@@ -84,16 +82,11 @@ class ADMMToy:
         return (Parameter("x", *BOXES[self.problem]),)
 
     @property
-    def metric(self) -> Metric:
-        """Say that the functions are minimised."""
-        return Metric("value", sign=-1)
-
-    @property
     def joint_optimum(self) -> Array:
         """Give the points `(2, 1)` that minimise the sum subject to the constraint."""
         return np.array(OPTIMA[self.problem])[:, None]
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Toy:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Toy:
         """Build one agent's function; nothing is drawn."""
         require_agent(agent, 2)
         return Toy(agent, CENTRES[self.problem][agent], self.noise, self.parameters)
@@ -127,8 +120,11 @@ class Plants:
 
     Wishes are uniform in [0.2, 0.9] of the range [0, `capacity`] of every utility, costs have curvatures of 1 to 5 over the
     capacity squared in every direction and a bend that makes them other than quadratic. `noise` is the variance of an
-    observation. Everything is of the world, so that `plants_optimum` can tell the joint optimum.
+    observation. Everything comes from the shared stream, so that `plants_optimum` can tell the joint optimum.
     """
+
+    random_per_replicate: ClassVar[bool] = True
+    metric: ClassVar[Metric] = Metric("cost", sign=-1)
 
     agents: int = 10
     dimensions: int = 1
@@ -142,11 +138,6 @@ class Plants:
         require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
 
     @property
-    def drawn(self) -> bool:
-        """Say that every replicate has plants of its own."""
-        return True
-
-    @property
     def n_agents(self) -> int:
         """Count the plants."""
         return self.agents
@@ -156,17 +147,12 @@ class Plants:
         """Give d utilities u1, u2, … in [0, capacity]."""
         return tuple(Parameter(f"u{i + 1}", 0.0, self.capacity) for i in range(self.dimensions))
 
-    @property
-    def metric(self) -> Metric:
-        """Say that the cost is minimised."""
-        return Metric("cost", sign=-1)
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Plant:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Plant:
         """Build one plant."""
         require_agent(agent, self.agents)
         d, n = self.dimensions, self.agents
-        wishes, turns = world.uniform(0.2, 0.9, (n, d)), world.standard_normal((n, d, d))
-        curvatures, bends = world.uniform(1.0, 5.0, (n, d)), world.uniform(-1.5, 1.5, (n, d))
+        wishes, turns = shared_rng.uniform(0.2, 0.9, (n, d)), shared_rng.standard_normal((n, d, d))
+        curvatures, bends = shared_rng.uniform(1.0, 5.0, (n, d)), shared_rng.uniform(-1.5, 1.5, (n, d))
         axes = np.linalg.qr(turns[agent])[0]
         shape = (axes * curvatures[agent]) @ axes.T / self.capacity**2
         return Plant(self.capacity * wishes[agent], shape, bends[agent] / self.capacity, self.noise, self.parameters)

@@ -10,17 +10,17 @@ import numpy as np
 
 from fedbo.objectives.base import Metric, Parameter, require, require_agent
 from fedbo.objectives.models import formulas
-from fedbo.objectives.models.families import Family, FormulaAgent, Likeness
+from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity
 from fedbo.objectives.models.formulas import Formula
 from fedbo.objectives.models.noise import Noise
 
 
 @dataclass(frozen=True)
 class Bandit(ABC):
-    """What such federations have in common; one says which formula it is.
+    """The settings that federations of test functions share; a subclass gives the formula.
 
     `family` says how agents differ: "same", "shift" (the function is moved by up to `spread` of the box along each axis),
-    "mixture" (each agent weighs three such moves, common to all, in its own way), "rotation" (turned by up to `spread` of a
+    "mixture" (each agent weighs three such shifts, common to all, in its own way), "rotation" (turned by up to `spread` of a
     full turn) or "offset" (a normal constant of standard deviation `spread`, which changes nothing of where it peaks).
     `scaled` puts values into [0, 1], `noise` is the variance of normal noise, `half_width` that of uniform noise.
     """
@@ -34,7 +34,7 @@ class Bandit(ABC):
 
     def __post_init__(self) -> None:
         require(self.agents >= 1, "agents", self.agents, "take at least 1")
-        self._likeness.check(self.formula, self._noise)
+        self._heterogeneity.check(self.formula, self._noise)
 
     @property
     @abstractmethod
@@ -42,7 +42,7 @@ class Bandit(ABC):
         """Give the formula."""
 
     @property
-    def drawn(self) -> bool:
+    def random_per_replicate(self) -> bool:
         """Say whether every replicate has objectives of its own."""
         return self.family != "same"
 
@@ -61,14 +61,14 @@ class Bandit(ABC):
         """Say that the formula's own quantity is optimised, or the reward where it is scaled."""
         return Metric("reward") if self.scaled else self.formula.metric
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> FormulaAgent:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> FormulaAgent:
         """Build one agent's function."""
         require_agent(agent, self.agents)
-        return self._likeness.of(self.formula, self._noise, world, own)
+        return self._heterogeneity.of(self.formula, self._noise, shared_rng, agent_rng)
 
     @property
-    def _likeness(self) -> Likeness:
-        return Likeness(self.family, self.spread, self.scaled)
+    def _heterogeneity(self) -> Heterogeneity:
+        return Heterogeneity(self.family, self.spread, self.scaled)
 
     @property
     def _noise(self) -> Noise:

@@ -1,7 +1,7 @@
-"""What is optimised: a federation of agents, each with a private objective over the same parameters.
+"""Federations and objectives: agents, each with a private objective over the same parameters.
 
-Values are maximised everywhere; a quantity that people minimise (an error) says so in its `Metric` and is turned round
-once, here. Points are in native units in this room and in `[0, 1]^d` in all others.
+Values are maximised everywhere; a quantity that people minimise (an error) says so in its `Metric` and is negated once,
+here. Points are in native units in this package and in `[0, 1]^d` in all others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LibraryMissing(ImportError):
 
 
 class Refused(ValueError):
-    """A setting of a federation that will not do: `key` is its name, `remedy` what is shown beside it and its value."""
+    """A wrong setting of a federation: `key` is its name, `remedy` what is shown beside it and its value."""
 
     def __init__(self, key: str, value: object, remedy: str) -> None:
         super().__init__(key, value, remedy)
@@ -146,13 +146,14 @@ class Costly(Protocol):
 class Federation(Protocol):
     """A named problem: settings as dataclass fields, and one objective for each agent.
 
-    `objective` builds agent `agent`'s black box. `world` is a stream that every agent of a replicate obtains alike (a
-    common function, a split of the data); `own` belongs to this agent alone. `drawn` says whether they shape the objectives,
-    so that another replicate has others. One whose objectives are `Costly` may say so: see `reports_costs`.
+    `objective` builds agent `agent`'s black box. `shared_rng` is a stream that every agent of a replicate obtains alike (a
+    common function, a split of the data); `agent_rng` belongs to this agent alone. `random_per_replicate` says whether they
+    shape the objectives, so that another replicate has others. One whose objectives are `Costly` may say so: see
+    `reports_costs`.
     """
 
     @property
-    def drawn(self) -> bool: ...
+    def random_per_replicate(self) -> bool: ...
 
     @property
     def n_agents(self) -> int: ...
@@ -163,7 +164,7 @@ class Federation(Protocol):
     @property
     def metric(self) -> Metric: ...
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Objective:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
         """Build one agent's objective; IndexError when there is no such agent."""
 
 
@@ -188,7 +189,7 @@ def reports_costs(federation: Federation) -> bool:
 
 
 def described(federation: Federation) -> str:
-    """Give what a federation says of itself by its attribute `described`, such as of what it is the twin; else nothing."""
+    """Give what a federation says of itself by its attribute `described`, such as which one it tabulates; else nothing."""
     return str(getattr(federation, "described", ""))
 
 

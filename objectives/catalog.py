@@ -1,4 +1,4 @@
-"""Which objectives there are: the folder is listed at run time, so a new one is a new file that nothing else names."""
+"""The catalogue of objectives: the folder is listed at run time, so a new one is a new file that nothing else names."""
 
 from __future__ import annotations
 

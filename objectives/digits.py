@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +28,12 @@ Indices = npt.NDArray[np.int64]
 CLASSES = 10
 FAVOURITES = 2  # classes that every agent surely holds …
 OF_EACH = 4  # … and with so many images, so that both halves of every split see both
-MOST_AGENTS = 100
+MAX_AGENTS = 100
 PARAMETERS = (Parameter("C", 1e-1, 1e4, log=True), Parameter("gamma", 1e-4, 1e1, log=True))
 
 
 @dataclass(frozen=True, eq=False)
-class Half:
+class Split:
     """One split of an agent's images: rows that train with the labels they were given, rows that validate."""
 
     train: Indices
@@ -47,7 +47,7 @@ class DigitsAgent:
 
     images: Array
     label: Indices
-    halves: tuple[Half, ...]
+    splits: tuple[Split, ...]
     parameters: tuple[Parameter, ...] = field(default=PARAMETERS, repr=False)
     best_value: float | None = None
 
@@ -56,16 +56,16 @@ class DigitsAgent:
         c, gamma = inside(self.parameters, x)
         # the input was checked once, when it was cut; checking it at every fit would take a third of the time
         with config_context(assume_finite=True, skip_parameter_validation=True):
-            wrong = sum(self._wrong(SVC(C=c, gamma=gamma), half) for half in self.halves)
-        return -wrong / sum(len(half.validate) for half in self.halves)
+            wrong = sum(self._wrong(SVC(C=c, gamma=gamma), split) for split in self.splits)
+        return -wrong / sum(len(split.validate) for split in self.splits)
 
     def score(self, x: Array) -> float | None:
         """Give None: an observation is already noise-free."""
         return None
 
-    def _wrong(self, machine: Any, half: Half) -> int:
-        guess = machine.fit(self.images[half.train], half.given).predict(self.images[half.validate])
-        return int(np.count_nonzero(guess != self.label[half.validate]))
+    def _wrong(self, machine: Any, split: Split) -> int:
+        guess = machine.fit(self.images[split.train], split.given).predict(self.images[split.validate])
+        return int(np.count_nonzero(guess != self.label[split.validate]))
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,10 @@ class Digits:
     an evaluation fits so many machines.
     """
 
+    random_per_replicate: ClassVar[bool] = True
+    parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
+    metric: ClassVar[Metric] = Metric("error", sign=-1)
+
     agents: int = 30
     alpha: float = 0.3
     mislabelled: float = 0.2
@@ -85,40 +89,25 @@ class Digits:
     splits: int = 3
 
     def __post_init__(self) -> None:
-        require(1 <= self.agents <= MOST_AGENTS, "agents", self.agents, f"1 to {MOST_AGENTS} leave each enough images")
+        require(1 <= self.agents <= MAX_AGENTS, "agents", self.agents, f"1 to {MAX_AGENTS} leave each enough images")
         require(0.01 <= self.alpha <= 1e6, "alpha", self.alpha, "take 0.01 (one class each) to 1e6 (no skew)")
         require(0.0 <= self.mislabelled < 1.0, "mislabelled", self.mislabelled, "take a share in [0, 1)")
         require(0.0 <= self.contrast <= 2.0, "contrast", self.contrast, "take 0 (all alike) to 2")
         require(1 <= self.splits <= 100, "splits", self.splits, "take 1 to 100")
 
     @property
-    def drawn(self) -> bool:
-        """Say that every replicate has objectives of its own."""
-        return True
-
-    @property
     def n_agents(self) -> int:
         """Count the agents."""
         return self.agents
 
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Give the ranges of C (the weight of errors) and gamma (inverse squared pixel units), both geometric."""
-        return PARAMETERS
-
-    @property
-    def metric(self) -> Metric:
-        """Say that the validation error, a share in [0, 1], is minimised."""
-        return Metric("error", sign=-1)
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> DigitsAgent:
-        """Build one agent's objective: its images are of the world, its contrast, splits and wrong labels its own."""
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> DigitsAgent:
+        """Build one agent's objective: the images are dealt to all at once; contrast, splits and wrong labels are its own."""
         require_agent(agent, self.agents)
-        rows = split_digits(self.agents, self.alpha, int(world.integers(2**63)))[agent]
+        rows = split_digits(self.agents, self.alpha, int(shared_rng.integers(2**63)))[agent]
         images, label = _digits()
-        scale = np.exp(self.contrast * own.standard_normal()) / 16.0  # pixels run from 0 to 16
-        halves = tuple(_half(label[rows], self.mislabelled, own) for _ in range(self.splits))
-        return DigitsAgent(images[rows] * scale, label[rows], halves)
+        scale = np.exp(self.contrast * agent_rng.standard_normal()) / 16.0  # pixels run from 0 to 16
+        splits = tuple(_split(label[rows], self.mislabelled, agent_rng) for _ in range(self.splits))
+        return DigitsAgent(images[rows] * scale, label[rows], splits)
 
 
 @cache
@@ -167,14 +156,14 @@ def _counts(taste: Array, supply: Indices, rng: np.random.Generator) -> Indices:
     return counts
 
 
-def _half(label: Indices, mislabelled: float, rng: np.random.Generator) -> Half:
-    """Split rows into halves class by class, then exchange a share of the training labels among themselves."""
+def _split(label: Indices, mislabelled: float, rng: np.random.Generator) -> Split:
+    """Split rows into splits class by class, then exchange a share of the training labels among themselves."""
     dealt = np.concatenate([rng.permutation(np.flatnonzero(label == digit)) for digit in range(CLASSES)])
     train, validate = dealt[0::2], dealt[1::2]
     given = label[train]
     chosen = rng.permutation(len(given))[: round(mislabelled * len(given))]
     given[chosen] = given[np.roll(chosen, 1)]
-    return Half(train, given, validate)
+    return Split(train, given, validate)
 
 
 FEDERATIONS = {"digits": Digits}

@@ -6,18 +6,19 @@ Each agent has its own copy, moved by a random shift, so `spread` says how unlik
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.models.families import Family, FormulaAgent, Likeness
+from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity
 from fedbo.objectives.models.formulas import branin, branin_values
 from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
 
 BRANIN_BOX = branin().parameters
 BRANIN_SIDE = 15.0  # of both axes
-USUAL_SHIFT, MOST_SHIFT = 1.0, 2.0  # keeps the minimiser (pi, 2.275) in the box for every agent
+USUAL_SHIFT, MAX_SHIFT = 1.0, 2.0  # keeps the minimiser (pi, 2.275) in the box for every agent
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,10 @@ class Quadratic:
     `cost_spread` times the mean of x.
     """
 
+    costly: ClassVar[bool] = True
+    random_per_replicate: ClassVar[bool] = True
+    metric: ClassVar[Metric] = Metric("squared distance", sign=-1)
+
     agents: int = 10
     dimensions: int = 2
     spread: float = 0.1
@@ -75,16 +80,6 @@ class Quadratic:
         require(0.0 <= self.cost_spread < np.inf, "cost_spread", self.cost_spread, "take 0 (all cost 1) or more")
 
     @property
-    def costly(self) -> bool:
-        """Say that evaluations report their costs."""
-        return True
-
-    @property
-    def drawn(self) -> bool:
-        """Say that every replicate has objectives of its own."""
-        return True
-
-    @property
     def n_agents(self) -> int:
         """Count the agents."""
         return self.agents
@@ -94,16 +89,11 @@ class Quadratic:
         """Give d parameters x1, x2, … in [0, 1]."""
         return tuple(Parameter(f"x{i + 1}", 0.0, 1.0) for i in range(self.dimensions))
 
-    @property
-    def metric(self) -> Metric:
-        """Say that the squared distance to the centre is minimised."""
-        return Metric("squared distance", sign=-1)
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Bowl:
-        """Build one agent's bowl: the common centre is of the world, the way from it the agent's own."""
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Bowl:
+        """Build one agent's bowl: the common centre is drawn for all agents alike, the way from it for each."""
         require_agent(agent, self.agents)
-        common = world.uniform(size=self.dimensions)
-        centre = np.clip(common + self.spread * own.uniform(-1.0, 1.0, self.dimensions), 0.0, 1.0)
+        common = shared_rng.uniform(size=self.dimensions)
+        centre = np.clip(common + self.spread * agent_rng.uniform(-1.0, 1.0, self.dimensions), 0.0, 1.0)
         return Bowl(centre, self.noise, self.parameters, cost_spread=self.cost_spread)
 
 
@@ -147,6 +137,8 @@ class Branin:
     units.
     """
 
+    parameters: ClassVar[tuple[Parameter, ...]] = BRANIN_BOX
+
     agents: int = 10
     spread: float | None = None
     noise: float = 0.0
@@ -157,11 +149,11 @@ class Branin:
     def __post_init__(self) -> None:
         require(self.agents >= 1, "agents", self.agents, "take at least 1")
         if self.family == "shift":
-            require(0.0 <= self._shift <= MOST_SHIFT, "spread", self.spread, f"take 0 (all alike) to {MOST_SHIFT}")
-        self._likeness.check(branin(), self._noise)
+            require(0.0 <= self._shift <= MAX_SHIFT, "spread", self.spread, f"take 0 (all alike) to {MAX_SHIFT}")
+        self._heterogeneity.check(branin(), self._noise)
 
     @property
-    def drawn(self) -> bool:
+    def random_per_replicate(self) -> bool:
         """Say whether every replicate has objectives of its own."""
         return self.family != "same"
 
@@ -171,31 +163,28 @@ class Branin:
         return self.agents
 
     @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Give x1 in [-5, 10] and x2 in [0, 15]."""
-        return BRANIN_BOX
-
-    @property
     def metric(self) -> Metric:
         """Say that the function is minimised, or the reward maximised where it is scaled."""
         return Metric("reward") if self.scaled else Metric("value", sign=-1)
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> ShiftedBranin | FormulaAgent:
-        """Build one agent's function; a plain shift is its own, and nothing is of the world."""
+    def objective(
+        self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator
+    ) -> ShiftedBranin | FormulaAgent:
+        """Build one agent's function; a plain shift is its own, and nothing is shared."""
         require_agent(agent, self.agents)
         if self.family == "shift" and not self.scaled:
-            return ShiftedBranin(self._shift * own.uniform(-1.0, 1.0, 2), self.noise, self.half_width)
-        return self._likeness.of(branin(), self._noise, world, own)
+            return ShiftedBranin(self._shift * agent_rng.uniform(-1.0, 1.0, 2), self.noise, self.half_width)
+        return self._heterogeneity.of(branin(), self._noise, shared_rng, agent_rng)
 
     @property
     def _shift(self) -> float:
         return USUAL_SHIFT if self.spread is None else self.spread
 
     @property
-    def _likeness(self) -> Likeness:
+    def _heterogeneity(self) -> Heterogeneity:
         """Give the family with shifts in units of the box, whose sides are equally long."""
         native = {"shift": self._shift, "mixture": self.spread}.get(self.family)
-        return Likeness(self.family, self.spread if native is None else native / BRANIN_SIDE, self.scaled)
+        return Heterogeneity(self.family, self.spread if native is None else native / BRANIN_SIDE, self.scaled)
 
     @property
     def _noise(self) -> Noise:

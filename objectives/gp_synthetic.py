@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -50,6 +51,10 @@ class GPSynthetic:
     one half, so `difference` is d_n, the largest gap to the target. `noise` is the variance of an observation.
     """
 
+    random_per_replicate: ClassVar[bool] = True
+    parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
+    metric: ClassVar[Metric] = Metric()
+
     agents: int = 51
     difference: float = 0.02
     noise: float = 0.01
@@ -65,32 +70,17 @@ class GPSynthetic:
         require(step <= self.length_scale <= 1.0, "length_scale", self.length_scale, f"take {step:.3g} (the grid) to 1")
 
     @property
-    def drawn(self) -> bool:
-        """Say that every replicate has objectives of its own."""
-        return True
-
-    @property
     def n_agents(self) -> int:
         """Count the agents, the target included."""
         return self.agents
 
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Give the one parameter x in [0, 1]."""
-        return PARAMETERS
-
-    @property
-    def metric(self) -> Metric:
-        """Say that the value itself is maximised."""
-        return Metric()
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> GridFunction:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> GridFunction:
         """Build one agent's function: the draw is of the world, the signs are the agent's own."""
         require_agent(agent, self.agents)
-        values = common_function(self.points, self.length_scale, int(world.integers(2**63)))
+        values = common_function(self.points, self.length_scale, int(shared_rng.integers(2**63)))
         if agent == 0:
             return GridFunction(values, self.noise)
-        return GridFunction(values + self.difference * own.choice((-1.0, 1.0), size=self.points), self.noise)
+        return GridFunction(values + self.difference * agent_rng.choice((-1.0, 1.0), size=self.points), self.noise)
 
 
 @dataclass(frozen=True)
@@ -100,6 +90,10 @@ class GPSyntheticDE:
     As `GPSynthetic`, but no agent is a target: each adds at every grid point its own uniform draw from [-`difference`,
     `difference`]. The paper says "different small random perturbations" and gives neither their law nor their size.
     """
+
+    random_per_replicate: ClassVar[bool] = True
+    parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
+    metric: ClassVar[Metric] = Metric()
 
     agents: int = 200
     difference: float = 0.02
@@ -111,30 +105,15 @@ class GPSyntheticDE:
         self._alike()  # has the same settings, and refuses the same
 
     @property
-    def drawn(self) -> bool:
-        """Say that every replicate has objectives of its own."""
-        return True
-
-    @property
     def n_agents(self) -> int:
         """Count the agents."""
         return self.agents
 
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Give the one parameter x in [0, 1]."""
-        return PARAMETERS
-
-    @property
-    def metric(self) -> Metric:
-        """Say that the value itself is maximised."""
-        return Metric()
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> GridFunction:
-        """Build one agent's function: the draw is of the world, the perturbation is the agent's own."""
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> GridFunction:
+        """Build one agent's function: the draw is shared, the perturbation is the agent's own."""
         require_agent(agent, self.agents)
-        common = self._alike().objective(0, world, own)
-        return GridFunction(common.values + self.difference * own.uniform(-1.0, 1.0, self.points), self.noise)
+        common = self._alike().objective(0, shared_rng, agent_rng)
+        return GridFunction(common.values + self.difference * agent_rng.uniform(-1.0, 1.0, self.points), self.noise)
 
     def _alike(self) -> GPSynthetic:
         return GPSynthetic(self.agents, self.difference, self.noise, self.length_scale, self.points)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,9 @@ class Har:
     published; `log` makes those of the L2 weight and the learning rate geometric.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+    metric: ClassVar[Metric] = Metric("error", sign=-1)
+
     agents: int = SUBJECTS
     features: Literal["recomputed", "uci"] = "recomputed"
     epochs: int = 20
@@ -51,11 +54,6 @@ class Har:
         require(1 <= self.epochs <= 10_000, "epochs", self.epochs, "take 1 to 10000")
 
     @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
-
-    @property
     def n_agents(self) -> int:
         """Count the subjects."""
         return self.agents
@@ -65,12 +63,7 @@ class Har:
         """Give the ranges of the batch size (rows), the L2 weight and the learning rate."""
         return tuned(self.log)
 
-    @property
-    def metric(self) -> Metric:
-        """Say that the validation error, a share in [0, 1], is minimised."""
-        return Metric("error", sign=-1)
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> LogisticAgent:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LogisticAgent:
         """Build one subject's objective; half of its windows validate, whichever streams there are, as with the landmines."""
         require_agent(agent, self.agents)
         x, label = (original() if self.features == "uci" else recomputed()).of(agent + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,17 +86,15 @@ class Landmine:
     axes geometric, which makes the task far easier; compare with published numbers only without it.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+    metric: ClassVar[Metric] = Metric("error", sign=-1, offset=1.0)
+
     agents: int = FIELDS
     platt: bool = False
     log: bool = False
 
     def __post_init__(self) -> None:
         require(1 <= self.agents <= FIELDS, "agents", self.agents, f"there are {FIELDS} fields, so take 1 to {FIELDS}")
-
-    @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
 
     @property
     def n_agents(self) -> int:
@@ -108,12 +106,7 @@ class Landmine:
         """Give the ranges of C (the weight of errors) and gamma (inverse squared feature units)."""
         return tuple(Parameter(p.name, p.low, p.high, self.log) for p in PARAMETERS)
 
-    @property
-    def metric(self) -> Metric:
-        """Say that 1 - AUC is minimised."""
-        return Metric("error", sign=-1, offset=1.0)
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> LandmineField:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LandmineField:
         """Build one field's objective; the split is the published one and does not depend on the streams."""
         require_agent(agent, self.agents)
         images, label = _fields(locate("landmine") / "LandmineData.mat")[agent]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -53,17 +54,15 @@ class LandmineAUC:
     `log` makes both axes geometric. `noise` is the variance of normal noise, `half_width` that of uniform noise.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+    metric: ClassVar[Metric] = Metric("AUC")
+
     log: bool = False
     noise: float = 0.0
     half_width: float = 0.0
 
     def __post_init__(self) -> None:
         Noise(self.noise, self.half_width)
-
-    @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
 
     @property
     def n_agents(self) -> int:
@@ -76,16 +75,11 @@ class LandmineAUC:
         return tuple(Parameter(p.name, p.low, p.high, self.log) for p in PARAMETERS)
 
     @property
-    def metric(self) -> Metric:
-        """Say that the AUC is maximised."""
-        return Metric("AUC")
-
-    @property
     def mean_best(self) -> tuple[float, tuple[float, float], float]:
         """Give the largest mean AUC known, where it is, and how far a search from another grid fell short of it."""
         return MEAN_BEST
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> FieldReward:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> FieldReward:
         """Build one field's objective, whichever streams there are."""
         require_agent(agent, FIELDS)
         return FieldReward(agent, Noise(self.noise, self.half_width), self.parameters, _field(agent).best_value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import minimize
@@ -44,9 +45,13 @@ class Node:
 class NetworkFlow:
     """A ring of nodes with supplies that add up to zero, each of which decides on the flow in and the flow out.
 
-    Edge i leads from node i to the next. `noise` is the variance of an observation. Everything is of the world, so that
-    `best_flows` can tell the joint optimum.
+    Edge i leads from node i to the next. `noise` is the variance of an observation. All is drawn from the shared stream, so
+    that `best_flows` can tell the joint optimum.
     """
+
+    random_per_replicate: ClassVar[bool] = True
+    parameters: ClassVar[tuple[Parameter, ...]] = FLOWS
+    metric: ClassVar[Metric] = Metric("cost", sign=-1)
 
     nodes: int = 4
     noise: float = 0.0
@@ -56,24 +61,9 @@ class NetworkFlow:
         require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
 
     @property
-    def drawn(self) -> bool:
-        """Say that every replicate has a network of its own."""
-        return True
-
-    @property
     def n_agents(self) -> int:
         """Count the nodes."""
         return self.nodes
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Give the flows in and out, each in [-1, 1]; a negative one goes the other way."""
-        return FLOWS
-
-    @property
-    def metric(self) -> Metric:
-        """Say that the cost is minimised."""
-        return Metric("cost", sign=-1)
 
     @property
     def matrices(self) -> Array:
@@ -84,12 +74,12 @@ class NetworkFlow:
             c[node, node, 1] = 1.0
         return c
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Node:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Node:
         """Build one node."""
         require_agent(agent, self.nodes)
-        supplies = world.uniform(-0.8, 0.8, self.nodes)
+        supplies = shared_rng.uniform(-0.8, 0.8, self.nodes)
         supplies -= supplies.mean()
-        linear, steep = world.uniform(0.1, 0.5, self.nodes), world.uniform(0.1, 1.0, self.nodes)
+        linear, steep = shared_rng.uniform(0.1, 0.5, self.nodes), shared_rng.uniform(0.1, 1.0, self.nodes)
         edges = [agent - 1, agent]
         return Node(float(supplies[agent]), linear[edges], steep[edges], self.noise)
 

@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, SupportsFloat
+from typing import Any, ClassVar, Literal, SupportsFloat
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class PythonFunction:
     second function, likewise of x and the agent but not of chance: what an evaluation costs, in any unit.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+
     function: str | Callable[..., float]
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -94,11 +96,6 @@ class PythonFunction:
         return self.cost is not None
 
     @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
-
-    @property
     def n_agents(self) -> int:
         """Count the agents."""
         return self.agents
@@ -116,7 +113,7 @@ class PythonFunction:
         """Say how the function's own value is called and optimised."""
         return Metric(self.metric_name, sign=1 if self.direction == "maximise" else -1)
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> CalledFunction:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> CalledFunction:
         """Build one agent's view of the function."""
         require_agent(agent, self.agents)
         sign = self.metric.sign

@@ -1,4 +1,4 @@
-"""The tabulated twin of a federation: a table of evaluations made before, and a surface through it for each agent.
+"""Tabulated federations (surrogate benchmarks): a table of evaluations made before, and a surface through it for each agent.
 
 It stands in for objectives that are slow: an evaluation takes a fraction of a millisecond. What is found on it is found on the
 surface, whose error `fedbo tabulate` states, and not on the objective itself.
@@ -25,7 +25,7 @@ _CHECKED = 64  # of the best points: among their values on the surface its large
 
 
 @dataclass(frozen=True, eq=False)
-class Twin:
+class TabulatedAgent:
     """One agent's surface; `best_value` is the largest value of it that is known, and no value exceeds it."""
 
     surface: Surface
@@ -43,11 +43,13 @@ class Twin:
 
 @dataclass(frozen=True)
 class Tabulated:
-    """The twin of a federation, from a table that `fedbo tabulate` made: much faster, and only as true as the table is dense.
+    """A tabulated federation, from a table that `fedbo tabulate` made: much faster, and only as true as the table is dense.
 
     `table` is the table's folder. `interpolation` is what it is between the points: `"gp"` the mean of a Gaussian process,
     never above the largest nor below the least value that was evaluated, or `"nearest"`, the nearest point's value.
     """
+
+    random_per_replicate: ClassVar[bool] = False
 
     paths: ClassVar[tuple[str, ...]] = ("table",)  # settings that name files: see `fedbo.study.files`
     table: str
@@ -58,11 +60,6 @@ class Tabulated:
             self._facts()
         except TableError as error:
             raise Refused("table", self.table, str(error)) from None
-
-    @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
 
     @property
     def n_agents(self) -> int:
@@ -87,13 +84,13 @@ class Tabulated:
 
     @property
     def described(self) -> str:
-        """Say of what this is the twin."""
+        """Say which federation was tabulated, how and how densely."""
         facts = self._facts()
         counts = sorted({entry["points"] + entry["refine"] for entry in facts["agents"].values()})
         points = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
         return f"tabulated {facts['federation']} ({self.interpolation}, {points} points)"
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Twin:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> TabulatedAgent:
         """Build one agent's surface; TableError when the table has nothing of that agent."""
         facts, folder = self._facts(), Path(self.table)
         require_agent(agent, facts["n_agents"])
@@ -106,9 +103,9 @@ class Tabulated:
         if points is None:
             raise TableError(f"agent {agent}: all its evaluations in the table '{folder}' failed; leave this agent out")
         if self.interpolation == "nearest":
-            return Twin(nearest(points), float(np.max(values(points))), self.parameters)
+            return TabulatedAgent(nearest(points), float(np.max(values(points))), self.parameters)
         process = Process(tuple(entry["gp"]["length_scales"]), entry["gp"]["noise"], entry["gp"]["mean"])
-        return Twin(mean(points, process), entry["gp"]["best_value"], self.parameters)
+        return TabulatedAgent(mean(points, process), entry["gp"]["best_value"], self.parameters)
 
     def _facts(self) -> dict[str, Any]:
         folder = Path(self.table)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import cloudpickle
 import numpy as np
@@ -18,25 +18,25 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.typed import Space
 
 
-class Carried:
+class PickledFunction:
     """A function that pickles by value where it has no module of its own, such as one of a script or of a notebook."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
     def __reduce__(self) -> Any:
-        return _carried, (cloudpickle.dumps(self.function),)
+        return _unpickled, (cloudpickle.dumps(self.function),)
 
 
-def _carried(data: bytes) -> Carried:
-    return Carried(cloudpickle.loads(data))
+def _unpickled(data: bytes) -> PickledFunction:
+    return PickledFunction(cloudpickle.loads(data))
 
 
 @dataclass(frozen=True, eq=False)
 class TypedCall:
     """One agent's view of a function of a configuration; with other metrics besides, what it gives carries them."""
 
-    carried: Carried
+    carried: PickledFunction
     agent: int
     sign: int
     metric: str
@@ -78,6 +78,8 @@ class TypedFunction:
     (`json.dumps(space.to_serialized_dict())`). `best` is the best native value where it is known.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+
     function: str | Callable[..., Any]
     space: str
     agents: int = 1
@@ -102,7 +104,7 @@ class TypedFunction:
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         if isinstance(self.function, str) and self.function in GIVEN:
-            state["function"] = (self.function, Carried(GIVEN[self.function]))
+            state["function"] = (self.function, PickledFunction(GIVEN[self.function]))
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -111,11 +113,6 @@ class TypedFunction:
             GIVEN[name] = carried.function
             state = state | {"function": name}
         self.__dict__.update(state)
-
-    @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
 
     @property
     def n_agents(self) -> int:
@@ -137,11 +134,11 @@ class TypedFunction:
         """Say how the function's own value is called and optimised."""
         return Metric(self.metric_name, sign=1 if self.direction == "maximise" else -1)
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> TypedCall:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> TypedCall:
         """Build one agent's view of the function."""
         require_agent(agent, self.agents)
         best = None if self.best is None else self.metric.sign * self.best
-        return TypedCall(Carried(self._callable), agent, self.metric.sign, self.metric_name, self.lattice, best)
+        return TypedCall(PickledFunction(self._callable), agent, self.metric.sign, self.metric_name, self.lattice, best)
 
 
 # Functions that were handed over in Python, by the name under which a study knows them; see `fedbo.tune`.

@@ -10,7 +10,7 @@ import csv
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -29,7 +29,7 @@ KEPT = 4096  # doses, or lists of them, whose outcomes a process remembers
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """What all countries share: how fast the epidemic is, the `days` that everybody's full dose would take, what doses do."""
+    """Facts that all countries share: the epidemic, the `days` that everybody's full dose would take, efficacies."""
 
     epidemic: str
     days: float
@@ -81,6 +81,9 @@ class Vaccine:
     uniform noise.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+    metric: ClassVar[Metric] = Metric("infected", sign=-1, offset=1.0)
+
     agents: int = 25
     epidemic: Literal["fast", "slow", "declining"] = "fast"
     days: float = 400.0
@@ -106,11 +109,6 @@ class Vaccine:
         return 64
 
     @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
-
-    @property
     def n_agents(self) -> int:
         """Count the countries."""
         return self.agents
@@ -125,12 +123,7 @@ class Vaccine:
         """Give the dose as a share of the full one."""
         return (Parameter("dose", self.least, 1.0, self.log),)
 
-    @property
-    def metric(self) -> Metric:
-        """Say that the infected share of the people is minimised; a value is the share that is not infected."""
-        return Metric("infected", sign=-1, offset=1.0)
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Country:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Country:
         """Build one country's objective, whichever streams there are."""
         require_agent(agent, self.agents)
         populations()  # asks for the data here, and not in the middle of a run

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -50,6 +50,9 @@ class Wisdm:
     published; `log` makes those of the L2 weight and the learning rate geometric.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+    metric: ClassVar[Metric] = Metric("error", sign=-1)
+
     agents: int | None = None
     task: Literal["activity", "walking", "stairs", "still"] = "activity"
     epochs: int = 100
@@ -63,11 +66,6 @@ class Wisdm:
         require(1 <= self.epochs <= 10_000, "epochs", self.epochs, "take 1 to 10000")
 
     @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
-
-    @property
     def n_agents(self) -> int:
         """Count the users."""
         return USERS[self.task] if self.agents is None else self.agents
@@ -77,12 +75,7 @@ class Wisdm:
         """Give the ranges of the batch size (rows), the L2 weight and the learning rate."""
         return tuned(self.log)
 
-    @property
-    def metric(self) -> Metric:
-        """Say that the validation error, a share in [0, 1], is minimised."""
-        return Metric("error", sign=-1)
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> LogisticAgent:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LogisticAgent:
         """Build one user's objective; the split is fixed and does not depend on the streams."""
         require_agent(agent, self.n_agents)
         rows = users_of(locate("wisdm") / "WISDM_ar_v1.1_transformed.arff", self.task)[agent]

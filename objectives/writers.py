@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,8 +21,8 @@ from fedbo.objectives.datasets.qmnist import Handwriting, Labels, read
 from fedbo.objectives.models.convnet import Recipe, Seen, require_torch, share_wrong, trained
 from fedbo.objectives.space import inside
 
-LEAST = 100  # images that a writer has at least
-MOST_AGENTS = 440  # writers of MNIST's training part who have so many
+MIN_IMAGES = 100  # images that a writer has at least
+MAX_AGENTS = 440  # writers of MNIST's training part who have so many
 CLASSES = 10
 PARAMETERS = (
     Parameter("learning_rate", 1e-4, 1.0, log=True),
@@ -59,39 +60,28 @@ class Writers:
     at least 100. `epochs` is how often a network sees its training half. It needs PyTorch: `pip install 'fedbo[torch]'`.
     """
 
+    random_per_replicate: ClassVar[bool] = False
+    parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
+    metric: ClassVar[Metric] = Metric("error", sign=-1)
+
     agents: int = 50
     epochs: int = 10
 
     def __post_init__(self) -> None:
         require(
-            1 <= self.agents <= MOST_AGENTS,
+            1 <= self.agents <= MAX_AGENTS,
             "agents",
             self.agents,
-            f"{MOST_AGENTS} writers have {LEAST} digits or more, so take 1 to {MOST_AGENTS}",
+            f"{MAX_AGENTS} writers have {MIN_IMAGES} digits or more, so take 1 to {MAX_AGENTS}",
         )
         require(1 <= self.epochs <= 1000, "epochs", self.epochs, "take 1 to 1000")
-
-    @property
-    def drawn(self) -> bool:
-        """Say that the objectives are the same in every replicate."""
-        return False
 
     @property
     def n_agents(self) -> int:
         """Count the writers."""
         return self.agents
 
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Give the ranges of the learning rate and of the weight of the squared norm, both geometric, and of the dropout."""
-        return PARAMETERS
-
-    @property
-    def metric(self) -> Metric:
-        """Say that the validation error, a share in [0, 1], is minimised."""
-        return Metric("error", sign=-1)
-
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Writer:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Writer:
         """Build one writer's objective, which does not depend on the streams; LibraryMissing when PyTorch is not installed."""
         require_agent(agent, self.agents)
         require_torch("writers")
@@ -103,7 +93,7 @@ class Writers:
 
 
 def writers_in_turn(found: Handwriting) -> tuple[int, ...]:
-    """List the writers who have `LEAST` images or more: the series in turn, and within each those with the most images first.
+    """List the writers who have `MIN_IMAGES` images or more: the series in turn, in each those with the most images first.
 
     Where one series is exhausted the other goes on; of writers with equally many images the lower number comes first.
     """
@@ -111,7 +101,7 @@ def writers_in_turn(found: Handwriting) -> tuple[int, ...]:
     ranked: dict[int, int] = {}
     places = []
     for i in np.argsort(-counts, kind="stable"):
-        if counts[i] >= LEAST:
+        if counts[i] >= MIN_IMAGES:
             series = int(found.series[first[i]])
             place = ranked[series] = ranked.get(series, -1) + 1
             places.append((place, series, int(numbers[i])))

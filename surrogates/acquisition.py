@@ -1,4 +1,4 @@
-"""Acquisition functions of a Gaussian belief, with gradients; larger is better."""
+"""Acquisition functions of a Gaussian prediction, with gradients; larger is better."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr
 
-from fedbo.surrogates.features import Features, phi_and_jacobian
-from fedbo.surrogates.linear import LinearModel, predict_gradients
 from fedbo.surrogates.posterior import Posterior, predict_with_gradients
 
 Array = npt.NDArray[np.float64]
 TINY = 1e-300
 
 
-class Belief(NamedTuple):
+class Prediction(NamedTuple):
     """Mean and variance at n points, each `(n,)`, and their gradients with respect to the inputs, each `(n, d)`."""
 
     mean: Array
@@ -25,17 +23,12 @@ class Belief(NamedTuple):
     variance_gradient: Array
 
 
-def belief(posterior: Posterior, x: Array) -> Belief:
-    """What a Gaussian process believes at `x (n, d)`."""
-    return Belief(*predict_with_gradients(posterior, x))
+def prediction(posterior: Posterior, x: Array) -> Prediction:
+    """Prediction of a Gaussian process at `x (n, d)`."""
+    return Prediction(*predict_with_gradients(posterior, x))
 
 
-def linear_belief(features: Features, model: LinearModel, x: Array) -> Belief:
-    """What a Bayesian linear model in feature space believes at `x (n, d)`."""
-    return Belief(*predict_gradients(model, *phi_and_jacobian(features, x)))
-
-
-def expected_improvement(at: Belief, best: float) -> tuple[Array, Array]:
+def expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
     """Expected improvement over `best`, `(n,)`, and its gradient `(n, d)`; with variance zero the plain improvement."""
     sd = np.sqrt(np.maximum(at.variance, TINY))
     z = np.clip((at.mean - best) / sd, -1e8, 1e8)
@@ -46,7 +39,7 @@ def expected_improvement(at: Belief, best: float) -> tuple[Array, Array]:
     return value, gradient
 
 
-def probability_of_improvement(at: Belief, best: float) -> tuple[Array, Array]:
+def probability_of_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
     """Probability of a value above `best`, `(n,)`, and its gradient `(n, d)` (Kushner 1964)."""
     sd = np.sqrt(np.maximum(at.variance, TINY))
     z = np.clip((at.mean - best) / sd, -1e8, 1e8)
@@ -55,7 +48,7 @@ def probability_of_improvement(at: Belief, best: float) -> tuple[Array, Array]:
     return np.asarray(ndtr(z)), np.where(density[:, None] > 0.0, density[:, None] * slope, 0.0)
 
 
-def upper_confidence_bound(at: Belief, beta: float) -> tuple[Array, Array]:
+def upper_confidence_bound(at: Prediction, beta: float) -> tuple[Array, Array]:
     """Mean plus `beta` standard deviations, `(n,)`, and its gradient `(n, d)`."""
     sd = np.sqrt(np.maximum(at.variance, TINY))
     return at.mean + beta * sd, at.mean_gradient + (0.5 * beta / sd)[:, None] * at.variance_gradient

@@ -23,7 +23,7 @@ Index = npt.NDArray[np.intp]
 KERNELS = ("se", "matern52", "exponential")
 
 
-class ArmBelief(NamedTuple):
+class ArmPosterior(NamedTuple):
     """Mean `(K,)` and root `(r, K)` of the values of K arms, and the information gain of what has been seen, in nats."""
 
     mean: Array
@@ -71,36 +71,36 @@ def _root(kernel: str, length_scale: float, dim: int, count: int) -> Array:
     return root
 
 
-def prior(kernel: str, length_scale: float, dim: int, count: int) -> ArmBelief:
-    """Belief before the first value, on `grid(dim, count)`: mean 0 and variance 1."""
+def prior(kernel: str, length_scale: float, dim: int, count: int) -> ArmPosterior:
+    """Prediction before the first value, on `grid(dim, count)`: mean 0 and variance 1."""
     root = _root(kernel, length_scale, dim, count)
-    return ArmBelief(np.zeros(root.shape[1]), root)
+    return ArmPosterior(np.zeros(root.shape[1]), root)
 
 
-def observe(belief: ArmBelief, arm: int, y: float, noise_variance: float) -> ArmBelief:
-    """Belief after the value `y` of an arm, seen with so much noise; O(r K)."""
-    direction = np.ascontiguousarray(belief.root[:, arm])
+def observe(posterior: ArmPosterior, arm: int, y: float, noise_variance: float) -> ArmPosterior:
+    """Prediction after the value `y` of an arm, seen with so much noise; O(r K)."""
+    direction = np.ascontiguousarray(posterior.root[:, arm])
     variance = float(direction @ direction)
-    cross = direction @ belief.root  # covariances of the arm with all arms
+    cross = direction @ posterior.root  # covariances of the arm with all arms
     inverse = 1.0 / (variance + noise_variance)
     step = inverse / (1.0 + sqrt(inverse * noise_variance))
     # BLAS wants columns together, which the transpose of a root has; without overwriting it copies and updates in one pass.
-    root = blas.dger(-step, cross, direction, a=belief.root.T).T
-    mean = belief.mean + cross * (inverse * (y - belief.mean[arm]))
-    return ArmBelief(mean, root, belief.gain + 0.5 * log1p(variance / noise_variance))
+    root = blas.dger(-step, cross, direction, a=posterior.root.T).T
+    mean = posterior.mean + cross * (inverse * (y - posterior.mean[arm]))
+    return ArmPosterior(mean, root, posterior.gain + 0.5 * log1p(variance / noise_variance))
 
 
-def draw(belief: ArmBelief, rng: np.random.Generator, scale: float) -> Array:
+def draw(posterior: ArmPosterior, rng: np.random.Generator, scale: float) -> Array:
     """Values `(K,)` of all arms drawn together, with `scale` times the standard deviations; O(r K)."""
-    return np.asarray(belief.mean + scale * (rng.standard_normal(len(belief.root)) @ belief.root))
+    return np.asarray(posterior.mean + scale * (rng.standard_normal(len(posterior.root)) @ posterior.root))
 
 
-def draw_apart(belief: ArmBelief, rng: np.random.Generator, scale: float) -> Array:
+def draw_independent(posterior: ArmPosterior, rng: np.random.Generator, scale: float) -> Array:
     """Values `(K,)` of all arms, each drawn as if it were alone."""
-    return np.asarray(belief.mean + scale * deviations(belief) * rng.standard_normal(len(belief.mean)))
+    return np.asarray(posterior.mean + scale * deviations(posterior) * rng.standard_normal(len(posterior.mean)))
 
 
-def deviations(belief: ArmBelief) -> Array:
+def deviations(posterior: ArmPosterior) -> Array:
     """Standard deviations `(K,)` of the arms."""
-    variances: Array = np.einsum("ij,ij->j", belief.root, belief.root)
+    variances: Array = np.einsum("ij,ij->j", posterior.root, posterior.root)
     return np.sqrt(variances)

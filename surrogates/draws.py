@@ -123,12 +123,6 @@ def pathwise_draw(posterior: Posterior, rng: np.random.Generator, count: int = 2
     return Draw(features, weights, KernelPart(hyper.kernel, x, posterior.alpha - shift), hyper.offset, hyper.scale)
 
 
-def mean_function(posterior: Posterior) -> Draw:
-    """The posterior mean as a function."""
-    hyper = posterior.hyper
-    return Draw(None, None, KernelPart(hyper.kernel, posterior.x, posterior.alpha), hyper.offset, hyper.scale)
-
-
 def message_function(features: Features, omega: Array) -> Draw:
     """The function phi(x)'omega of a received message omega `(m,)` (FTS Alg. 1 line 6)."""
     return Draw(features, omega)

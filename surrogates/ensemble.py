@@ -1,6 +1,6 @@
 """Many agents' linear models at once, and how well each ranks the points of another agent (RGPE and TAF).
 
-The models share one set of features; model n is N(nu_n, sigma^2 Sigma_n^-1). What they believe at a set of points is two
+The models share one set of features; model n is N(nu_n, sigma^2 Sigma_n^-1). Their predictions at a set of points are two
 matrix products for all of them together.
 """
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.surrogates.acquisition import Belief
+from fedbo.surrogates.acquisition import Prediction
 from fedbo.surrogates.features import Features, phi, phi_and_jacobian
 from fedbo.surrogates.posterior import Posterior, factorise
 from fedbo.surrogates.posterior import covariance as posterior_covariance
@@ -48,18 +48,18 @@ def means(models: Ensemble, x: Array) -> Array:
     return phi(models.features, x) @ models.nu.T
 
 
-def rises(models: Ensemble, x: Array) -> tuple[Array, Array]:
+def means_with_gradients(models: Ensemble, x: Array) -> tuple[Array, Array]:
     """Posterior means at `x (n, d)`, `(n, k)`, and their gradients `(n, k, d)`."""
     rows, jacobian = phi_and_jacobian(models.features, x)
     return rows @ models.nu.T, np.matmul(models.nu, jacobian)
 
 
-def beliefs(models: Ensemble, x: Array) -> Belief:
+def predictions(models: Ensemble, x: Array) -> Prediction:
     """Posterior means and variances at `x (n, d)`, each `(n, k)`, and their gradients, each `(n, k, d)`."""
     rows, jacobian = phi_and_jacobian(models.features, x)
     solved = (rows @ models.spread).reshape(len(rows), -1, rows.shape[1])
     variance = np.maximum(np.matmul(solved, rows[:, :, None])[:, :, 0], 0.0)
-    return Belief(rows @ models.nu.T, variance, np.matmul(models.nu, jacobian), 2.0 * np.matmul(solved, jacobian))
+    return Prediction(rows @ models.nu.T, variance, np.matmul(models.nu, jacobian), 2.0 * np.matmul(solved, jacobian))
 
 
 def joint_draws(models: Ensemble, x: Array, count: int, rng: np.random.Generator) -> Array:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Derivatives = tuple[Array, Array, Array]
 DEGREES_OF_FREEDOM = {"matern32": 3.0, "matern52": 5.0}
+KERNELS = ("se", *DEGREES_OF_FREEDOM)
 
 
 class Features(NamedTuple):
@@ -40,8 +41,8 @@ def draw_features(
     scale, so another length scale with the same generator state is the same set, rescaled. Raises ValueError when the
     kernel is none of "se", "matern32", "matern52".
     """
-    if kernel != "se" and kernel not in DEGREES_OF_FREEDOM:
-        raise ValueError(f"no features for kernel {kernel!r}; there are: se, {', '.join(DEGREES_OF_FREEDOM)}")
+    if kernel not in KERNELS:
+        raise ValueError(f"no features for kernel {kernel!r}; there are: {', '.join(KERNELS)}")
     unit = rng.standard_normal((count, dim))
     phases = rng.uniform(0.0, 2.0 * np.pi, count)
     if kernel != "se":
@@ -71,12 +72,6 @@ def phi_and_jacobian(features: Features, x: Array) -> tuple[Array, Array]:
     along = np.einsum("im,imd->id", c, rise) / np.einsum("ij,ij->i", c, c)[:, None]
     rise -= c[:, :, None] * along[:, None, :]
     return scale_by_point[:, None] * c, scale_by_point[:, None, None] * rise
-
-
-def value_and_gradient(features: Features, omega: Array, x: Array) -> tuple[Array, Array]:
-    """Value `(n,)` and gradient `(n, d)` of phi(x)'omega at the points `x (n, d)`."""
-    value, gradient, _ = derivatives(features, omega)(x)
-    return value, gradient
 
 
 def derivatives(features: Features, omega: Array) -> Callable[[Array], Derivatives]:

@@ -22,7 +22,6 @@ from fedbo.surrogates.posterior import (
     Posterior,
     condition,
     covariance,
-    extend,
     predict,
     predict_with_gradients,
 )
@@ -36,7 +35,6 @@ __all__ = [
     "Posterior",
     "condition",
     "covariance",
-    "extend",
     "fit_gp",
     "fit_shared_gp",
     "log_marginal_likelihood",

@@ -46,15 +46,6 @@ class _Stationary:
         scale = np.asarray(self.length_scale) ** 2
         return np.asarray((2.0 * self.variance) * slope[:, :, None] * (x[:, None, :] - z[None, :, :]) / scale)
 
-    def log_gradients(self, x: Array) -> Array:
-        """Gradients of k(x, x) by the log length scale(s) and the log variance, `(p, n, n)`, p = 2 or d + 1."""
-        correlation, slope, _ = self.slopes(self.squared_distance(x, x))
-        scale = np.atleast_1d(np.asarray(self.length_scale))
-        parts = ((x[:, None, :] - x[None, :, :]) / scale) ** 2
-        by_scale = parts.sum(axis=2, keepdims=True) if scale.size == 1 else parts
-        rows = -2.0 * slope[:, :, None] * by_scale
-        return self.variance * np.concatenate([np.moveaxis(rows, 2, 0), correlation[None]])
-
 
 @dataclass(frozen=True, slots=True)
 class SE(_Stationary):

@@ -70,12 +70,6 @@ def inverse_precision(model: LinearModel) -> Array:
     return np.asarray(inverse @ inverse.T)
 
 
-def precision(model: LinearModel) -> Array:
-    """Sigma = Phi'Phi + sigma^2 I, `(m, m)`."""
-    root = model.factor[:-1, :-1]
-    return np.asarray(root.T @ root)
-
-
 def draw(model: LinearModel, rng: np.random.Generator, count: int = 1, beta: float = 1.0) -> Array:
     """Draws omega ~ N(nu, beta^2 sigma^2 Sigma^-1), `(count, m)` (FTS section 2.2; beta = 1 for messages)."""
     m = model.factor.shape[0] - 1
@@ -89,15 +83,6 @@ def predict(model: LinearModel, phi_rows: Array) -> tuple[Array, Array]:
     """Posterior mean and variance of phi(x)'omega at feature rows `(n, m)`, each `(n,)` (FTS equations (6) and (7))."""
     root = lapack.dtrtrs(model.factor[:, :-1], phi_rows.T, trans=1)[0]
     return phi_rows @ mean(model), model.noise_variance * np.einsum("ij,ij->j", root, root)
-
-
-def predict_gradients(model: LinearModel, phi_rows: Array, jacobian: Array) -> tuple[Array, Array, Array, Array]:
-    """Mean and variance at feature rows `(n, m)` with Jacobian `(n, m, d)`, each `(n,)`, and gradients `(n, d)`."""
-    nu = mean(model)
-    root = lapack.dtrtrs(model.factor[:, :-1], phi_rows.T, trans=1)[0]
-    variance = model.noise_variance * np.einsum("ij,ij->j", root, root)
-    solved = (2.0 * model.noise_variance) * _solve(model, root)
-    return phi_rows @ nu, variance, np.einsum("imd,m->id", jacobian, nu), np.einsum("imd,mi->id", jacobian, solved)
 
 
 def draw_weights(phi_rows: Array, y: Array, noise_variance: float, rng: np.random.Generator, beta: float = 1.0) -> Array:

@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.surrogates import candidates
-from fedbo.surrogates.climb import Surface, climb
-from fedbo.surrogates.climb_plane import climb_plane, plane
 from fedbo.surrogates.draws import Draw, derivatives, message_function, value
 from fedbo.surrogates.features import Features
+from fedbo.surrogates.newton_ascent import Surface, newton_ascent
+from fedbo.surrogates.newton_ascent_2d import newton_ascent_2d, plane
 
 Array = npt.NDArray[np.float64]
 STEP = 1e-5
 EXTRA = 2
-FEW = 10
+FEW = 10  # starts, up to which `newton_ascent_2d` takes about half of the time
 ROUGH = 20.0  # the frequency of any function: that of length scale 0.05
 
 
@@ -57,15 +57,15 @@ def maximise(
     starts = candidates.best_candidates(at_candidates, candidates.product(dim, sizes), _count(dim, settings))
     if extra is not None and len(extra):
         starts = np.vstack([starts, _best_extra(value(draw, extra), extra)])
-    reach = 1.0 / rough
+    step_bound = 1.0 / rough
     if dim <= 2 and len(starts) <= FEW and draw.kernel_part is None and draw.features is not None and draw.weights is not None:
         function = plane(draw.features, draw.scale * draw.weights)
-        point, top = climb_plane(function, starts, reach, settings.tolerance, settings.iterations)
+        point, top = newton_ascent_2d(function, starts, step_bound, settings.tolerance, settings.iterations)
         return point, draw.offset + top
     surface = derivatives(draw)
     if dim > 3:
-        starts = _scattered(surface, starts, rng, reach, settings)
-    return climb(surface, starts, reach, settings.tolerance, settings.iterations)
+        starts = _scattered(surface, starts, rng, step_bound, settings)
+    return newton_ascent(surface, starts, step_bound, settings.tolerance, settings.iterations)
 
 
 def maximise_pieces(
@@ -109,7 +109,7 @@ def maximise_function(
     surface = with_curvature(function)
     if dim > 3:
         starts = _scattered(surface, starts, rng, 1.0 / rough, settings)
-    return climb(surface, starts, 1.0 / rough, settings.tolerance, settings.iterations)
+    return newton_ascent(surface, starts, 1.0 / rough, settings.tolerance, settings.iterations)
 
 
 def maximise_from(
@@ -120,7 +120,7 @@ def maximise_from(
     """The largest of what a function has where climbs from the best of `points (c, d)` end: the point `(d,)`, and its value.
 
     `function` is as for `maximise_function`; this costs less where a caller knows where to look. Climbs begin at points that
-    are not within each other's reach. Raises ValueError when a value is not finite.
+    are not within each other's step_bound. Raises ValueError when a value is not finite.
     """
     left = function(points)[0]
     if not np.isfinite(left).all():
@@ -130,8 +130,8 @@ def maximise_from(
         starts.append(int(left.argmax()))
         near = np.abs(points - points[starts[-1]]).max(axis=1) < 1.0 / ROUGH
         left = np.where(near, -np.inf, left)
-    reach = np.full(points.shape[1], 1.0 / ROUGH)
-    return climb(with_curvature(function), points[starts], reach, settings.tolerance, settings.iterations)
+    step_bound = np.full(points.shape[1], 1.0 / ROUGH)
+    return newton_ascent(with_curvature(function), points[starts], step_bound, settings.tolerance, settings.iterations)
 
 
 def _count(dim: int, settings: MaximiserSettings) -> int:
@@ -144,12 +144,12 @@ def _best_extra(at_extra: Array, extra: Array) -> Array:
 
 
 def _scattered(
-    surface: Surface, starts: Array, rng: np.random.Generator | None, reach: Array, settings: MaximiserSettings
+    surface: Surface, starts: Array, rng: np.random.Generator | None, step_bound: Array, settings: MaximiserSettings
 ) -> Array:
     """The starts and the best of some points scattered about the first: candidates are sparse in many inputs."""
     if rng is None:
         raise ValueError("more than three inputs need a random generator")
-    cloud = starts[0] + rng.standard_normal((settings.scatter, starts.shape[1])) * np.minimum(reach, 0.2)
+    cloud = starts[0] + rng.standard_normal((settings.scatter, starts.shape[1])) * np.minimum(step_bound, 0.2)
     cloud = np.clip(cloud, 0.0, 1.0)
     order = np.argsort(-surface(cloud)[0], kind="stable")[: max(settings.starts // 4, 1)]
     return np.vstack([starts, cloud[order]])

@@ -77,22 +77,6 @@ def condition(hyper: Hyperparameters, x: Array, y: Array) -> Posterior:
     return Posterior(hyper, x, y, factor, _solve(factor, _standard(hyper, y)), jitter)
 
 
-def extend(posterior: Posterior, x: Array, y: float) -> Posterior:
-    """Posterior with one more observation, `x (d,)` and its value, in O(n^2)."""
-    hyper, n = posterior.hyper, len(posterior.x)
-    all_x, all_y = np.vstack([posterior.x, x]), np.append(posterior.y, y)
-    cross = hyper.kernel(posterior.x, all_x[n:])[:, 0]
-    row = lapack.dtrtrs(posterior.factor, cross, lower=1)[0] if n else cross
-    pivot = hyper.variance + hyper.noise_variance + posterior.jitter - row @ row
-    if not pivot > 0.0:
-        return condition(hyper, all_x, all_y)
-    factor = np.zeros((n + 1, n + 1), order="F")
-    factor[:n, :n] = posterior.factor
-    factor[n, :n] = row
-    factor[n, n] = np.sqrt(pivot)
-    return Posterior(hyper, all_x, all_y, factor, _solve(factor, _standard(hyper, all_y)), posterior.jitter)
-
-
 def predict(posterior: Posterior, x: Array) -> tuple[Array, Array]:
     """Mean and variance of the noise-free function at `x (n', d)`, each `(n',)` (FTS equation (1))."""
     return _moments(posterior, *_cross(posterior, x))

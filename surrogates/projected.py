@@ -1,7 +1,8 @@
-"""A maximiser over points that can be evaluated: whole numbers and categories are rounded before a function is asked.
+"""Acquisition maximisation in mixed spaces: whole numbers and categories are rounded before the function is evaluated.
 
 What is maximised is f(P(u)), where P moves u to the point that would be evaluated (Garrido-Merchan and Hernandez-Lobato
-2020). It is constant in the cells of whole numbers, so these axes are searched value by value, and climbs go along the others.
+2020). It is constant in the cells of whole numbers, so these axes are searched value by value, and Newton's method goes along
+the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import qmc
 
-from fedbo.surrogates.climb import Surface, climb
+from fedbo.surrogates.newton_ascent import Surface, newton_ascent
 
 Array = npt.NDArray[np.float64]
 Values = Callable[[Array], Array]
@@ -28,7 +29,7 @@ NEAR = 24  # values of one axis that are tried from the best point
 
 
 class Lattice(Protocol):
-    """Which points can be evaluated."""
+    """A mixed search space: which points of the unit cube can be evaluated."""
 
     def __hash__(self) -> int:
         """Equal ones have equal points."""
@@ -44,8 +45,8 @@ class Lattice(Protocol):
         """Give the coordinates of an axis's whole numbers, in ascending order."""
 
 
-class Ground(NamedTuple):
-    """Where a function is maximised: the points that can be evaluated, and what coordinates the function takes.
+class ProjectedSpace(NamedTuple):
+    """A mixed space with the coordinates in which the function to maximise is given.
 
     `into` turns points of the unit cube `(n, d)` into those coordinates, `back` turns them again.
     """
@@ -60,26 +61,26 @@ class Ground(NamedTuple):
 
 
 def maximise_projected(
-    values: Values, surface: Surface, ground: Ground, extra: Array | None = None, tolerance: float = 1e-8
+    values: Values, surface: Surface, space: ProjectedSpace, extra: Array | None = None, tolerance: float = 1e-8
 ) -> tuple[Array, float]:
     """The point `(d,)` that can be evaluated at which a function is largest, and its value there.
 
     `values` gives those at `(n, d)` and `surface` gradients and Hessians besides, in the function's coordinates; `extra (e, d)`
     are points to begin from besides, such as incumbents. Raises ValueError when a value is not finite.
     """
-    levels = ground.lattice.levels
-    points = ground.into(_candidates(ground.lattice))
+    levels = space.lattice.levels
+    points = space.into(_candidates(space.lattice))
     if extra is not None and len(extra):
-        points = np.vstack([points, ground.project(extra)])
+        points = np.vstack([points, space.project(extra)])
     at = values(points)
     if not np.isfinite(at).all():
         raise ValueError("the function has values that are not finite")
     order = np.argsort(-at, kind="stable")[:STARTS]
     best, top = points[order[0]], float(at[order[0]])
     if 0 in levels:
-        best, top = _climbed(values, surface, ground, points[order], best, top, tolerance)
+        best, top = _ascend(values, surface, space, points[order], best, top, tolerance)
     for _ in range(ROUNDS):
-        near = ground.project(ground.into(_neighbours(ground.back(best[None, :])[0], levels, ground.lattice)))
+        near = space.project(space.into(_neighbours(space.back(best[None, :])[0], levels, space.lattice)))
         if not len(near):
             break
         found = values(near)
@@ -88,15 +89,15 @@ def maximise_projected(
             break
         best, top = near[place], float(found[place])
         if 0 in levels:
-            best, top = _climbed(values, surface, ground, best[None, :], best, top, tolerance)
+            best, top = _ascend(values, surface, space, best[None, :], best, top, tolerance)
     return best, top
 
 
-def _climbed(
-    values: Values, surface: Surface, ground: Ground, starts: Array, best: Array, top: float, tolerance: float
+def _ascend(
+    values: Values, surface: Surface, space: ProjectedSpace, starts: Array, best: Array, top: float, tolerance: float
 ) -> tuple[Array, float]:
-    """Climb along the axes of real numbers; what comes of it counts by its value where it can be evaluated."""
-    held = np.array([count > 0 for count in ground.lattice.levels])
+    """Ascend along the axes of real numbers; the end counts by its value at the nearest point that can be evaluated."""
+    held = np.array([count > 0 for count in space.lattice.levels])
 
     def along(u: Array) -> tuple[Array, Array, Array]:
         value, gradient, hessian = surface(u)
@@ -105,8 +106,8 @@ def _climbed(
         hessian[:, held, held] = -1.0
         return value, gradient, hessian
 
-    reach = np.full(starts.shape[1], 0.1)
-    end = ground.project(climb(along, starts, reach, tolerance, 30)[0][None, :])
+    step_bound = np.full(starts.shape[1], 0.1)
+    end = space.project(newton_ascent(along, starts, step_bound, tolerance, 30)[0][None, :])
     value = float(values(end)[0])
     return (end[0], value) if value > top else (best, top)
 

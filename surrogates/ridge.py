@@ -35,7 +35,7 @@ def ridge(precision: Array, regulariser: float) -> Ridge:
     return Ridge(np.ascontiguousarray(half + np.tril(half, -1).T), matrix.diagonal().copy())
 
 
-def joined(before: Ridge, row: Array) -> Ridge:
+def updated(before: Ridge, row: Array) -> Ridge:
     """Ridge of V + g g' for `row` g `(p,)`; O(p^2) (Sherman and Morrison)."""
     turned = before.inverse @ row
     growth = float(row @ turned)

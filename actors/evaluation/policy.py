@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from annotated_types import Ge, Gt
+
+from fedbo.algorithms.settings import OneOf, SettingError, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +24,15 @@ class Policy:
     whatever else machines offer. There is one such table for all agents, or one for each.
     """
 
-    retries: int = 0
-    failure: str = "drop"
-    time_limit: float | None = None
-    memory_limit: int | None = None
-    parallel: int = 1
+    retries: Annotated[int, Ge(0)] = 0
+    failure: Annotated[str, OneOf(("drop", "worst", "stop"))] = "drop"
+    time_limit: Annotated[float, Gt(0)] | None = None
+    memory_limit: Annotated[int, Ge(1), "it is in MiB"] | None = None
+    parallel: Annotated[int, Ge(1)] = 1
     resources: tuple[dict[str, float], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.retries < 0:
-            raise SettingError("retries", "must be at least 0", self.retries)
-        if self.failure not in ("drop", "worst", "stop"):
-            raise UnknownChoice("failure", self.failure, ("drop", "worst", "stop"))
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise SettingError("time_limit", "must be above 0", self.time_limit)
-        if self.memory_limit is not None and self.memory_limit < 1:
-            raise SettingError("memory_limit", "must be at least 1 MiB", self.memory_limit)
-        if self.parallel < 1:
-            raise SettingError("parallel", "must be at least 1", self.parallel)
+        check(self)
         for table in self.resources:
             if wrong := [name for name, amount in table.items() if not (name and 0 <= amount < math.inf)]:
                 raise SettingError("resources", "must be numbers of at least 0", f"{wrong[0]} = {table[wrong[0]]}")

@@ -1,16 +1,18 @@
-"""What agents do whose points a constraint couples: a federated acquisition, a message of their last iterate, an agreed end."""
+"""The agent half of ADMM: a federated acquisition, a message about the last iterate, and an evaluation of what is agreed on."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import inf
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Decision, Field, Inbound, Payload, Problem
-from fedbo.algorithms.components.federated import choose
+from fedbo.algorithms.components.coordinates import COORDINATES
 from fedbo.algorithms.components.federated_acquisition import (
     ACQUISITIONS,
     NOTHING,
@@ -23,15 +25,15 @@ from fedbo.algorithms.components.federated_acquisition import (
     mean,
     sample,
 )
-from fedbo.algorithms.components.native_scaling import Frame, Row, Rows, check_frame, frame_of
-from fedbo.algorithms.components.penalty_schedule import Penalty
+from fedbo.algorithms.components.native_scaling import NativeScaling, Row, Rows, check_scaling, scaling_of
+from fedbo.algorithms.components.penalty_schedule import PenaltySchedule
 from fedbo.algorithms.components.schedules import Schedule, amount, check_amount
-from fedbo.algorithms.components.surrogate import OwnState, Surrogate
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.components.surrogate import KNOWN, LocalState, Surrogate
+from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
 
 
-class Member(NamedTuple):
+class ADMMAgent(NamedTuple):
     """An agent's state: its observations, its place among the others, and where it stands in the method.
 
     `matrix (m, d)` is its C, `multiplier (m,)`, `target (m,)` and `rho` are those of the next subproblem, rho 0 before there
@@ -40,8 +42,8 @@ class Member(NamedTuple):
     those that evaluate and `last` is the number of the last one.
     """
 
-    own: OwnState
-    frame: Frame
+    local: LocalState
+    scaling: NativeScaling
     matrix: Array
     rounds: int
     last: int
@@ -71,64 +73,52 @@ class Coupled(Surrogate, ABC):
     `schedules`).
 
     What others are told is `iterate`: the "query", as in the text, or the best point by the posterior "mean" and the term, so
-    that exploration disturbs nobody. Over-`relaxation` is between 0 and 2. `Penalty` has the other settings; `rho` is in units
-    of the objective over those of the constraint squared.
+    that exploration disturbs nobody. A `relaxation` above 1 is over-relaxation. `PenaltySchedule` has the other settings; `rho`
+    is in units of the objective over those of the constraint squared.
 
     The first `evaluations` decisions evaluate one point each; in those after them agents go on with their posterior means
     alone, and only exchange messages; in the last one each evaluates what was agreed on. Empty, they are all but the last fifth
     of the iterations. Once the residuals say so (`tolerance`), what was agreed on is evaluated at once, and nothing more.
     """
 
-    surrogate: str = "smooth"
-    coordinates: str = "plain"
-    clip: float = 0.0
+    surrogate: Annotated[str, OneOf(KNOWN)] = "smooth"
+    coordinates: Annotated[str, OneOf(COORDINATES)] = "plain"
+    clip: Annotated[float, Ge(0), Lt(1)] = 0.0
     low: Row = ()
     high: Row = ()
     box_low: Rows = ()
     box_high: Rows = ()
-    acquisition: str = "lcb"
-    term: str = "inside"
+    acquisition: Annotated[str, OneOf(ACQUISITIONS)] = "lcb"
+    term: Annotated[str, OneOf(TERMS)] = "inside"
     kappa: Schedule = 4.0
     epsilon: Schedule = "1/t"
-    iterate: str = "mean"
-    relaxation: float = 1.0
-    rho: float = 1.0
-    rho_start: float = 0.02
-    rho_until: float = 0.7
+    iterate: Annotated[str, OneOf(("query", "mean"))] = "mean"
+    relaxation: Annotated[float, Gt(0), Lt(2)] = 1.0
+    rho: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    rho_start: Annotated[float, Gt(0), Le(1)] = 0.02
+    rho_until: Annotated[float, Gt(0), Le(1)] = 0.7
     balance: float = 0.0
-    tolerance: float = 0.0
-    patience: int = 5
-    evaluations: int | None = None
+    tolerance: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    patience: Annotated[int, Ge(1)] = 5
+    evaluations: Annotated[int, Ge(0)] | None = None
 
     def __post_init__(self) -> None:
-        Surrogate.__post_init__(self)
-        choose(self, {"acquisition": ACQUISITIONS, "term": TERMS, "iterate": ("query", "mean")})
+        check(self)
         check_amount(self.kappa, "kappa")
         check_amount(self.epsilon, "epsilon")
-        ranges = {
-            "relaxation": (0 < self.relaxation < 2, "between 0 and 2"),
-            "rho": (0 < self.rho < np.inf, "above 0"),
-            "rho_start": (0 < self.rho_start <= 1, "above 0 and at most 1"),
-            "rho_until": (0 < self.rho_until <= 1, "above 0 and at most 1"),
-            "balance": (self.balance == 0 or 1 < self.balance < np.inf, "0 (none) or above 1"),
-            "tolerance": (0 <= self.tolerance < np.inf, "at least 0"),
-            "patience": (self.patience >= 1, "at least 1"),
-            "evaluations": (self.evaluations is None or self.evaluations >= 0, "at least 0"),
-        }
-        for name, (holds, needed) in ranges.items():
-            if not holds:
-                raise SettingError(name, f"must be {needed}", getattr(self, name))
+        if self.balance and not 1 < self.balance < inf:
+            raise SettingError("balance", "must be 0 (none) or above 1", self.balance)
 
     @abstractmethod
     def _matrix(self, problem: Problem) -> Array:
         """Give the agent's C `(m, d)`."""
 
     @abstractmethod
-    def _answered(self, state: Member, payload: Payload) -> Member:
+    def _answered(self, state: ADMMAgent, payload: Payload) -> ADMMAgent:
         """Take in the coordinator's answer: multiplier and target."""
 
     @abstractmethod
-    def _message(self, state: Member, use: Array) -> Payload:
+    def _message(self, state: ADMMAgent, use: Array) -> Payload:
         """Write the message about the iterate, where `use (m,)` is C z."""
 
     @property
@@ -142,7 +132,7 @@ class Coupled(Surrogate, ABC):
 
     def check(self, problem: Problem) -> None:
         """Refuse settings that do not suit the problem; SettingError."""
-        check_frame((self.low, self.high), (self.box_low, self.box_high), problem)
+        check_scaling((self.low, self.high), (self.box_low, self.box_high), problem)
         if self.evaluations is not None and self.evaluations >= problem.iterations:
             words = f"below the {problem.iterations} iterations: the last one evaluates what was agreed on"
             raise SettingError("evaluations", f"must be {words}, not {self.evaluations}")
@@ -152,48 +142,52 @@ class Coupled(Surrogate, ABC):
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Put uniform points `(q, d)` into the agent's own box."""
-        frame = self._frame(problem)
-        return frame.to_cube(frame.start + (frame.end - frame.start) * uniform) if self.box_low or self.box_high else uniform
+        scaling = self._scaling(problem)
+        return (
+            scaling.to_cube(scaling.start + (scaling.end - scaling.start) * uniform)
+            if self.box_low or self.box_high
+            else uniform
+        )
 
-    def _frame(self, problem: Problem) -> Frame:
-        return frame_of((self.low, self.high), (self.box_low, self.box_high), problem, self.coordinates)
+    def _scaling(self, problem: Problem) -> NativeScaling:
+        return scaling_of((self.low, self.high), (self.box_low, self.box_high), problem, self.coordinates)
 
-    def penalty(self, problem: Problem) -> Penalty:
+    def penalty(self, problem: Problem) -> PenaltySchedule:
         """Say how rho goes: reached after the share `rho_until` of the iterations, then balanced for half of those left."""
         reached = self.rho_until * problem.iterations if self.rho_start < 1 else 0.0
         balanced = (reached + problem.iterations) / 2
-        return Penalty(self.rho, self.rho_start, reached, self.balance, balanced, self.tolerance, self.patience)
+        return PenaltySchedule(self.rho, self.rho_start, reached, self.balance, balanced, self.tolerance, self.patience)
 
-    def agent_init(self, problem: Problem, streams: Streams) -> Member:
+    def agent_init(self, problem: Problem, streams: Streams) -> ADMMAgent:
         """Begin without observations: what was learned in an earlier task stays out of it."""
         matrix, rounds = self._matrix(problem), self.evaluations
         if rounds is None:
             rounds = problem.iterations - max(problem.iterations // 5, 1)
         zeros = np.zeros(len(matrix))
-        frame = self._frame(problem)
-        middle = 0.5 * (frame.start + frame.end)
-        return Member(self.begin(problem), frame, matrix, rounds, problem.iterations, middle, zeros, zeros, zeros)
+        scaling = self._scaling(problem)
+        middle = 0.5 * (scaling.start + scaling.end)
+        return ADMMAgent(self.begin(problem), scaling, matrix, rounds, problem.iterations, middle, zeros, zeros, zeros)
 
-    def ask(self, state: Member, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Member]:
+    def ask(self, state: ADMMAgent, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, ADMMAgent]:
         """Choose the next point by the federated acquisition; none, or what was agreed on, when that is due."""
         state = self._received(state, inbox)
         state = state._replace(t=state.t + 1)
         dim = len(state.z)
         if state.over:
             return Decision(np.empty((0, dim)), "none"), state
-        if not len(state.own.u):
-            return Decision(state.frame.to_cube(self._native(state, _uniform(dim, streams))[None, :]), "own"), state
-        state = state._replace(own=self.fit(state.own, streams))
+        if not len(state.local.u):
+            return Decision(state.scaling.to_cube(_native(state, _uniform(dim, streams))[None, :]), "own"), state
+        state = state._replace(local=self.fit(state.local, streams))
         if state.rho and (state.done or state.t >= state.last):
-            return self._agreed(state)
+            return _agreed(state)
         if state.t > state.rounds:
             return Decision(np.empty((0, dim)), "none"), state
         z = self._query(state, streams)
         if self.iterate == "query":
             state = state._replace(z=z)
-        return Decision(state.frame.to_cube(z[None, :]), "federated" if state.rho else "own"), state
+        return Decision(state.scaling.to_cube(z[None, :]), "federated" if state.rho else "own"), state
 
-    def _received(self, state: Member, inbox: Sequence[Inbound]) -> Member:
+    def _received(self, state: ADMMAgent, inbox: Sequence[Inbound]) -> ADMMAgent:
         """Take in the newest answer; what came before it is contained in it."""
         newest = max(inbox, key=lambda message: message.step, default=None)
         if newest is None or newest.step <= state.answered:
@@ -202,67 +196,70 @@ class Coupled(Surrogate, ABC):
         rho, done = float(newest.payload["rho"][1]), bool(newest.payload["done"][0])
         return state._replace(rho=rho, done=done, answered=newest.step, fresh=False)
 
-    def _agreed(self, state: Member) -> tuple[Decision, Member]:
-        """Evaluate the point nearest to the last iterate that does what was agreed on."""
-        off = state.target - state.matrix @ state.z
-        z = np.clip(state.z + np.linalg.pinv(state.matrix) @ off, state.frame.start, state.frame.end)
-        return Decision(state.frame.to_cube(z[None, :]), "agreed"), state._replace(z=z, over=True)
-
-    def _local(self, state: Member) -> Subproblem:
-        assert state.own.hyper is not None
+    def _local(self, state: ADMMAgent) -> Subproblem:
+        assert state.local.hyper is not None
         # Before there is an answer nothing couples the agent to others.
         term = Term(state.matrix, state.multiplier, state.target, state.rho)
-        return Subproblem(self.posterior(state.own), state.own.hyper.scale, state.frame, term)
+        return Subproblem(self.posterior(state.local), state.local.hyper.scale, state.scaling, term)
 
-    def _known(self, state: Member) -> Array:
-        """List native points about which to look: the last iterate, and what the others would have."""
-        off = state.target - state.matrix @ state.z
-        return np.stack([state.z, state.z + np.linalg.pinv(state.matrix) @ off])
-
-    def _query(self, state: Member, streams: Streams) -> Array:
+    def _query(self, state: ADMMAgent, streams: Streams) -> Array:
         """Choose the native point `(d,)` to evaluate: the largest federated acquisition ((6) of the text)."""
         t, local, dim = state.t, self._local(state), len(state.z)
         kappa, rng = amount(self.kappa, t, "kappa"), streams.rng("candidates")
         if self.acquisition == "epsilon_greedy" and streams.rng("coin").random() < amount(self.epsilon, t, "epsilon"):
-            return self._native(state, _uniform(dim, streams))
+            return _native(state, _uniform(dim, streams))
         if self.acquisition in ("ei", "pi"):
-            v, value = locate(improvement(local, self.acquisition, self.term), local, self._known(state), rng)
+            v, value = locate(improvement(local, self.acquisition, self.term), local, _known(state), rng)
             if self.term == "added" or value > NOTHING:
-                return self._native(state, v)
+                return _native(state, v)
         function = mean(local)
         if self.acquisition == "lcb":
             function = bound(local, kappa)
         elif self.acquisition == "ts" and kappa:
             function = sample(local, kappa, streams.rng("own draw"))
-        return self._native(state, locate(function, local, self._known(state), rng)[0])
+        return _native(state, locate(function, local, _known(state), rng)[0])
 
-    def _native(self, state: Member, v: Array) -> Array:
-        return np.asarray(np.clip(state.frame.at(v[None, :])[1][0], state.frame.start, state.frame.end))
-
-    def tell(self, state: Member, x: Array, y: Array) -> Member:
+    def tell(self, state: ADMMAgent, x: Array, y: Array) -> ADMMAgent:
         """Append the observations."""
-        return state._replace(own=self.observed(state.own, x, y))
+        return state._replace(local=self.observed(state.local, x, y))
 
-    def outbox(self, state: Member, streams: Streams) -> tuple[Payload | None, Member]:
+    def outbox(self, state: ADMMAgent, streams: Streams) -> tuple[Payload | None, ADMMAgent]:
         """Tell where the last iterate is, and what is needed of the multiplier: 2 m numbers."""
-        if state.over or not len(state.own.u):
+        if state.over or not len(state.local.u):
             return None, state
         z = state.z
-        if not state.rho or state.own.hyper is None:  # no answer yet: the best point of its own
-            z = state.frame.to_native_u(state.own.u[int(state.own.y.argmax())][None, :])[0]
+        if not state.rho or state.local.hyper is None:  # no answer yet: the best point of its own
+            z = state.scaling.to_native_u(state.local.u[int(state.local.y.argmax())][None, :])[0]
         elif self.iterate == "mean" or state.t > state.rounds:
             local = self._local(state)
-            z = self._native(state, locate(mean(local), local, self._known(state), streams.rng("iterate"))[0])
+            z = _native(state, locate(mean(local), local, _known(state), streams.rng("iterate"))[0])
         use = state.matrix @ z
         relaxed = self.relaxation * use + (1 - self.relaxation) * state.target if state.rho else use
         state = state._replace(z=z, relaxed=relaxed, fresh=True)
         return self._message(state, use), state
 
 
+def _agreed(state: ADMMAgent) -> tuple[Decision, ADMMAgent]:
+    """Evaluate the point nearest to the last iterate that does what was agreed on."""
+    off = state.target - state.matrix @ state.z
+    z = np.clip(state.z + np.linalg.pinv(state.matrix) @ off, state.scaling.start, state.scaling.end)
+    return Decision(state.scaling.to_cube(z[None, :]), "agreed"), state._replace(z=z, over=True)
+
+
+def _known(state: ADMMAgent) -> Array:
+    """List native points about which to look: the last iterate, and what the others would have."""
+    off = state.target - state.matrix @ state.z
+    return np.stack([state.z, state.z + np.linalg.pinv(state.matrix) @ off])
+
+
+def _native(state: ADMMAgent, v: Array) -> Array:
+    return np.asarray(np.clip(state.scaling.at(v[None, :])[1][0], state.scaling.start, state.scaling.end))
+
+
 def _uniform(dim: int, streams: Streams) -> Array:
     return streams.rng("uniform point").random(dim)
 
 
-def answer_fields() -> dict[str, Field]:
-    """Declare what every answer says beside the values themselves (see `penalty.told`)."""
+def penalty_fields() -> dict[str, Field]:
+    """Declare what every answer says beside the values themselves (see `penalty_payload`)."""
     return {"rho": Field((2,)), "residuals": Field((2,)), "done": Field((1,))}

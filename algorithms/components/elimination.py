@@ -81,12 +81,12 @@ class Elimination:
             dropped = np.less(mean + width + self.reach(depth), mean[best] - width[best])
         return np.asarray(~dropped, dtype=np.bool_)
 
-    def descend(self, depth: int, nodes: Nodes, worth: Array) -> tuple[int, Nodes]:
-        """Give the depth and the nodes of the next phase, the children of those with the largest `worth (n,)` first.
+    def descend(self, depth: int, nodes: Nodes, mean: Array) -> tuple[int, Nodes]:
+        """Give the depth and the nodes of the next phase, the children of those with the largest `mean (n,)` first.
 
         Where a depth needs fewer pulls than there are clients, it is passed over without any.
         """
-        order = np.argsort(-np.where(np.isnan(worth), -np.inf, worth), kind="stable")
+        order = np.argsort(-np.where(np.isnan(mean), -np.inf, mean), kind="stable")
         if depth >= self.partition.deepest:
             return depth, nodes[order]
         depth, nodes = depth + 1, self.partition.below(nodes[order])

@@ -1,4 +1,4 @@
-"""What the methods share in which agents follow their own Thompson sampling or, by a coin, what others have learned.
+"""Federated Thompson sampling, the part that its variants share: agents follow their own draw or, by a coin, messages.
 
 A message is the weights of a Bayesian linear model on random features that all agents share, so it is a function on the cube
 (Dai et al. 2020, section 3.1).
@@ -9,18 +9,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.schedules import Schedule, check, probability
-from fedbo.algorithms.components.surrogate import OwnState, evaluable, scaled
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
+from fedbo.algorithms.components.surrogate import LocalState, evaluable, scaled
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
-from fedbo.surrogates.features import Features, draw_features, phi
+from fedbo.surrogates.features import KERNELS, Features, draw_features, phi
 
 
 class FederatedState(NamedTuple):
@@ -31,7 +32,7 @@ class FederatedState(NamedTuple):
     does not hold; `t` counts its decisions.
     """
 
-    own: OwnState
+    local: LocalState
     features: Features
     history_phi: Array
     history_y: Array
@@ -61,42 +62,33 @@ class Federated(ABC):
 
     own: TS = field(default_factory=TS)
     p: Schedule = "1-1/sqrt(t)"
-    features: int = 100
-    kernel: str = "matern52"
-    length_scale: float = 0.2
-    noise: float = 0.01
+    features: Annotated[int, Ge(1)] = 100
+    kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    noise: Annotated[float, Gt(0)] = 0.01
     centre: bool = True
-    apart: float = 0.03
-    every: int = 1
-    control: str = "none"
+    apart: Annotated[float, Ge(0)] = 0.03
+    every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
+    control: Annotated[str, OneOf(("none", "noise", "uniform"))] = "none"
 
     def __post_init__(self) -> None:
-        check(self.p, "p")
-        choose(self, {"kernel": ("se", "matern32", "matern52"), "control": ("none", "noise", "uniform")})
-        for name in ("length_scale", "noise"):
-            if not getattr(self, name) > 0:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        if self.features < 1:
-            raise SettingError("features", "must be at least 1", self.features)
-        if not self.apart >= 0:
-            raise SettingError("apart", "must be at least 0", self.apart)
-        if self.every < 0:
-            raise SettingError("every", "must be 0 (once, before the start) or more", self.every)
+        check(self)
+        check_probability(self.p, "p")
 
     @abstractmethod
-    def _places(self, problem: Problem) -> int:
+    def _capacity(self, problem: Problem) -> int:
         """Give K, the number of vectors that an agent can hold."""
 
     @abstractmethod
-    def _hold(self, state: FederatedState, payload: Payload) -> FederatedState:
+    def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         """Take in an answer of the coordinator."""
 
     @abstractmethod
-    def _follow(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+    def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Choose the federated query, in coordinates `(d,)`."""
 
     @abstractmethod
-    def _written(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+    def _message(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
         """Write the message `(M,)` about values `y (n,)` at points with features `rows (n, M)`, n > 0."""
 
     @property
@@ -115,7 +107,7 @@ class Federated(ABC):
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         rows = phi(features, to_coordinates(known, self.own.coordinates))
-        holds = self._places(problem) if problem.agent in problem.targets else 0
+        holds = self._capacity(problem) if problem.agent in problem.targets else 0
         omega, weight = np.zeros((holds, self.features)), np.zeros(holds)
         own = self.own.agent_init(problem, streams)
         return FederatedState(own, features, rows, values, np.empty((0, self.features)), omega, weight)
@@ -123,36 +115,36 @@ class Federated(ABC):
     def ask(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FederatedState]:
         """Follow the own surrogate or what is held of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
         for message in inbox:
-            state = self._hold(state, message.payload)
+            state = self._receive_answer(state, message.payload)
         # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
-        state = state._replace(t=state.t + 1, own=self.own.fit(state.own, streams))
+        state = state._replace(t=state.t + 1, local=self.own.fit(state.local, streams))
         holds = bool((state.weight > 0).any())
         if not holds or streams.rng("coin").random() <= probability(self.p, state.t):
-            return self._alone(state, streams)
-        u, state = self._follow(state, streams)
-        taken = state.own.taken
+            return self._local_query(state, streams)
+        u, state = self._federated_query(state, streams)
+        taken = state.local.taken
         if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < self.apart:
-            return self._alone(state, streams)
+            return self._local_query(state, streams)
         if self.control == "uniform":
-            return Decision(evaluable(state.own, streams.rng("uniform instead").random((1, len(u)))), "uniform"), state
-        return self.own.fresh(u, state.own, streams, "federated"), state
+            return Decision(evaluable(state.local, streams.rng("uniform instead").random((1, len(u)))), "uniform"), state
+        return self.own.fresh(u, state.local, streams, "federated"), state
 
-    def _alone(self, state: FederatedState, streams: Streams) -> tuple[Decision, FederatedState]:
-        decision, own = self.own.ask(state.own, (), streams)
-        return decision, state._replace(own=own)
+    def _local_query(self, state: FederatedState, streams: Streams) -> tuple[Decision, FederatedState]:
+        decision, own = self.own.ask(state.local, (), streams)
+        return decision, state._replace(local=own)
 
     def pending(self, state: FederatedState, x: Array) -> FederatedState:
         """Take note of the points that are being evaluated."""
-        return state._replace(own=self.own.noting(state.own, x))
+        return state._replace(local=self.own.noting(state.local, x))
 
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
         """Append the observations."""
-        own = self.own.tell(state.own, x, y)
+        own = self.own.tell(state.local, x, y)
         if own.phi is not None and self._one_set_of_features:
             rows = own.phi[len(own.phi) - len(x) :]
         else:
             rows = phi(state.features, to_coordinates(x, self.own.coordinates))
-        return state._replace(own=own, phi=np.concatenate([state.phi, rows]))
+        return state._replace(local=own, phi=np.concatenate([state.phi, rows]))
 
     @property
     def _one_set_of_features(self) -> bool:
@@ -166,10 +158,10 @@ class Federated(ABC):
         """
         rows, y = state.history_phi, state.history_y
         if state.t or not len(y):
-            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.own.y])
+            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.local.y])
         if not len(y):
             return None, state  # who knows nothing has nothing to say
-        return {"omega": self._written(rows, y, streams.rng("message"))}, state
+        return {"omega": self._message(rows, y, streams.rng("message"))}, state
 
     def _standard(self, y: Array) -> tuple[Array, float]:
         """Give the values `(n,)` as the linear model takes them, and their spread where they were divided by it, or 1."""
@@ -177,10 +169,3 @@ class Federated(ABC):
             return y, 1.0
         centred, spread = scaled(y)
         return centred / spread, spread
-
-
-def choose(settings: object, choices: dict[str, tuple[str, ...]]) -> None:
-    """Refuse a setting that is none of its choices; SettingError says what there is."""
-    for name, known in choices.items():
-        if getattr(settings, name) not in known:
-            raise UnknownChoice(name, getattr(settings, name), known)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.components.native_scaling import Frame
+from fedbo.algorithms.components.native_scaling import NativeScaling
 from fedbo.surrogates.acquisition import (
-    Belief,
-    belief,
+    Prediction,
     expected_improvement,
+    prediction,
     probability_of_improvement,
     upper_confidence_bound,
 )
@@ -33,7 +33,7 @@ Function = Callable[[Array], tuple[Array, Array]]
 
 
 class Term(NamedTuple):
-    """What couples an agent to the others: C `(m, d)`, lambda `(m,)`, c `(m,)` and rho."""
+    """The augmented Lagrangian term that couples agents: C `(m, d)`, lambda `(m,)`, c `(m,)` and rho."""
 
     matrix: Array
     multiplier: Array
@@ -49,38 +49,38 @@ class Term(NamedTuple):
 
 
 class Subproblem(NamedTuple):
-    """The subproblem of one agent: its posterior in units of `scale`, its frame, its term."""
+    """The subproblem of one agent: its posterior in units of `scale`, its scaling, its term."""
 
     posterior: Posterior
     scale: float
-    frame: Frame
+    scaling: NativeScaling
     term: Term
 
-    def belief(self, v: Array, coupled: bool = True) -> Belief:
-        """What the agent believes of its objective, with the term added if `coupled`, at places `v (n, d)` of its box."""
-        u, z, by_u, by_z = self.frame.at(v)
-        at = belief(self.posterior, u)
+    def prediction(self, v: Array, coupled: bool = True) -> Prediction:
+        """Prediction of the agent's objective, with the term added if `coupled`, at places `v (n, d)` of its box."""
+        u, z, by_u, by_z = self.scaling.at(v)
+        at = prediction(self.posterior, u)
         mean, slope = at.mean, at.mean_gradient * by_u
         if coupled:
             mean, slope = self._coupled(mean, slope, z, by_z)
-        return Belief(mean, at.variance, slope, at.variance_gradient * by_u)
+        return Prediction(mean, at.variance, slope, at.variance_gradient * by_u)
 
     def draw(self, draw: Draw) -> Function:
         """Give a draw from the posterior plus the term as a function of v."""
 
         def function(v: Array) -> tuple[Array, Array]:
-            u, z, by_u, by_z = self.frame.at(v)
+            u, z, by_u, by_z = self.scaling.at(v)
             value, gradient = value_and_gradient(draw, u)
             return self._coupled(value, gradient * by_u, z, by_z)
 
         return function
 
-    def added(self, acquisition: Callable[[Belief], tuple[Array, Array]]) -> Function:
+    def added(self, acquisition: Callable[[Prediction], tuple[Array, Array]]) -> Function:
         """Give an acquisition of the objective alone plus the term as a function of v, both in units of the values."""
 
         def function(v: Array) -> tuple[Array, Array]:
-            _, z, _, by_z = self.frame.at(v)
-            return self._coupled(*acquisition(self.belief(v, coupled=False)), z, by_z)
+            _, z, _, by_z = self.scaling.at(v)
+            return self._coupled(*acquisition(self.prediction(v, coupled=False)), z, by_z)
 
         return function
 
@@ -93,7 +93,7 @@ def mean(local: Subproblem) -> Function:
     """Give the posterior mean plus the term: where it is largest is the agent's best guess at (4) of the text."""
 
     def function(v: Array) -> tuple[Array, Array]:
-        at = local.belief(v)
+        at = local.prediction(v)
         return at.mean, at.mean_gradient
 
     return function
@@ -101,7 +101,7 @@ def mean(local: Subproblem) -> Function:
 
 def bound(local: Subproblem, kappa: float) -> Function:
     """Give mean plus `kappa` standard deviations plus the term; of what is minimised it is the lower bound."""
-    return lambda v: upper_confidence_bound(local.belief(v), kappa)
+    return lambda v: upper_confidence_bound(local.prediction(v), kappa)
 
 
 def improvement(local: Subproblem, kind: str, term: str) -> Function:
@@ -111,10 +111,10 @@ def improvement(local: Subproblem, kind: str, term: str) -> Function:
     the text's form, the acquisition of the objective alone plus the term.
     """
     acquire = expected_improvement if kind == "ei" else probability_of_improvement
-    known = local.belief(local.frame.v(local.frame.to_native_u(local.posterior.x)), coupled=term == "inside")
+    known = local.prediction(local.scaling.v(local.scaling.to_native_u(local.posterior.x)), coupled=term == "inside")
     best = float(known.mean.max())
     if term == "inside":
-        return lambda v: acquire(local.belief(v), best)
+        return lambda v: acquire(local.prediction(v), best)
     return local.added(lambda at: acquire(at, best))
 
 
@@ -131,9 +131,9 @@ def locate(function: Function, local: Subproblem, known: Array, rng: np.random.G
     dim = known.shape[1]
     sizes = {1: (128,), 2: (20, 20), 3: (7, 7, 7)}.get(dim, (16, 16))
     grid = product(dim, sizes)
-    centres = local.frame.v(known)
+    centres = local.scaling.v(known)
     cloud = np.repeat(centres, 8, axis=0)
     cloud = np.clip(cloud + CLOUD * rng.standard_normal(cloud.shape), 0.0, 1.0)
-    seen = local.frame.v(local.frame.to_native_u(local.posterior.x))
+    seen = local.scaling.v(local.scaling.to_native_u(local.posterior.x))
     everywhere = grid.points(np.arange(len(grid.u) * len(grid.v)))
     return maximise_from(function, np.vstack([centres, cloud, seen, everywhere]), SEARCH)

@@ -1,4 +1,4 @@
-"""Where an agent's function is largest: anywhere in the unit cube, or at points that can be evaluated where it is typed.
+"""Maximisation of draws and acquisitions: over the unit cube, or over the points that can be evaluated in a typed space.
 
 In a typed space whole numbers and categories are rounded inside the acquisition: what is compared are its values at points that
 would be evaluated, after rounding, and not those of the points before.
@@ -13,40 +13,44 @@ import numpy as np
 
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.components.surrogate import OwnState
+from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.draws import Draw, derivatives, value
 from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_function, with_curvature
-from fedbo.surrogates.projected import Ground, maximise_projected
+from fedbo.surrogates.projected import ProjectedSpace, maximise_projected
 
 
-def top_of_draw(draw: Draw, own: OwnState, coordinates: str, streams: Streams, extra: Array | None = None) -> Array:
+def maximise_draw(draw: Draw, local: LocalState, coordinates: str, streams: Streams, extra: Array | None = None) -> Array:
     """Give the point `(d,)`, in coordinates, where a draw is largest; `extra (e, d)` are further starts."""
-    dim = own.u.shape[1]
-    if own.lattice is None:
-        return maximise(draw, scatter(dim, streams), dim, extra=extra)[0]
-    return maximise_projected(partial(value, draw), derivatives(draw), _ground(own, coordinates), own.u)[0]
+    dim = local.u.shape[1]
+    if local.lattice is None:
+        return maximise(draw, maximiser_rng(dim, streams), dim, extra=extra)[0]
+    return maximise_projected(partial(value, draw), derivatives(draw), _projected(local, coordinates), local.u)[0]
 
 
-def top_of_function(
-    function: Callable[[Array], tuple[Array, Array]], own: OwnState, coordinates: str, streams: Streams, how: MaximiserSettings
+def maximise_acquisition(
+    function: Callable[[Array], tuple[Array, Array]],
+    local: LocalState,
+    coordinates: str,
+    streams: Streams,
+    how: MaximiserSettings,
 ) -> Array:
     """Give the point `(d,)`, in coordinates, where an acquisition is largest: values `(n,)` and gradients `(n, d)`."""
-    dim = own.u.shape[1]
-    if own.lattice is None:
-        return maximise_function(function, scatter(dim, streams), dim, how, extra=own.u)[0]
+    dim = local.u.shape[1]
+    if local.lattice is None:
+        return maximise_function(function, maximiser_rng(dim, streams), dim, how, extra=local.u)[0]
 
     def values(u: Array) -> Array:
         return function(u)[0]
 
-    return maximise_projected(values, with_curvature(function), _ground(own, coordinates), own.u)[0]
+    return maximise_projected(values, with_curvature(function), _projected(local, coordinates), local.u)[0]
 
 
-def scatter(dim: int, streams: Streams) -> np.random.Generator | None:
+def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:
     """Give the maximiser's random stream where it needs one, beyond three inputs."""
     return streams.rng("maximiser") if dim > 3 else None
 
 
-def _ground(own: OwnState, coordinates: str) -> Ground:
-    assert own.lattice is not None
-    return Ground(own.lattice, partial(to_coordinates, name=coordinates), partial(from_coordinates, name=coordinates))
+def _projected(local: LocalState, coordinates: str) -> ProjectedSpace:
+    assert local.lattice is not None
+    return ProjectedSpace(local.lattice, partial(to_coordinates, name=coordinates), partial(from_coordinates, name=coordinates))

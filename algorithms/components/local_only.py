@@ -1,4 +1,4 @@
-"""What a method has for the coordinator when every agent optimises alone: nothing."""
+"""Methods without communication: every agent optimises alone, and the coordinator half is empty."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LocalOnly:
         return state
 
     def broadcast(
-        self, state: Any, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: Any, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], Any]:
         """Nothing goes out."""
         return {}, state

@@ -1,4 +1,4 @@
-"""What a coordinator makes of means of some clients where those of others are missing: the mean, and how many it is worth."""
+"""Aggregation with missing clients: the mean over those that responded, and the effective number of clients in it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.settings import SettingError, UnknownChoice
 
 POLICIES = ("flag", "correct", "wait")
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingPolicy:
     """A policy for missing clients.
 
     - "flag": the mean over who responded. Where clients differ it is biased: no client's function is more than
@@ -28,12 +27,6 @@ class Missing:
 
     policy: str
     heterogeneity: float
-
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise UnknownChoice("missing", self.policy, POLICIES)
-        if not 0 <= self.heterogeneity < np.inf:
-            raise SettingError("heterogeneity", "must be at least 0 and finite", self.heterogeneity)
 
     def mean(self, means: Array, shares: Array) -> tuple[Array, Array]:
         """Average means `(n, K)` of n clients with shares `(n,)`; give `(K,)`, NaN where nobody has one, and as many counts.

@@ -1,4 +1,4 @@
-"""Where an agent's box lies in the units of a constraint that couples agents, and how an agent's surrogate sees it.
+"""Scaling between the unit cube, the surrogate's coordinates, and the native units of a constraint that couples agents.
 
 Points have three names: `x` in the unit cube, `u` in the surrogate's coordinates (see `coordinates`), and `z` in native units,
 those of the constraint. `v` in `[0, 1]^d` is the agent's own box in u, where maximisers work.
@@ -19,7 +19,7 @@ Row = tuple[float, ...]
 Rows = tuple[Row, ...]
 
 
-class Frame(NamedTuple):
+class NativeScaling(NamedTuple):
     """The cube's corners `low (d,)`, `high (d,)` and those of the agent's own box, `start (d,)`, `end (d,)`, all native."""
 
     low: Array
@@ -60,15 +60,15 @@ class Frame(NamedTuple):
         return first, to_coordinates(np.clip((self.end - self.low) / wide, 0.0, 1.0), self.coordinates)
 
 
-def frame_of(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Problem, coordinates: str) -> Frame:
-    """Make an agent's frame: the native corners of the cube, empty for 0 and 1, and own boxes, empty for the whole cube."""
+def scaling_of(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Problem, coordinates: str) -> NativeScaling:
+    """Make an agent's scaling: the native corners of the cube, empty for 0 and 1, and own boxes, empty for the whole cube."""
     low = np.array(corners[0]) if corners[0] else np.zeros(problem.dim)
     high = np.array(corners[1]) if corners[1] else np.ones(problem.dim)
     start, end = (_row(rows, problem.agent, otherwise) for rows, otherwise in zip(boxes, (low, high), strict=True))
-    return Frame(low, high, start, end, coordinates)
+    return NativeScaling(low, high, start, end, coordinates)
 
 
-def check_frame(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Problem) -> None:
+def check_scaling(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Problem) -> None:
     """Refuse corners that are no box, and own boxes that do not lie within it; SettingError names the setting."""
     for name, corner in zip(("low", "high"), corners, strict=True):
         if len(corner) not in (0, problem.dim):
@@ -76,10 +76,10 @@ def check_frame(corners: tuple[Row, Row], boxes: tuple[Rows, Rows], problem: Pro
     for name, rows in zip(("box_low", "box_high"), boxes, strict=True):
         check_rows(rows, name, problem.n_agents, problem.dim)
     for agent in range(problem.n_agents):
-        frame = frame_of(corners, boxes, replace(problem, agent=agent), "plain")
-        if not (frame.low < frame.high).all():
+        scaling = scaling_of(corners, boxes, replace(problem, agent=agent), "plain")
+        if not (scaling.low < scaling.high).all():
             raise SettingError("high", f"must be above low = {corners[0] or 0} in every parameter, not {corners[1] or 1}")
-        if not ((frame.low <= frame.start) & (frame.start < frame.end) & (frame.end <= frame.high)).all():
+        if not ((scaling.low <= scaling.start) & (scaling.start < scaling.end) & (scaling.end <= scaling.high)).all():
             raise SettingError("box_low", f"must lie below box_high, and both from low to high; those of agent {agent} do not")
 
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 
 Nodes = npt.NDArray[np.int64]
-SPLITS = {"turns": "one dimension after the other", "longest": "the longest side", "all": "every dimension at once"}
+CUTS, POINTS = ("equal", "random"), ("centre", "uniform")
+SPLITS = ("turns", "longest", "all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +34,13 @@ class Partition:
     """
 
     dim: int
-    branching: int = 2
-    split: str = "turns"
-    cuts: str = "equal"
-    point: str = "centre"
+    branching: Annotated[int, Ge(2)] = 2
+    split: Annotated[str, OneOf(SPLITS)] = "turns"
+    cuts: Annotated[str, OneOf(CUTS)] = "equal"
+    point: Annotated[str, OneOf(POINTS)] = "centre"
 
     def __post_init__(self) -> None:
-        if self.branching < 2:
-            raise SettingError("branching", "must be at least 2", self.branching)
-        for name, known in (("split", tuple(SPLITS)), ("cuts", ("equal", "random")), ("point", ("centre", "uniform"))):
-            if getattr(self, name) not in known:
-                raise UnknownChoice(name, getattr(self, name), known)
+        check(self)
 
     @property
     def children(self) -> int:

@@ -15,10 +15,10 @@ import numpy as np
 from fedbo.algorithms.base import Array
 
 
-class Course(NamedTuple):
-    """How far the coordinator has come: rounds closed, by what factor rho is balanced, residuals, and whether it is over.
+class PenaltyState(NamedTuple):
+    """The progress of ADMM: rounds closed, the factor by which rho is balanced, residuals, and whether it has converged.
 
-    `primal` and `dual` are the norms r and s of the last round, in native units; `calm` counts the rounds since they were
+    `primal` and `dual` are the norms r and s of the last round, in native units; `settled` counts the rounds since they were
     last above the tolerance.
     """
 
@@ -26,13 +26,13 @@ class Course(NamedTuple):
     factor: float = 1.0
     primal: float = math.inf
     dual: float = math.inf
-    calm: float = 0.0
+    settled: float = 0.0
     done: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Penalty:
-    """What decides on rho, and on the end.
+class PenaltySchedule:
+    """The schedule of the penalty rho, and the stopping criterion.
 
     rho_k = `start`^max(0, 1 - k / `reached`) `rho`: it grows from a share of rho, since agents that are pulled together before
     they know their objectives agree in the wrong basin. With `balance` m > 0 it is then doubled when r > m s, and halved when
@@ -50,33 +50,33 @@ class Penalty:
     tolerance: float
     patience: int
 
-    def at(self, course: Course) -> float:
+    def at(self, progress: PenaltyState) -> float:
         """Give rho for the coming round."""
-        return self._grown(course) * self.rho * course.factor
+        return self._grown(progress) * self.rho * progress.factor
 
-    def _grown(self, course: Course) -> float:
-        return 1.0 if self.start == 1 else float(self.start ** max(0.0, 1.0 - course.rounds / self.reached))
+    def _grown(self, progress: PenaltyState) -> float:
+        return 1.0 if self.start == 1 else float(self.start ** max(0.0, 1.0 - progress.rounds / self.reached))
 
-    def next(self, course: Course, residuals: tuple[float, float], count: int, share: float) -> Course:
+    def next(self, progress: PenaltyState, residuals: tuple[float, float], count: int, share: float) -> PenaltyState:
         """Take in what a round, or a `share` of one, has come to: r and s of `count` coupled quantities."""
         primal, dual = residuals
-        factor = course.factor
-        if self.balance and self.reached <= course.rounds < self.balanced:
+        factor = progress.factor
+        if self.balance and self.reached <= progress.rounds < self.balanced:
             if primal > self.balance * dual:
                 factor *= 2.0**share
             elif dual > self.balance * primal:
                 factor /= 2.0**share
         limit = self.tolerance * math.sqrt(count)
-        calm = course.calm + share if primal <= limit and dual <= self.at(course) * limit else 0.0
-        done = course.done or (self.tolerance > 0 and calm >= self.patience - 1e-9)
-        return Course(course.rounds + share, factor, primal, dual, calm, done)
+        settled = progress.settled + share if primal <= limit and dual <= self.at(progress) * limit else 0.0
+        done = progress.done or (self.tolerance > 0 and settled >= self.patience - 1e-9)
+        return PenaltyState(progress.rounds + share, factor, primal, dual, settled, done)
 
 
-def told(penalty: Penalty, course: Course, used: float) -> dict[str, Array]:
+def penalty_payload(penalty: PenaltySchedule, progress: PenaltyState, used: float) -> dict[str, Array]:
     """Write what every answer says beside the values themselves: rho used and next, r and s, and whether it is over."""
-    residuals = np.array([min(course.primal, 1e300), min(course.dual, 1e300)])
+    residuals = np.array([min(progress.primal, 1e300), min(progress.dual, 1e300)])
     return {
-        "rho": np.array([used, penalty.at(course)]),
+        "rho": np.array([used, penalty.at(progress)]),
         "residuals": residuals,
-        "done": np.array([float(course.done)]),
+        "done": np.array([float(progress.done)]),
     }

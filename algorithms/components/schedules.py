@@ -86,7 +86,7 @@ def check_amount(schedule: Schedule, name: str) -> None:
     _check(schedule, name, AMOUNTS, lambda given, t: amount(given, t, name))
 
 
-def check(schedule: Schedule, name: str) -> None:
+def check_probability(schedule: Schedule, name: str) -> None:
     """Refuse a schedule that gives no probability at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, PROBABILITIES, probability)
 

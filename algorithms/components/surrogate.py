@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import ROBUST, FittedParameter, GPSettings, Hyperparameters, Posterior, condition, fit_gp, predict
 from fedbo.surrogates.projected import Lattice
 
-# For objectives that are smooth, and perhaps free of noise: a squared exponential, and no floor under the noise to speak of.
+# For objectives that are smooth, and perhaps free of noise: a squared exponential, and hardly a floor under the noise.
 # With a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms/admm.md).
 SMOOTH = replace(
     ROBUST,
@@ -25,10 +26,11 @@ SMOOTH = replace(
     noise_variance=FittedParameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
 )
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
+KNOWN = (*FITTED, "fixed")
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
-class OwnState(NamedTuple):
+class LocalState(NamedTuple):
     """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are
@@ -63,49 +65,38 @@ class Surrogate:
     those observed are taken as that quantile, so that the surrogate resolves what is good and not how bad the rest is.
     """
 
-    surrogate: str = "robust"
-    coordinates: str = "arcsine"
-    clip: float = 0.5
-    refit: int = 5
-    length_scale: float = 0.2
-    noise: float = 0.01
+    surrogate: Annotated[str, OneOf(KNOWN)] = "robust"
+    coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
+    clip: Annotated[float, Ge(0), Lt(1)] = 0.5
+    refit: Annotated[int, Ge(1)] = 5
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    noise: Annotated[float, Gt(0)] = 0.01
     standardise: bool = True
 
-    known: ClassVar[tuple[str, ...]] = (*FITTED, "fixed")
-
     def __post_init__(self) -> None:
-        for name, choices in {"surrogate": self.known, "coordinates": COORDINATES}.items():
-            if getattr(self, name) not in choices:
-                raise UnknownChoice(name, getattr(self, name), choices)
-        if self.refit < 1:
-            raise SettingError("refit", "must be at least 1", self.refit)
-        for name in ("length_scale", "noise"):
-            if not getattr(self, name) > 0:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        if not 0 <= self.clip < 1:
-            raise SettingError("clip", "must be at least 0 and below 1", self.clip)
+        check(self)
 
-    def begin(self, problem: Problem) -> OwnState:
+    def begin(self, problem: Problem) -> LocalState:
         """Begin without observations."""
-        return OwnState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
+        return LocalState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
 
-    def noting(self, state: OwnState, x: Array) -> OwnState:
+    def noting(self, state: LocalState, x: Array) -> LocalState:
         """Take note of the points `(p, d)` of the unit cube that are being evaluated."""
         return state._replace(waiting=to_coordinates(x, self.coordinates) if len(x) else None)
 
-    def observed(self, state: OwnState, x: Array, y: Array) -> OwnState:
+    def observed(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations `y (q,)` at the points `x (q, d)` of the unit cube."""
         u = to_coordinates(x, self.coordinates)
         return state._replace(u=np.concatenate([state.u, u]), y=np.concatenate([state.y, y]))
 
-    def fresh(self, u: Array, state: OwnState, streams: Streams, origin: Origin) -> Decision:
+    def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
         taken = state.taken
         if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < SAME_POINT:
             return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
         return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
 
-    def fit(self, state: OwnState, streams: Streams) -> OwnState:
+    def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""
         if not len(state.u):
             return state
@@ -123,17 +114,17 @@ class Surrogate:
         """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""
         return np.maximum(y, np.sort(y)[int(self.clip * (len(y) - 1))]) if self.clip else y
 
-    def posterior(self, state: OwnState) -> Posterior:
+    def posterior(self, state: LocalState) -> Posterior:
         """Condition the process on the clipped values, in units in which it has mean 0 and its scale is 1."""
         assert state.hyper is not None
         hyper = state.hyper
         u, y = self.supposed(state)
         return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
 
-    def supposed(self, state: OwnState) -> tuple[Array, Array]:
+    def supposed(self, state: LocalState) -> tuple[Array, Array]:
         """Give the points `(n + p, d)` and clipped values `(n + p,)`, of those still being evaluated what is expected of them.
 
-        So a point that is under way is as certain as if it had been seen, and its surroundings are no news (the hallucinated
+        So a point that is under way is as certain as if it had been seen, and little is gained near it (the hallucinated
         values of Desautels et al. 2014).
         """
         assert state.hyper is not None
@@ -144,7 +135,7 @@ class Surrogate:
         return state.taken, np.concatenate([y, expected])
 
 
-def evaluable(state: OwnState, x: Array) -> Array:
+def evaluable(state: LocalState, x: Array) -> Array:
     """Give the points `(n, d)` of the unit cube that would be evaluated in the place of x."""
     return x if state.lattice is None else state.lattice.project(x)
 

@@ -1,4 +1,4 @@
-"""What the methods share in which an agent sees the whole surrogates of others and decides by all of them (RGPE and TAF).
+"""Transfer methods, the part that RGPE and TAF share: an agent receives the surrogates of others and decides by all of them.
 
 A message is nu_n and Sigma_n^-1 of a Bayesian linear model on random features that all agents share, M + M^2 numbers
 (Dai et al. 2020, section 3.2).
@@ -9,21 +9,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.federated import choose
-from fedbo.algorithms.components.inner_search import top_of_function
-from fedbo.algorithms.components.surrogate import OwnState, Surrogate, evaluable, scaled
+from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, scaled
 from fedbo.algorithms.gp import SEARCH, incumbent
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.acquisition import belief, expected_improvement
+from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.ensemble import Ensemble, ensemble
-from fedbo.surrogates.features import Features, draw_features, phi
+from fedbo.surrogates.features import KERNELS, Features, draw_features, phi
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.linear import inverse_precision, linear_model, mean, update
 
@@ -38,7 +38,7 @@ class TransferState(NamedTuple):
     something did. `t` counts its decisions.
     """
 
-    own: OwnState
+    local: LocalState
     features: Features
     history_phi: Array
     history_y: Array
@@ -70,22 +70,15 @@ class Transfer(ABC):
     """
 
     own: Surrogate = field(default_factory=Surrogate)
-    features: int = 100
-    kernel: str = "matern52"
-    length_scale: float = 0.2
-    noise: float = 0.01
+    features: Annotated[int, Ge(1)] = 100
+    kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    noise: Annotated[float, Gt(0)] = 0.01
     centre: bool = True
-    every: int = 0
+    every: Annotated[int, Ge(0), "0 is once, before the start"] = 0
 
     def __post_init__(self) -> None:
-        choose(self, {"kernel": ("se", "matern32", "matern52")})
-        for name in ("length_scale", "noise"):
-            if not getattr(self, name) > 0:
-                raise SettingError(name, "must be above 0", getattr(self, name))
-        if self.features < 1:
-            raise SettingError("features", "must be at least 1", self.features)
-        if self.every < 0:
-            raise SettingError("every", "must be 0 (once, before the start) or more", self.every)
+        check(self)
 
     @abstractmethod
     def _acquisition(
@@ -94,7 +87,7 @@ class Transfer(ABC):
         """Give what to maximise, `(n,)` with gradients `(n, d)`; None when no other agent counts.
 
         The posterior knows the p points under way by their expected values, after the n observed ones, and so keeps the
-        search away from them. Surrogates are ranked by the n observations alone: an expected value is the own surrogate's word.
+        search away from them. Surrogates are ranked by the n observations alone: expected values come from the own surrogate.
         """
 
     @property
@@ -140,35 +133,35 @@ class Transfer(ABC):
             got = message.payload
             best = got.get("best", np.zeros(len(got["weight"])))
             state = state._replace(nu=got["nu"], inverse=got["inverse"], best=best, weight=got["weight"])
-        dim = state.own.u.shape[1]
-        if not len(state.own.u):
-            return Decision(evaluable(state.own, streams.rng("first point").random((1, dim))), "own"), state
-        state = state._replace(t=state.t + 1, own=self.own.fit(state.own, streams))
-        posterior = self.own.posterior(state.own)
+        dim = state.local.u.shape[1]
+        if not len(state.local.u):
+            return Decision(evaluable(state.local, streams.rng("first point").random((1, dim))), "own"), state
+        state = state._replace(t=state.t + 1, local=self.own.fit(state.local, streams))
+        posterior = self.own.posterior(state.local)
         acquisition = None
         if (there := state.weight > 0).any():
             held = state._replace(best=state.best[there], weight=state.weight[there])
             models = ensemble(state.features, state.nu[there], state.inverse[there], self.noise)
             acquisition = self._acquisition(posterior, held, models, streams)
         origin: Origin = "own" if acquisition is None else "federated"
-        function = acquisition or alone(posterior, len(state.own.y))
-        u = top_of_function(function, state.own, self.own.coordinates, streams, SEARCH)
-        return self.own.fresh(u, state.own, streams, origin), state
+        function = acquisition or own_improvement(posterior, len(state.local.y))
+        u = maximise_acquisition(function, state.local, self.own.coordinates, streams, SEARCH)
+        return self.own.fresh(u, state.local, streams, origin), state
 
     def pending(self, state: TransferState, x: Array) -> TransferState:
         """Take note of the points that are being evaluated."""
-        return state._replace(own=self.own.noting(state.own, x))
+        return state._replace(local=self.own.noting(state.local, x))
 
     def tell(self, state: TransferState, x: Array, y: Array) -> TransferState:
         """Append the observations."""
         rows = phi(state.features, to_coordinates(x, self.own.coordinates))
-        return state._replace(own=self.own.observed(state.own, x, y), phi=np.concatenate([state.phi, rows]))
+        return state._replace(local=self.own.observed(state.local, x, y), phi=np.concatenate([state.phi, rows]))
 
     def outbox(self, state: TransferState, streams: Streams) -> tuple[Payload | None, TransferState]:
         """Write a message about all that is known; before the first iteration about an earlier task alone, if there was one."""
         rows, y = state.history_phi, state.history_y
         if state.t or not len(y):
-            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.own.y])
+            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.local.y])
         if not len(y):
             return None, state
         if self.centre:
@@ -192,7 +185,7 @@ class Transfer(ABC):
         return state
 
     def broadcast(
-        self, state: TransferServer, recipients: Sequence[int], worth: Array, streams: Streams
+        self, state: TransferServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], TransferServer]:
         """Pass the surrogates of the others on; a stale one counts for less."""
         common = {"nu": state.nu.copy(), "inverse": state.inverse.copy()}
@@ -202,14 +195,14 @@ class Transfer(ABC):
             array.flags.writeable = False
         payloads: dict[int, Payload] = {}
         for agent in recipients:
-            weight = state.held * worth
+            weight = state.held * staleness_weight
             weight[agent] = 0.0
             if weight.any():
                 payloads[agent] = {**common, "weight": weight}
         return payloads, state
 
 
-def alone(posterior: Posterior, seen: int) -> Acquisition:
+def own_improvement(posterior: Posterior, seen: int) -> Acquisition:
     """Give the expected improvement of a Gaussian process over the largest of its first `seen` values, those observed."""
     best = incumbent(posterior, "observed", seen)
-    return lambda u: expected_improvement(belief(posterior, u), best)
+    return lambda u: expected_improvement(prediction(posterior, u), best)

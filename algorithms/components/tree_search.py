@@ -1,4 +1,4 @@
-"""What HCT and T-HOO share: an agent alone pulls one node of a tree of boxes for each decision, however many are in flight.
+"""Hierarchical optimistic optimisation, the part that HCT and T-HOO share: an agent alone pulls one node for each decision.
 
 Which node a point stands for is written in the state, and found there when its value comes. So values may come in any order,
 late, or never.
@@ -9,24 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
-from fedbo.algorithms.components.box_tree import Address, Bough, Bounds, add, best_node, box, index, leaf_of, plant, refresh
+from fedbo.algorithms.components.box_tree import Address, Block, Bounds, add, best_node, box, index, leaf_of, new_tree, refresh
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.components.partitions import POINTS
+from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 
-POINTS = ("centre", "uniform")
 IN_FLIGHT = 1024
 
-Flight = tuple[tuple[bytes, Address], ...]
+InFlight = tuple[tuple[bytes, Address], ...]
 
 
-class Grown(NamedTuple):
+class TreeState(NamedTuple):
     """An agent's state: how many values it was told of how many, the tree, and the points in flight.
 
     Of the points in flight there are the bytes, and the nodes that they stand for.
@@ -35,8 +36,8 @@ class Grown(NamedTuple):
     dim: int
     horizon: int
     told: int
-    tree: Bough
-    flight: Flight = ()
+    tree: Block
+    in_flight: InFlight = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,70 +52,63 @@ class TreeSearch(LocalOnly):
 
     ancestors: ClassVar[bool] = False
 
-    nu: float = 1.0
-    rho: float = 0.5
-    branching: int = 2
-    point: str = "centre"
+    nu: Annotated[float, Gt(0)] = 1.0
+    rho: Annotated[float, Gt(0), Lt(1)] = 0.5
+    branching: Annotated[int, Ge(2)] = 2
+    point: Annotated[str, OneOf(POINTS)] = "centre"
 
     def __post_init__(self) -> None:
-        if not self.nu > 0:
-            raise SettingError("nu", "must be above 0", self.nu)
-        if not 0 < self.rho < 1:
-            raise SettingError("rho", "must lie between 0 and 1", self.rho)
-        if self.branching < 2:
-            raise SettingError("branching", "must be at least 2", self.branching)
-        if self.point not in POINTS:
-            raise UnknownChoice("point", self.point, POINTS)
+        check(self)
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none: the tree says where to begin."""
         return uniform[:0]
 
-    def agent_init(self, problem: Problem, streams: Streams) -> Grown:
+    def agent_init(self, problem: Problem, streams: Streams) -> TreeState:
         """Begin with the root and its children."""
-        return Grown(problem.dim, problem.pulls or problem.iterations, 0, plant(self.branching))
+        return TreeState(problem.dim, problem.pulls or problem.iterations, 0, new_tree(self.branching))
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
         """Say what U consists of after `told` values, and when nodes are left; told + 1 is a power of two when it changes."""
         raise NotImplementedError
 
-    def ask(self, state: Grown, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Grown]:
+    def ask(self, state: TreeState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, TreeState]:
         """Pull the node to which the largest B leads; pulls in flight do not count yet. The point is not to be written to."""
-        dim, horizon, told, tree, flight = state
+        dim, horizon, told, tree, in_flight = state
         address = best_node(tree, self.branching, self.bounds(told, horizon, dim).tau)
         if self.point == "centre":
             x, point = _centre(address, self.branching, dim)
         else:
             x, point = _draw(address, self.branching, dim, streams.seed, streams.replicate, streams.scope)
-        if len(flight) == IN_FLIGHT:  # what fails is never told
-            flight = flight[1:]
-        return Decision(x, "tree"), Grown(dim, horizon, told, tree, (*flight, (point, address)))
+        if len(in_flight) == IN_FLIGHT:  # what fails is never told
+            in_flight = in_flight[1:]
+        return Decision(x, "tree"), TreeState(dim, horizon, told, tree, (*in_flight, (point, address)))
 
-    def tell(self, state: Grown, x: Array, y: Array) -> Grown:
+    def tell(self, state: TreeState, x: Array, y: Array) -> TreeState:
         """Count each value for the node that its point stands for; one that was not asked for, for the leaf where it lies."""
-        dim, horizon, told, tree, flight = state
+        dim, horizon, told, tree, in_flight = state
         bounds = self.bounds(told, horizon, dim)
         for row, value in enumerate(y.tolist()):
             point = x[row].tobytes()
-            if flight and flight[-1][0] == point:
-                address, flight = flight[-1][1], flight[:-1]
+            if in_flight and in_flight[-1][0] == point:
+                address, in_flight = in_flight[-1][1], in_flight[:-1]
             else:
-                found, flight = _landed(flight, point)
+                found, in_flight = _landed(in_flight, point)
                 address = found or leaf_of(tree, self.branching, x[row].tolist())
             tree = add(tree, self.branching, address, value, bounds, self.ancestors)
             told += 1
             if not told & (told + 1):
                 bounds = self.bounds(told, horizon, dim)
                 tree = refresh(tree, self.branching, bounds)
-        return Grown(dim, horizon, told, tree, flight)
+        return TreeState(dim, horizon, told, tree, in_flight)
 
 
-def _landed(flight: Flight, point: bytes) -> tuple[Address | None, Flight]:
+def _landed(in_flight: InFlight, point: bytes) -> tuple[Address | None, InFlight]:
     """Find the node that a point in flight stands for, the newest of equal points first, and give what is still in flight."""
-    for place in range(len(flight) - 1, -1, -1):
-        if flight[place][0] == point:
-            return flight[place][1], flight[:place] + flight[place + 1 :]
-    return None, flight
+    for place in range(len(in_flight) - 1, -1, -1):
+        if in_flight[place][0] == point:
+            return in_flight[place][1], in_flight[:place] + in_flight[place + 1 :]
+    return None, in_flight
 
 
 @lru_cache(maxsize=4096)

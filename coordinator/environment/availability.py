@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from math import inf
+from typing import Annotated, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import SettingError, check
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.environment.timing import Constant, Timing, above_zero, durations
+from fedbo.coordinator.environment.timing import Constant, Timing, durations
 from fedbo.coordinator.environment.traces import FORMATS, cycling, not_there, schedule
 
 Array = npt.NDArray[np.float64]
@@ -54,13 +56,11 @@ class Bernoulli:
     """
 
     model: ClassVar[str] = "bernoulli"
-    probability: float = 0.1
-    absence: float = 1.0
+    probability: Annotated[float, Ge(0), Lt(1)] = 0.1
+    absence: Annotated[float, Gt(0), Lt(inf)] = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.probability < 1:
-            raise SettingError("probability", "must be in [0, 1)", self.probability)
-        above_zero(absence=self.absence)
+        check(self)
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
         """Draw `size` absences, each 0 or `absence`."""
@@ -79,11 +79,11 @@ class Markov:
     """
 
     model: ClassVar[str] = "markov"
-    present: float = 10.0
-    absent: float = 2.0
+    present: Annotated[float, Gt(0), Lt(inf)] = 10.0
+    absent: Annotated[float, Gt(0), Lt(inf)] = 2.0
 
     def __post_init__(self) -> None:
-        above_zero(present=self.present, absent=self.absent)
+        check(self)
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
         """Give no absence: agents come and go in continuous time."""
@@ -110,19 +110,17 @@ class Daily:
     """
 
     model: ClassVar[str] = "daily"
-    day: float = 24.0
+    day: Annotated[float, Gt(0), Lt(inf)] = 24.0
     present: float = 8.0
     start: float = 22.0
-    zones: int = 24
+    zones: Annotated[int, Ge(1)] = 24
 
     def __post_init__(self) -> None:
-        above_zero(day=self.day)
+        check(self)
         if not 0 < self.present <= self.day:
             raise SettingError("present", f"must be above 0 and at most a day of {self.day}", self.present)
         if not 0 <= self.start < self.day:
             raise SettingError("start", f"must be at least 0 and below a day of {self.day}", self.start)
-        if self.zones < 1:
-            raise SettingError("zones", "must be at least 1", self.zones)
 
     def absences(self, rng: np.random.Generator, size: int) -> Array:
         """Give no absence: agents come and go in continuous time."""

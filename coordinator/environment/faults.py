@@ -10,13 +10,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 
-from fedbo.algorithms.settings import SettingError, UnknownChoice
+from fedbo.algorithms.settings import OneOf, SettingError, check
 
 Who = str | tuple[int, ...]
+DIRECTIONS = ("both", "up", "down")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +30,14 @@ class Crash:
 
     kind: ClassVar[str] = "crash"
     agents: Who = "all"
-    at: float | None = None
-    event: int | None = None
-    rate: float | None = None
-    state: str = "kept"
-    restart: float | None = None
+    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
+    rate: Annotated[float, Ge(0)] | None = None
+    state: Annotated[str, OneOf(("kept", "lost"))] = "kept"
+    restart: Annotated[float, Gt(0), "leave it out for a loss for good"] | None = None
 
     def __post_init__(self) -> None:
         _check_begin(self)
-        if self.state not in ("kept", "lost"):
-            raise UnknownChoice("state", self.state, ("kept", "lost"))
-        if self.restart is not None and not self.restart > 0:
-            raise SettingError("restart", "must be above 0", self.restart, "leave it out for a loss for good")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +46,13 @@ class Hang:
 
     kind: ClassVar[str] = "hang"
     agents: Who = "all"
-    at: float | None = None
-    event: int | None = None
-    rate: float | None = None
-    duration: float = 1.0
+    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
+    rate: Annotated[float, Ge(0)] | None = None
+    duration: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
         _check_begin(self)
-        _positive(self.duration, "duration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +61,14 @@ class Slow:
 
     kind: ClassVar[str] = "slow"
     agents: Who = "all"
-    at: float | None = None
-    event: int | None = None
-    rate: float | None = None
-    duration: float = 1.0
-    factor: float = 2.0
+    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
+    rate: Annotated[float, Ge(0)] | None = None
+    duration: Annotated[float, Gt(0)] = 1.0
+    factor: Annotated[float, Ge(1)] = 2.0
 
     def __post_init__(self) -> None:
         _check_begin(self)
-        _positive(self.duration, "duration")
-        if not self.factor >= 1:
-            raise SettingError("factor", "must be at least 1", self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +77,13 @@ class NetworkPartition:
 
     kind: ClassVar[str] = "partition"
     agents: Who = "all"
-    at: float | None = None
-    event: int | None = None
-    rate: float | None = None
-    duration: float = 1.0
+    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
+    rate: Annotated[float, Ge(0)] | None = None
+    duration: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
         _check_begin(self)
-        _positive(self.duration, "duration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +91,13 @@ class Restart:
     """The coordinator is down for `duration`; it comes back with its state, but what reaches it meanwhile is lost."""
 
     kind: ClassVar[str] = "coordinator"
-    at: float | None = None
-    event: int | None = None
-    rate: float | None = None
-    duration: float = 1.0
+    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    event: Annotated[int, Ge(1), "1 is the first event"] | None = None
+    rate: Annotated[float, Ge(0)] | None = None
+    duration: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
         _check_begin(self)
-        _positive(self.duration, "duration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +106,10 @@ class Loss:
 
     kind: ClassVar[str] = "loss"
     agents: Who = "all"
-    probability: float = 0.1
-    start: float = 0.0
+    probability: Annotated[float, Ge(0), Le(1)] = 0.1
+    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
     end: float | None = None
-    direction: str = "both"
+    direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
 
     def __post_init__(self) -> None:
         _check_span(self)
@@ -129,16 +121,14 @@ class Duplication:
 
     kind: ClassVar[str] = "duplication"
     agents: Who = "all"
-    probability: float = 0.1
-    start: float = 0.0
+    probability: Annotated[float, Ge(0), Le(1)] = 0.1
+    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
     end: float | None = None
-    direction: str = "both"
-    by: float = 0.0
+    direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
+    by: Annotated[float, Ge(0)] = 0.0
 
     def __post_init__(self) -> None:
         _check_span(self)
-        if not self.by >= 0:
-            raise SettingError("by", "must be at least 0", self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +137,14 @@ class Reordering:
 
     kind: ClassVar[str] = "reordering"
     agents: Who = "all"
-    probability: float = 0.1
-    start: float = 0.0
+    probability: Annotated[float, Ge(0), Le(1)] = 0.1
+    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
     end: float | None = None
-    direction: str = "both"
-    by: float = 1.0
+    direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
+    by: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
         _check_span(self)
-        _positive(self.by, "by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +153,14 @@ class Delay:
 
     kind: ClassVar[str] = "delay"
     agents: Who = "all"
-    probability: float = 0.1
-    start: float = 0.0
+    probability: Annotated[float, Ge(0), Le(1)] = 0.1
+    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
     end: float | None = None
-    direction: str = "both"
-    by: float = 1.0
+    direction: Annotated[str, OneOf(DIRECTIONS)] = "both"
+    by: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
         _check_span(self)
-        _positive(self.by, "by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,16 +173,14 @@ class Corruption:
 
     kind: ClassVar[str] = "corruption"
     agents: Who = "all"
-    probability: float = 0.1
-    start: float = 0.0
+    probability: Annotated[float, Ge(0), Le(1)] = 0.1
+    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
     end: float | None = None
     direction: ClassVar[str] = "up"
-    how: str = "bits"
+    how: Annotated[str, OneOf(("bits", "nan", "shape", "replay"))] = "bits"
 
     def __post_init__(self) -> None:
         _check_span(self)
-        if self.how not in ("bits", "nan", "shape", "replay"):
-            raise UnknownChoice("how", self.how, ("bits", "nan", "shape", "replay"))
 
 
 ProcessFault = Crash | Hang | Slow | NetworkPartition | Restart
@@ -219,29 +205,14 @@ def fault_times(fault: ProcessFault, rng: np.random.Generator) -> Iterator[float
 
 def _check_begin(fault: ProcessFault) -> None:
     given = [name for name in ("at", "event", "rate") if getattr(fault, name) is not None]
-    if len(given) != 1:
-        if not given:
-            raise ValueError("give one of at, event and rate")
+    if not given:
+        raise ValueError("give one of at, event and rate")
+    if len(given) > 1:
         raise SettingError(given[0], "must be the only one of at, event and rate", " and ".join(given))
-    if fault.at is not None and not fault.at >= 0:
-        raise SettingError("at", "must be at least 0, when the study starts", fault.at)
-    if fault.event is not None and fault.event < 1:
-        raise SettingError("event", "must be at least 1, the first event", fault.event)
-    if fault.rate is not None and not fault.rate >= 0:
-        raise SettingError("rate", "must be at least 0", fault.rate)
+    check(fault)
 
 
 def _check_span(fault: MessageFault) -> None:
-    if not 0 <= fault.probability <= 1:
-        raise SettingError("probability", "must be in [0, 1]", fault.probability)
-    if not fault.start >= 0:
-        raise SettingError("start", "must be at least 0, when the study starts", fault.start)
+    check(fault)
     if fault.end is not None and not fault.end > fault.start:
         raise SettingError("end", f"must be above start = {fault.start}", fault.end)
-    if fault.direction not in ("both", "up", "down"):
-        raise UnknownChoice("direction", fault.direction, ("both", "up", "down"))
-
-
-def _positive(value: float, name: str) -> None:
-    if not value > 0:
-        raise SettingError(name, "must be above 0", value)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 from math import inf, isfinite
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Lt
 
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import SettingError, check
 from fedbo.algorithms.streams import Streams
 
 Array = npt.NDArray[np.float64]
@@ -40,10 +41,10 @@ class Constant:
 
     model: ClassVar[str] = "constant"
     costs: ClassVar[bool] = False
-    mean: float = 1.0
+    mean: Annotated[float, Ge(0), Lt(inf)] = 1.0
 
     def __post_init__(self) -> None:
-        at_least_zero(mean=self.mean)
+        check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
         """Give 1: all agents are alike."""
@@ -64,13 +65,12 @@ class Lognormal:
 
     model: ClassVar[str] = "lognormal"
     costs: ClassVar[bool] = False
-    mean: float = 1.0
-    sigma: float = 1.0
-    between: float = 0.0
+    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    sigma: Annotated[float, Ge(0), Lt(inf)] = 1.0
+    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def __post_init__(self) -> None:
-        above_zero(mean=self.mean)
-        at_least_zero(sigma=self.sigma, between=self.between)
+        check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
         """Draw one agent's lasting factor, with expectation 1."""
@@ -90,12 +90,11 @@ class Exponential:
 
     model: ClassVar[str] = "exponential"
     costs: ClassVar[bool] = False
-    mean: float = 1.0
-    between: float = 0.0
+    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def __post_init__(self) -> None:
-        above_zero(mean=self.mean)
-        at_least_zero(between=self.between)
+        check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
         """Draw one agent's lasting factor, with expectation 1."""
@@ -116,15 +115,12 @@ class Pareto:
 
     model: ClassVar[str] = "pareto"
     costs: ClassVar[bool] = False
-    mean: float = 1.0
-    alpha: float = 2.5
-    between: float = 0.0
+    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    alpha: Annotated[float, Gt(1), Lt(inf), "else its expectation is infinite"] = 2.5
+    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def __post_init__(self) -> None:
-        above_zero(mean=self.mean)
-        if not 1 < self.alpha < inf:
-            raise SettingError("alpha", "must be above 1 and finite, for a finite expectation", self.alpha)
-        at_least_zero(between=self.between)
+        check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
         """Draw one agent's lasting factor, with expectation 1."""
@@ -145,13 +141,12 @@ class Gamma:
 
     model: ClassVar[str] = "gamma"
     costs: ClassVar[bool] = False
-    mean: float = 1.0
-    shape: float = 2.0
-    between: float = 0.0
+    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    shape: Annotated[float, Gt(0), Lt(inf)] = 2.0
+    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
 
     def __post_init__(self) -> None:
-        above_zero(mean=self.mean, shape=self.shape)
-        at_least_zero(between=self.between)
+        check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
         """Draw one agent's lasting factor, with expectation 1."""
@@ -168,10 +163,10 @@ class Cost:
 
     model: ClassVar[str] = "cost"
     costs: ClassVar[bool] = True
-    rate: float = 1.0
+    rate: Annotated[float, Ge(0), Lt(inf)] = 1.0
 
     def __post_init__(self) -> None:
-        at_least_zero(rate=self.rate)
+        check(self)
 
     def speed(self, rng: np.random.Generator) -> float:
         """Give 1: all agents are alike."""
@@ -217,11 +212,11 @@ class SpeedClasses:
 class DecisionTimeModel:
     """The time that a decision takes with t_n observations: `coefficient` * t_n ** `power`; exact inference has power 3."""
 
-    coefficient: float = 0.0
-    power: float = 3.0
+    coefficient: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    power: Annotated[float, Ge(0), Lt(inf)] = 3.0
 
     def __post_init__(self) -> None:
-        at_least_zero(coefficient=self.coefficient, power=self.power)
+        check(self)
 
     def __call__(self, t_n: int) -> float:
         """Give the time of a decision with `t_n` observations."""
@@ -284,17 +279,3 @@ def _same(value: float) -> list[float]:
 def _lasting(rng: np.random.Generator, between: float) -> float:
     """Draw an agent's log-normal factor with expectation 1."""
     return float(np.exp(between * rng.standard_normal() - 0.5 * between**2))
-
-
-def above_zero(**settings: float) -> None:
-    """Check that settings are finite and above 0; SettingError for the first that is not."""
-    for name, value in settings.items():
-        if not 0 < value < inf:
-            raise SettingError(name, f"must be {'finite' if value > 0 else 'above 0'}", value)
-
-
-def at_least_zero(**settings: float) -> None:
-    """Check that settings are finite and at least 0; SettingError for the first that is not."""
-    for name, value in settings.items():
-        if not 0 <= value < inf:
-            raise SettingError(name, f"must be {'finite' if value > 0 else 'at least 0'}", value)

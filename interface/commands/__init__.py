@@ -1,1 +1,1 @@
-"""The commands of the command line; `fedbo.cli` puts them together."""
+"""The commands of the command line, which `fedbo.cli` registers."""

@@ -1,13 +1,17 @@
-"""What the commands share: exit codes, arguments, and how they print."""
+"""Exit codes, arguments and output formats that several commands share."""
 
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from fedbo.execution.progress import Progress
 
 OK, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -18,14 +22,14 @@ CODES = (
 
 
 class Format(StrEnum):
-    """How a command prints: words for people, or one JSON object."""
+    """The output format of a command: text, or one JSON object."""
 
     text = "text"
     json = "json"
 
 
 class Stop(Exception):
-    """The end of a command with this exit code, all being said."""
+    """Ends a command with an exit code; everything has been printed."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -53,6 +57,31 @@ def hosting_sets(workers: int | None, address: str | None) -> list[str]:
     """Give the short forms of the hosting as --set has them."""
     known = {"workers": workers, "address": address}
     return [f"hosting.{key}={json.dumps(value)}" for key, value in known.items() if value is not None]
+
+
+def progress_display(quiet: bool) -> Progress | None:
+    """Make the progress display on standard error; None if it is to be quiet."""
+    if quiet:
+        return None
+    from fedbo.execution.progress import progress_for
+    from fedbo.reports.tables import console
+
+    return progress_for(console(stderr=True))
+
+
+def say_interrupted(folder: Path | None, remedy: str, printed: Format) -> None:
+    """Say that a command was interrupted, and how it is resumed; `folder` is None where nothing had begun."""
+    print("interrupted" if folder is None else f"interrupted; what was done is in {folder}; {remedy}", file=sys.stderr)
+    if printed is Format.json:
+        print_json({"status": "interrupted", "directory": None if folder is None else str(folder.resolve())})
+
+
+def say_failures(failed: int, total: int, first: str) -> None:
+    """Say how many evaluations failed; the command fails if all did."""
+    if failed:
+        print(f"{failed} of {total} evaluations failed; the first one: {first}", file=sys.stderr)
+        if failed == total:
+            raise Stop(FAILED)
 
 
 def print_json(value: Any) -> None:

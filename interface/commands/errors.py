@@ -1,4 +1,4 @@
-"""Which errors a user can do something about: those of the input, and those of a run that went wrong."""
+"""The errors that a command reports in one line: wrong input, and runs that failed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from fedbo.actors.storage.sealed import Damaged, OtherFormat
 from fedbo.coordinator.core import ProtocolError
 from fedbo.coordinator.runtime.engine import ReplayError
 from fedbo.execution.cluster import ClusterError
-from fedbo.execution.directory import DirectoryError
 from fedbo.execution.runner import RunError
 from fedbo.objectives.base import LibraryMissing
 from fedbo.objectives.datasets.data import DataDamaged, DataMissing
 from fedbo.objectives.tables.table import TableError
 from fedbo.plots.plot import PlotError
 from fedbo.results.result import ResultError
+from fedbo.study.paths import DirectoryError
 
 
 def is_wrong_input(error: Exception) -> bool:

@@ -1,4 +1,4 @@
-"""The commands that look at a run: its summary, its figures, its replay."""
+"""The commands that inspect a run: `show`, `plot` and `replay`."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ def show(
 ) -> None:
     """Print the summary of a run; for a sweep, also what its cells differ by."""
     from fedbo.reports.disruptions import facts_of, tables_of
-    from fedbo.reports.privacy import privacy_facts, privacy_table
-    from fedbo.reports.regret import regret_facts, regret_table
-    from fedbo.reports.tables import console
-    from fedbo.results.compare import goal_of
+    from fedbo.reports.privacy import privacy_table
+    from fedbo.reports.regret import regret_table
+    from fedbo.reports.tables import console, plain
+    from fedbo.results.compare import target_of
     from fedbo.results.result import Result
 
     result, terminal = Result.open(folder, trust), console()
-    goal = goal_of(result, algorithm, level)
+    target = target_of(result, algorithm, level)
     if trouble + privacy + regret > 1:
         raise typer.BadParameter("--trouble, --privacy and --regret exclude each other; give one of them")
     if printed is Format.json:
-        spent = {"privacy": privacy_facts(result)} if privacy else {}
-        lost = {"regret": regret_facts(result)} if regret else {}
-        print_json({**facts_of(result, baseline, goal, trouble), **spent, **lost, "figures": []})
+        spent = {"privacy": plain(result.spending())} if privacy else {}
+        lost = {"regret": plain(result.regret_summary())} if regret else {}
+        print_json({**facts_of(result, baseline, target, trouble), **spent, **lost, "figures": []})
         return
     if privacy:
         terminal.print(privacy_table(result))
     elif regret:
         terminal.print(regret_table(result))
     else:
-        terminal.print(tables_of(result, baseline, goal, trouble, terminal.width))
+        terminal.print(tables_of(result, baseline, target, trouble, terminal.width))
     print(f"results: {result.directory}")
 
 

@@ -1,4 +1,4 @@
-"""The command that says how much noise a privacy needs, or how much privacy a noise gives."""
+"""The command `fedbo privacy`: the noise that an epsilon needs, or the epsilon of a noise."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fedbo.commands.arguments import Format, Printed, print_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_SMALL = 1e-5
-_MOST = 10**6
+_SMALL_DELTA = 1e-5
+_MAX_ROUNDS = 10**6
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What one accountant says: the noise multiplier, and epsilon at each delta; None for a noise that it cannot find."""
+    """The result of one accountant: the noise multiplier, None if it finds none, and epsilon at each delta."""
 
     accountant: str
     noise: float | None
@@ -30,7 +30,7 @@ def privacy(
     epsilon: Annotated[float | None, typer.Option(help="How much may be lost; the noise for it is sought.")] = None,
     noise: Annotated[float | None, typer.Option(help="The noise multiplier z; the epsilon of it is sought.")] = None,
     delta: Annotated[float | None, typer.Option(help="The delta; default: 1 / agents^1.1.", show_default=False)] = None,
-    rounds: Annotated[int, typer.Option(min=1, max=_MOST, help="How many releases there will be.")] = 60,
+    rounds: Annotated[int, typer.Option(min=1, max=_MAX_ROUNDS, help="How many releases there will be.")] = 60,
     agents: Annotated[int | None, typer.Option(min=2, help="How many agents there are; only for the default delta.")] = None,
     q: Annotated[float, typer.Option("--q", help="With which probability an agent is in a release.")] = 1.0,
     printed: Printed = Format.text,
@@ -70,7 +70,7 @@ def _deltas(delta: float | None, agents: int | None) -> tuple[float, ...]:
     chosen = float(agents or 0) ** -1.1 if delta is None else delta
     if not 1e-9 <= chosen <= 0.5:
         raise typer.BadParameter(f"--delta must be between 1e-09 and 0.5, not {chosen:g}; try 1e-5")
-    return (chosen, _SMALL) if chosen > _SMALL else (chosen,)
+    return (chosen, _SMALL_DELTA) if chosen > _SMALL_DELTA else (chosen,)
 
 
 def _accountants() -> tuple[str, ...]:

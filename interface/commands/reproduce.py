@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json
+from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json, progress_display, say_interrupted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,25 +32,24 @@ def reproduce(
 ) -> None:
     """Reproduce a paper: run its studies, draw its figures, test its statements, and write one page about them.
 
-    What has been run before into the same directory is not run again; after Ctrl-C, the same command goes on.
+    What has been run before into the same directory is not run again; after Ctrl-C, the same command resumes.
     """
-    from fedbo.execution.progress import progress_for
     from fedbo.papers.manifest import find_paper
     from fedbo.papers.page import PAGE, facts, write_page
-    from fedbo.papers.reproduction import Wish
+    from fedbo.papers.reproduction import ReproductionRequest
     from fedbo.papers.reproduction import reproduce as figures_of
     from fedbo.reports.tables import console
 
     folder = out or Path("runs") / f"reproduce-{paper}{'-quick' * quick}"
     chosen = [one.strip() for one in only.split(",") if one.strip()] if only else []
-    wish = Wish(find_paper(paper, papers), folder, quick, chosen, workers)
-    told = _silent if quiet else _say
+    request = ReproductionRequest(find_paper(paper, papers), folder, quick, chosen, workers)
+    notify = _silent if quiet else _say
     made = None
     try:
-        for made in figures_of(wish, told, lambda: None if quiet else progress_for(console(stderr=True))):  # noqa: B007
+        for made in figures_of(request, notify, lambda: progress_display(quiet)):  # noqa: B007
             write_page(made)
     except KeyboardInterrupt:
-        print(f"interrupted; what was done is in {folder}; go on with the same command", file=sys.stderr)
+        say_interrupted(folder, "go on with the same command", Format.text)
         raise Stop(INTERRUPTED) from None
     assert made is not None
     if printed is Format.json:
@@ -71,11 +70,11 @@ def _summary(made: Reproduction) -> RenderableType:
     style = {"holds": "green", "does not hold": "red", "cannot be said": "yellow"}
     lines = list[tuple[str | Text, ...]]()
     for outcome in made.outcomes:
-        if made.wish.only and outcome.figure.id not in made.wish.only:
+        if made.request.only and outcome.figure.id not in made.request.only:
             continue
         if outcome.missing:
             lines.append((outcome.figure.id, Text(outcome.missing), Text("left out", style="yellow"), ""))
-        for one in outcome.findings:
+        for one in outcome.statements:
             lines.append((outcome.figure.id, Text(one.says), Text(one.verdict, style=style[one.verdict]), Text(one.measured)))
     table = table_of(made.manifest.paper.title, ("figure", "statement", "verdict", "measured [95 %]"), lines)
     for column in table.columns:

@@ -1,26 +1,34 @@
-"""The command that evaluates a federation at a design, once, so that studies can be made on its tabulated twin."""
+"""The command `fedbo tabulate`: evaluate a federation at a design, for the objective `tabulated`."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json
+from fedbo.commands.arguments import (
+    INTERRUPTED,
+    Format,
+    Printed,
+    Stop,
+    print_json,
+    progress_display,
+    say_failures,
+    say_interrupted,
+)
 
 if TYPE_CHECKING:
-    from fedbo.execution.progress import Progress
+    pass
 
 _WHAT = "A federation's name, or a study file for its [objective]."
 _SETTING = "A setting of the federation, such as agents=6; of a study file a key, such as objective.agents=6."
-Source = Annotated[str, typer.Argument(metavar="OBJECTIVE", help=_WHAT, show_default=False)]
+ObjectiveArgument = Annotated[str, typer.Argument(metavar="OBJECTIVE", help=_WHAT, show_default=False)]
 Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=_SETTING)]
 
 
 def tabulate(
-    objective: Source,
+    objective: ObjectiveArgument,
     sets: Sets = None,
     points: Annotated[int, typer.Option(min=1, help="Points of the Sobol design, the same for all agents.")] = 4096,
     refine: Annotated[int, typer.Option(min=0, help="Evaluations of every agent about the best points found.")] = 0,
@@ -35,35 +43,32 @@ def tabulate(
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
-    """Evaluate every agent's objective at many points, for the objective "tabulated"; given again, it goes on or extends.
+    """Evaluate every agent's objective at many points, for the objective "tabulated"; given again, it resumes or extends.
 
     Ctrl-C and kills keep what was evaluated. More --points and more --refine keep what there is.
     """
-    from dataclasses import replace
-
     from fedbo.tabulation.sources import source
-    from fedbo.tabulation.tabulation import Wanted, tabulate
+    from fedbo.tabulation.tabulation import TableRequest, tabulate
 
-    origin, hands = source(objective, sets or (), seed, replicate)
-    if workers is not None:
-        hands = replace(hands, workers=workers)
-    if address is not None:
-        hands = replace(hands, address=address)
+    origin, hosting = source(objective, sets or (), seed, replicate)
+    given = {"workers": workers, "address": address}
+    hosting = hosting.model_copy(update={key: value for key, value in given.items() if value is not None})
     folder = out or Path(f"{origin.name}.table")
     try:
-        facts = tabulate(origin, folder, Wanted(points, refine, _listed(agents)), hands, None if quiet else _progress())
+        facts = tabulate(origin, folder, TableRequest(points, refine, _listed(agents)), hosting, progress_display(quiet))
     except KeyboardInterrupt as stop:
-        _say_interrupted(stop, folder, printed)
+        say_interrupted(folder if stop.args else None, "go on with the same command", printed)
         raise Stop(INTERRUPTED) from None
     if printed is Format.json:
         print_json({**facts, "directory": str(folder.resolve())})
     else:
-        from fedbo.reports.tables import console
-        from fedbo.reports.tabulated import table_table
+        from fedbo.reports.tables import console, tabulation_table
 
-        console().print(table_table(facts))
+        console().print(tabulation_table(facts))
         print(f"table: {folder}")
-    _say_failures(facts)
+    entries = facts["agents"].values()
+    failed, total = (sum(entry[key] for entry in entries) for key in ("failed", "evaluated"))
+    say_failures(failed, total, facts["first_failure"])
 
 
 def _listed(agents: str | None) -> tuple[int, ...] | None:
@@ -73,26 +78,3 @@ def _listed(agents: str | None) -> tuple[int, ...] | None:
         return tuple(int(word) for word in agents.split(","))
     except ValueError:
         raise typer.BadParameter(f"--agents {agents}: is no list of agents; write, for example, --agents 0,1,5") from None
-
-
-def _progress() -> Progress:
-    from fedbo.execution.progress import progress_for
-    from fedbo.reports.tables import console
-
-    return progress_for(console(stderr=True))
-
-
-def _say_interrupted(stop: KeyboardInterrupt, folder: Path, printed: Format) -> None:
-    kept = f"; what was done is in {folder}; go on with the same command" if stop.args else ""
-    print(f"interrupted{kept}", file=sys.stderr)
-    if printed is Format.json:
-        print_json({"status": "interrupted", "directory": str(folder.resolve()) if stop.args else None})
-
-
-def _say_failures(facts: dict[str, Any]) -> None:
-    failed = sum(entry["failed"] for entry in facts["agents"].values())
-    total = sum(entry["evaluated"] for entry in facts["agents"].values())
-    if failed:
-        print(f"{failed} of {total} evaluations failed; the first one: {facts['first_failure']}", file=sys.stderr)
-        if failed == total:
-            raise Stop(FAILED)

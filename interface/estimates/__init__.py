@@ -1,1 +1,1 @@
-"""What a study will cost, and what privacy it will have spent in the end, estimated before it runs."""
+"""Estimates made before a study runs: its cost, and the privacy that it will spend."""

@@ -1,4 +1,4 @@
-"""What a study will cost, reckoned from its file before anything runs."""
+"""The cost of a study, estimated from its file before it runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACTOR = 40 * MIB  # what one more Ray actor shares least of, measured on Linux
 class CostEstimate:
     """The cost of a study: evaluations, Ray actors at a time, bytes of memory, messages and bytes each way.
 
-    `twins` describes objectives that stand in for others.
+    `twins` describes tabulated objectives.
     """
 
     runs: int
@@ -45,7 +45,7 @@ class CostEstimate:
         )
 
 
-def estimate(study: Study) -> CostEstimate:
+def estimate_cost(study: Study) -> CostEstimate:
     """Add up all cells, algorithms and replicates of a study."""
     parts = [_run(cell.study, table) for cell in study.cells() for table in cell.study.algorithm]
     repeats = study.study.replicates
@@ -87,7 +87,7 @@ def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
 
 
 def _sends(algorithm: Algorithm, decisions: int) -> int:
-    """Count the steps that send; of a very long run the first ones stand for all."""
+    """Count the steps that send; a very long run is extrapolated from its first ones."""
     looked = min(decisions, STEPS)
     count = sum(algorithm.sends(step) for step in range(looked + 1))
     return count if looked == decisions else round(count * (decisions + 1) / (looked + 1))

@@ -1,4 +1,4 @@
-"""What a private study will have spent in the end, reckoned before it runs."""
+"""The privacy that a study will spend, estimated before it runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from fedbo.study.study import Study
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
-    """The epsilon that one algorithm will spend at each of the deltas, if every agent is in on every release that it can be in.
+class PrivacyEstimate:
+    """The epsilon that one algorithm will spend at each delta, if every agent takes part in every release that it can.
 
     `whole` says why there will be no gain from sampling; it is empty where there will be.
     """
@@ -29,17 +29,17 @@ class Forecast:
     whole: str
 
 
-def forecasts(study: Study) -> list[Forecast]:
+def privacy_estimates(study: Study) -> list[PrivacyEstimate]:
     """Reckon every private algorithm in every cell."""
     return [
-        _forecast(cell.study, cell.title, table.title, made)
+        _estimate(cell.study, cell.title, table.title, made)
         for cell in study.cells()
         for table in cell.study.algorithm
         if isinstance(made := table.make(), Private) and isinstance(made, Algorithm)
     ]
 
 
-def _forecast(study: Study, cell: str, label: str, algorithm: Private) -> Forecast:
+def _estimate(study: Study, cell: str, label: str, algorithm: Private) -> PrivacyEstimate:
     federation, iterations = study.federation(), study.budget.decisions
     problem = study.problem()
     mechanism, terms = algorithm.mechanism(problem), study.privacy
@@ -54,4 +54,4 @@ def _forecast(study: Study, cell: str, label: str, algorithm: Private) -> Foreca
     found = tuple(epsilon(charges, delta, "rdp" if fixed else "pld") for delta in deltas)
     if terms.epsilon_max is not None and found and found[0] > terms.epsilon_max and mechanism.noise:
         found = (terms.epsilon_max, *(float("nan") for _ in found[1:]))
-    return Forecast(cell, label, deltas, found, whole)
+    return PrivacyEstimate(cell, label, deltas, found, whole)

@@ -1,1 +1,1 @@
-"""How a study is run, resumed, watched and replayed: jobs, worker processes, the run directory, the cluster."""
+"""Running, resuming, monitoring and replaying a study: jobs, worker processes, the run directory, the cluster."""

@@ -1,4 +1,4 @@
-"""A Ray cluster: how a process reaches it, shows its token, brings fedbo along, and looks at the hosts before it begins."""
+"""The connection to a Ray cluster: address, token, installation of the package, and the check of all hosts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from typing import Any, Literal
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from fedbo.execution.directory import versions
 from fedbo.execution.wheel import build_wheel, fingerprint
 
-_REACH = 10.0  # seconds until a host that does not answer counts as absent
-_PATIENCE = 180.0  # seconds that hosts have to install the wheel and start a process
-_SETTLE = 5.0  # seconds until a new file shows on every host's view of a shared folder
+_CONNECT_TIMEOUT = 10.0  # seconds until a host that does not answer counts as absent
+_INSTALL_TIMEOUT = 180.0  # seconds that hosts have to install the wheel and start a process
+_SHARE_TIMEOUT = 5.0  # seconds until a new file shows on every host's view of a shared folder
 _TOKEN = (
     "give it the cluster's token, which `ray get-auth-token` prints on a host of it, in ~/.ray/auth_token or a file named "
     "by RAY_AUTH_TOKEN_PATH"
@@ -36,7 +37,7 @@ class ClusterError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Which Ray: that of an address, or one of this machine where there is none; and how the package gets to its hosts.
+    """A Ray cluster: its address, or none for a Ray of this machine, and how its hosts get the package.
 
     `wheel`: as a wheel that Ray installs for the job; `image`: the hosts have it.
     """
@@ -60,7 +61,7 @@ def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
         if have < cpus:  # an actor that is never scheduled would be waited for without end
             raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; ask for at most {have}")
         if to.address is not None:
-            survey(folder)
+            check_hosts(folder)
         yield
     finally:
         if started:
@@ -75,13 +76,13 @@ def _connect(to: Cluster, cpus: int) -> None:
             if to.address is None:
                 ray.init("local", **quiet, **_here(cpus))
                 return
-            _reach(to.address)
-            _show_token()
+            _check_listening(to.address)
+            _use_token()
             modules = [str(build_wheel(Path(workshop)))] if to.package == "wheel" else []
             ray.init(to.address, **quiet, runtime_env={"py_modules": modules} if modules else None)
         except (ConnectionError, ImportError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
             ray.shutdown()
-            raise ClusterError(complaint(place, error)) from error
+            raise ClusterError(connection_error(place, error)) from error
 
 
 def _here(cpus: int) -> dict[str, Any]:
@@ -92,29 +93,29 @@ def _here(cpus: int) -> dict[str, Any]:
     return {"num_cpus": max(cores, cpus), "include_dashboard": False, "runtime_env": environment}
 
 
-def _reach(address: str) -> None:
-    """Find out whether anybody listens, for Ray itself would try for minutes."""
+def _check_listening(address: str) -> None:
+    """Check that the address accepts connections, because Ray itself would try for minutes."""
     if address == "auto":
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise ValueError("write auto, HOST:PORT or ray://HOST:PORT, such as 10.0.0.1:6379 or ray://10.0.0.1:10001")
     try:
-        socket.create_connection((host.strip("[]"), int(port)), _REACH).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT).close()
     except OSError as error:
         remedy = "is the head running, is this its port (6379, for ray:// 10001), and does a firewall let it through?"
         raise ConnectionError(f"nobody answers ({error}); {remedy}") from None
 
 
-def _show_token() -> None:
-    """Let this process show its token unless the environment says otherwise; Ray 2.60 does so by itself only for "auto"."""
+def _use_token() -> None:
+    """Let this process send its token unless the environment says otherwise; Ray 2.60 does so by itself only for "auto"."""
     if "RAY_AUTH_MODE" not in os.environ:
         os.environ["RAY_AUTH_MODE"] = "token"
         ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # it was read when Ray was imported
 
 
-def complaint(place: str, error: BaseException) -> str:
-    """Say why a cluster cannot be reached, and what would do."""
+def connection_error(place: str, error: BaseException) -> str:
+    """Say why a cluster cannot be reached, and the remedy."""
     causes = [error]
     while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(inner)
@@ -139,16 +140,14 @@ def complaint(place: str, error: BaseException) -> str:
     return f"no Ray cluster at {place}: {said}"
 
 
-def survey(folder: Path) -> None:
-    """Look whether every host has the versions of this process and sees the folder; ClusterError names those that do not."""
-    from fedbo.execution.directory import versions
-
+def check_hosts(folder: Path) -> None:
+    """Check that every host has the versions of this process and sees the folder; ClusterError names those that do not."""
     mark = folder / f".seen-{os.urandom(4).hex()}"
     mark.touch()
     try:
         ours, wrong = {**versions(), "package": fingerprint()}, []
         for host, found in _asked(str(mark)):
-            wrong += [f"host {host}: {fault}" for fault in faults(found, ours, folder)]
+            wrong += [f"host {host}: {fault}" for fault in host_problems(found, ours, folder)]
         if wrong:
             raise ClusterError("; ".join(wrong))
     finally:
@@ -156,13 +155,13 @@ def survey(folder: Path) -> None:
 
 
 def _asked(mark: str) -> Iterator[tuple[str, Any]]:
-    """Give every living host with what it says of itself, or with why it cannot."""
+    """Give every living host with its facts, or with its error."""
     nodes = _living()
-    ask = ray.remote(num_cpus=0, max_retries=0)(_look)
+    ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
     calls = {
         node: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(mark) for node in nodes
     }
-    ray.wait(list(calls.values()), num_returns=len(calls), timeout=_PATIENCE)
+    ray.wait(list(calls.values()), num_returns=len(calls), timeout=_INSTALL_TIMEOUT)
     living = _living()
     for node, call in calls.items():
         try:
@@ -178,19 +177,17 @@ def _living() -> dict[str, str]:
     return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
 
 
-def _look(mark: str) -> dict[str, str | bool]:
-    """Say what this host has, and whether it sees a file."""
-    from fedbo.execution.directory import versions
-
-    until = time.monotonic() + _SETTLE
+def _host_facts(mark: str) -> dict[str, str | bool]:
+    """Give the versions of this host, and whether it sees a file."""
+    until = time.monotonic() + _SHARE_TIMEOUT
     while not (seen := os.path.exists(mark)) and time.monotonic() < until:
         time.sleep(0.1)
     writes = seen and os.access(os.path.dirname(mark), os.W_OK)
     return {**versions(), "package": fingerprint(), "seen": seen, "writes": writes}
 
 
-def faults(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
-    """Say what is amiss with a host, by what it says of itself or by why it cannot, beside what this process has."""
+def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
+    """List the problems of a host, from its facts or its error, compared with this process."""
     if isinstance(found, Exception):
         yield _why(found)
         return
@@ -212,7 +209,7 @@ def _why(error: Exception) -> str:
         cause = cause.cause
     words = " ".join(str(cause).split())[:400]
     if isinstance(cause, ray.exceptions.GetTimeoutError):
-        return f"has not answered within {_PATIENCE:.0f} s; see whether it is overloaded, or take it out of the cluster"
+        return f"has not answered within {_INSTALL_TIMEOUT:.0f} s; see whether it is overloaded, or take it out of the cluster"
     if "No module named 'fedbo" in words:
         return 'does not have fedbo; install it there, or set [hosting] package = "wheel"'
     if "No module named" in words:

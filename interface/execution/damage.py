@@ -1,4 +1,4 @@
-"""Looking at a run before it goes on: which of its files are damaged, and from where it can go on all the same."""
+"""The check of a run's files before it is resumed, and the fall-back to an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fedbo.study.study import Study
 
 
 def fall_back(study: Study, directory: Path) -> list[str]:
-    """Let every run of a study go on from its last snapshot that is whole; say in a line where that is not the last one.
+    """Let every run of a study resume from its last undamaged snapshot; say in a line where that is not the last one.
 
-    What is damaged is moved to `damaged/`. In virtual time no result depends on the snapshot from which a run goes on; in real
-    time what has happened since is written down. Damaged, with what would do and before anything is changed, where a file
+    What is damaged is moved to `damaged/`. In virtual time no result depends on the snapshot from which a run resumes; in real
+    time the events since are logged. Damaged, with the remedy and before anything is changed, where a file
     is damaged that has no substitute.
     """
     parts = directory / "parts"

@@ -1,4 +1,4 @@
-"""The directory of a run: who may write to it, its manifest, and its tables put together from the parts."""
+"""The directory of a run: its lock, its manifest, and its tables, gathered from the parts."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
 from fedbo.objectives.base import described
 from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.results.schemas import canonical
-from fedbo.study.paths import DirectoryError as DirectoryError
-from fedbo.study.paths import make_folder, usable
-from fedbo.study.paths import out_of_space as out_of_space
+from fedbo.study.paths import DirectoryError, make_folder, usable
 from fedbo.study.study import Study
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
 def new_directory(study: Study, out: Path | None) -> Path:
-    """Make the directory of a new run; DirectoryError when it is in use, with what would do."""
+    """Make the directory of a new run; DirectoryError when it is in use, with the remedy."""
     if out is None:
         stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
         out = Path("runs") / f"{study.study.name}-{stamp}"
@@ -80,8 +78,8 @@ def discard_drafts(directory: Path) -> None:
 
 
 @contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Keep everybody else from writing to a directory; DirectoryError when somebody does so already."""
+def locked(directory: Path) -> Iterator[None]:
+    """Lock a directory against other writers; DirectoryError when it is locked already."""
     path = directory / ".lock"
     with ExitStack() as stack:
         while True:

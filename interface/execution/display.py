@@ -1,4 +1,4 @@
-"""How a study's runs stand, put into the words of the progress display."""
+"""The progress of a study's runs, as rows of the progress display."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HISTORY = "history"
 
 
 class Display:
-    """Feeds a progress display from what the workforce tells; without a display it shows nothing.
+    """Feeds a progress display from what the workers report; without a display it shows nothing.
 
-    `follow` is called besides, and says whether the run shall end.
+    `poll` is called besides, and says whether the study may end early.
     """
 
     def __init__(
@@ -27,9 +27,9 @@ class Display:
         study: Study,
         learning: Sequence[WarmupRun],
         work: Sequence[Run],
-        follow: Callable[[], bool] = lambda: False,
+        poll: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._progress, self._follow = progress, follow
+        self._progress, self._poll = progress, poll
         self._learning = len(learning)
         self._budget = {run.key: len(run.task.problem.targets) * run.task.problem.iterations for run in work}
         cells = study.cells()
@@ -47,24 +47,24 @@ class Display:
         ]
         progress.start(rows)
 
-    def learned(self, jobs_done: int, progress: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
+    def on_history(self, jobs_done: int, standings: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
         """Show how many of the earlier tasks are done."""
         if self._progress is not None and self._learning:
-            self._progress.update(0, _HISTORY, 0, jobs_done, self._learning, None)
+            self._progress.update(RunKey(0, _HISTORY, 0), jobs_done, self._learning, None)
         return False
 
-    def look(self, jobs_done: int, progress: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
+    def on_progress(self, jobs_done: int, standings: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
         """Show how far each run is, and the best native value so far, as the mean over the targets; say if that is enough."""
         if self._progress is None:
-            return self._follow()
-        for run in progress:
-            if run.key is not None and run.key in self._budget and run.key not in self._complete:
-                self._show(run.key, run.share, run.best)
+            return self._poll()
+        for standing in standings:
+            if standing.key is not None and standing.key in self._budget and standing.key not in self._complete:
+                self._show(standing.key, standing.share, standing.best)
         for end in ended:
             if end.key not in self._complete:
                 self._complete.add(end.key)
                 self._show(end.key, 1.0, end.best)
-        return self._follow()
+        return self._poll()
 
     def finish(self) -> None:
         """Take the display down."""
@@ -77,4 +77,4 @@ class Display:
         if scores:
             self._best[key] = float(self._metric[key.cell].native(float(np.mean(scores))))
         done = round(share * total)
-        self._progress.update(key.cell, key.algorithm, key.replicate, done, total, self._best.get(key))
+        self._progress.update(key, done, total, self._best.get(key))

@@ -1,4 +1,4 @@
-"""A study as a list of jobs: first what agents learn before it, then its runs."""
+"""A study as a list of jobs: first the earlier tasks of its agents, then its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking on while a study runs in real time: callbacks for every evaluation, and an early end when that is enough."""
+"""The monitor of a study in real time: callbacks for every evaluation, and its early end when a target is reached."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedbo.study.study import Study
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One evaluation: whose, its number, the configuration, the native value or the error, and other metrics.
+    """One evaluation: its agent, its number, the configuration, the native value or the error, and other metrics.
 
     `started` and `finished` are seconds since the study began; `reports` are pairs of a step and the value reported for it.
     """
@@ -40,8 +40,8 @@ class Evaluation:
 Callback = Callable[[Evaluation], object]
 
 
-class Follower:
-    """Reads the logs of the agents as they grow. Where they are on another machine, its folder must be seen from here."""
+class EvaluationMonitor:
+    """Polls the agents' logs as they grow; those of other machines must be in a folder that is seen from here."""
 
     def __init__(self, study: Study, work: Sequence[Run], callbacks: Sequence[Callback]) -> None:
         self._callbacks, self._budget = tuple(callbacks), study.budget
@@ -54,16 +54,16 @@ class Follower:
         self._enough = False
 
     def finish(self) -> None:
-        """Tell the callbacks of what came last, which stands in tables where a run has ended."""
-        self.look()
+        """Call the callbacks with the last evaluations, which are in tables where a run has ended."""
+        self.poll()
         for home, federation in self._homes:
             for path in home.tables("evaluations"):
                 columns = read_table(path).select(EVALUATIONS.names[3:]).to_pydict()
                 for line in zip(*columns.values(), strict=True):
                     self._take(home.folder, federation, cast(EvaluationLine, line))
 
-    def look(self) -> bool:
-        """Tell the callbacks what is new, and say whether that is enough; one that gives True says so as well."""
+    def poll(self) -> bool:
+        """Call the callbacks with new evaluations, and say whether the study may end, as a callback may that gives True."""
         for home, federation in self._homes:
             for path in sorted(home.folder.glob("log-*.jsonl")):
                 try:

@@ -1,4 +1,4 @@
-"""What one sees while a study runs: one bar for each algorithm, the best value so far, and the time left."""
+"""The progress display: one bar for each algorithm, the best value so far, and the time left."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 from rich.table import Column
+
+from fedbo.actors.storage.rows import RunKey
 
 _ROWS = 12  # more rows than this, and only those at work are shown
 _EVERY = 5.0  # seconds between two lines where there is no terminal
@@ -32,13 +34,13 @@ class RowInfo:
 
 
 class Progress(Protocol):
-    """What a run tells about itself as it goes."""
+    """A display to which a run reports its progress."""
 
     def start(self, rows: Sequence[RowInfo]) -> None:
         """Begin, with all the rows there will be."""
 
-    def update(self, cell: int, label: str, replicate: int, done: int, total: int, best: float | None) -> None:
-        """Say how many evaluations of a replicate are `done`, and its best native value so far, mean over targets."""
+    def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
+        """Report how many evaluations of a run are `done`, and its best native value so far, mean over targets."""
 
     def finish(self) -> None:
         """End, also when the run was interrupted."""
@@ -101,12 +103,12 @@ class LiveProgress:
             self._all = self._bars.add_task("[bold]all", total=float(len(rows)), value="")
         self._bars.start()
 
-    def update(self, cell: int, label: str, replicate: int, done: int, total: int, best: float | None) -> None:
+    def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
         """Move the row's bar."""
-        row, task = self._rows[cell, label]
+        row, task = self._rows[run.cell, run.algorithm]
         if not row.total:
             self._bars.start_task(task)
-        row.take(replicate, done, total, best)
+        row.take(run.replicate, done, total, best)
         share = row.share
         self._bars.update(task, completed=share, value=row.value, visible=len(self._rows) <= _ROWS or share < 1.0)
         if self._all is not None:
@@ -130,10 +132,10 @@ class LineProgress:
         self._rows = {(info.cell, info.label): _ProgressRow(info) for info in rows}
         self._began = self._last = time.monotonic()
 
-    def update(self, cell: int, label: str, replicate: int, done: int, total: int, best: float | None) -> None:
+    def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
         """Write a line if the last one is old, or if the row is done."""
-        row = self._rows[cell, label]
-        row.take(replicate, done, total, best)
+        row = self._rows[run.cell, run.algorithm]
+        row.take(run.replicate, done, total, best)
         now = time.monotonic()
         ended = row.share >= 1.0
         if row.told or (now - self._last < self._every and not ended):

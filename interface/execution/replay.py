@@ -1,4 +1,4 @@
-"""Carrying a run out again, and finding the first event at which it went another way."""
+"""The replay of a run, and the first event at which it differs from the recorded one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.engine import RecordedEvent, ReplayError
-from fedbo.execution.directory import DirectoryError, alone, discard_parts, gather, new_directory, new_manifest
+from fedbo.execution.directory import discard_parts, gather, locked, new_directory, new_manifest
 from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
+from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, load_study, recall_study
-from fedbo.study.trust import distrust
+from fedbo.study.trust import why_untrusted
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replay gave: the hashes of both event logs, and the first place where the runs differ, if there is any.
+    """The result of a replay: the hashes of both event logs, and the first difference, if there is any.
 
     `directory` holds the replay, where it was kept.
     """
@@ -64,7 +65,7 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
     if manifest["status"] != "complete":
         raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
     check_tables(directory, manifest, (STUDY, "record.parquet", "evaluations.parquet"))  # the others are compared row by row
-    if not trust and (why := distrust(recall_study(directory / "study.toml"), "its replay")):
+    if not trust and (why := why_untrusted(recall_study(directory / "study.toml"), "its replay")):
         raise DirectoryError(f"'{directory}': {why}")
     study = load_study(directory / "study.toml")
     if study.privacy.secure_noise:
@@ -82,7 +83,7 @@ def _place(study: Study, out: Path | None, verify: bool) -> Iterator[Path]:
             yield Path(folder)
         return
     directory = new_directory(study, out)
-    with alone(directory):
+    with locked(directory):
         yield directory
 
 

@@ -1,4 +1,4 @@
-"""Running a study: its runs one by one or spread over Ray, from the start or from where they were cut off."""
+"""Running and resuming a study: its jobs are carried out, and its tables gathered."""
 
 from __future__ import annotations
 
@@ -18,31 +18,30 @@ from fedbo.coordinator.runtime.actor import RunSummary
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
-    DirectoryError,
-    alone,
     best_values,
     discard_drafts,
     discard_parts,
     gather,
+    locked,
     new_directory,
     new_manifest,
     now,
-    out_of_space,
     versions,
 )
 from fedbo.execution.display import Display
 from fedbo.execution.jobs import learnings, runs
-from fedbo.execution.monitor import Callback, Follower
+from fedbo.execution.monitor import Callback, EvaluationMonitor
 from fedbo.execution.progress import Progress
-from fedbo.execution.workers import workforce
+from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
 from fedbo.study.document import StudyError
+from fedbo.study.paths import DirectoryError, out_of_space
 from fedbo.study.study import Study, load_study
 
 
 class RunError(RuntimeError):
-    """A study that began could not be completed; what was done is in `directory`."""
+    """A study that began could not be completed; all results so far are in `directory`."""
 
     def __init__(self, message: str, directory: Path) -> None:
         super().__init__(message)
@@ -56,10 +55,10 @@ def run_study(
 
     `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when anything in
     it fails, KeyboardInterrupt (with the directory) after Ctrl-C: in both cases all that was observed has been written, and
-    `resume_study` goes on from there.
+    `resume_study` continues from there.
     """
     directory = new_directory(study, out)
-    with _room_in(directory), alone(directory):
+    with _room_in(directory), locked(directory):
         atomic.write_text(directory / STUDY, study.to_toml())
         manifest = new_manifest(study)
         write_manifest(directory, manifest)
@@ -70,11 +69,11 @@ def run_study(
 def resume_study(
     directory: Path, overrides: Sequence[str] = (), progress: Progress | None = None, callbacks: Sequence[Callback] = ()
 ) -> Result:
-    """Go on with a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
+    """Resume a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
 
-    `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to go
-    on with, and Damaged, before anything is changed, when a file is damaged that it needs; else as `run_study`. Where the
-    snapshot before the last one has all that is needed, it goes on from there and says so on standard error.
+    `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to
+    resume, and Damaged, before anything is changed, when a file is damaged that it needs; else as `run_study`. Where the
+    last snapshot is damaged and the one before is whole, it continues from that and says so on standard error.
     """
     manifest = read_manifest(directory)
     if manifest["status"] == "complete":
@@ -85,7 +84,7 @@ def resume_study(
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
         raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
     directory = directory.resolve()
-    with _room_in(directory), alone(directory):
+    with _room_in(directory), locked(directory):
         for note in fall_back(study, directory):
             print(note, file=sys.stderr)
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1, "files": {}}
@@ -122,28 +121,23 @@ def _carry_out(
     ended: list[RunSummary] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
-        with workforce(study, parts) as force, interrupts() as interrupted:
-            follower = Follower(study, work, callbacks)
-            show = Display(progress, study, learning, work, follower.look)
+        with job_runner(study, parts) as runner, interrupts() as interrupted:
+            monitor = EvaluationMonitor(study, work, callbacks)
+            display = Display(progress, study, learning, work, monitor.poll)
             try:
-                force.carry_out(learning, interrupted, show.learned, [])
+                runner.carry_out(learning, interrupted, display.on_history, [])
                 if not interrupted():
-                    force.carry_out(work, interrupted, show.look, ended)
+                    runner.carry_out(work, interrupted, display.on_progress, ended)
             finally:
-                show.finish()
-                follower.finish()
+                display.finish()
+                monitor.finish()
     except KeyboardInterrupt:  # before anything has begun, or for the second time
         raise KeyboardInterrupt(directory) from None
     except Exception as error:
         failure = error
     complete = len(ended) == len(work) and not any(end.stopped for end in ended)
-    manifest["status"] = "failed" if failure else "complete" if complete else "interrupted"
+    _note_end(manifest, "failed" if failure else "complete" if complete else "interrupted", ended, time.monotonic() - begun)
     manifest["error"] = str(failure) if failure else None
-    manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.stopped)
-    manifest["best_values"] = best_values(ended)
-    manifest["ended"] = now()
-    manifest["seconds"] = round(manifest["seconds"] + time.monotonic() - begun, 3)
-    manifest["snapshot_seconds"] = round(manifest.get("snapshot_seconds", 0.0) + sum(end.kept for end in ended), 3)
     try:
         manifest["files"] = gather(study, directory, [run.key for run in work])
         write_manifest(directory, manifest)
@@ -157,9 +151,18 @@ def _carry_out(
     return Result.open(directory, trust=True)
 
 
+def _note_end(manifest: dict[str, Any], status: str, ended: Sequence[RunSummary], seconds: float) -> None:
+    manifest["status"] = status
+    manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.stopped)
+    manifest["best_values"] = best_values(ended)
+    manifest["ended"] = now()
+    manifest["seconds"] = round(manifest["seconds"] + seconds, 3)
+    manifest["snapshot_seconds"] = round(manifest.get("snapshot_seconds", 0.0) + sum(end.kept for end in ended), 3)
+
+
 @contextmanager
 def _room_in(directory: Path) -> Iterator[None]:
-    """Say what would do where the disk is full from the start."""
+    """Say the remedy where the disk is full from the start."""
     try:
         yield
     except OSError as error:
@@ -177,7 +180,7 @@ def _words(failure: Exception, directory: Path) -> str:
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a wish to stop, which the runs heed after the evaluation at hand; the second one kills."""
+    """Turn the first Ctrl-C into a request to stop, which takes effect after the present evaluation; the second one kills."""
     asked = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:

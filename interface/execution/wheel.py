@@ -1,4 +1,4 @@
-"""The package as it is installed here, written as a wheel for the hosts of a cluster."""
+"""The installed package as a wheel, for the hosts of a cluster."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _MOMENT = (2020, 1, 1, 0, 0, 0)  # equal packages give equal wheels
 def sources() -> dict[str, bytes]:
     """Give all files of the package by their names in a wheel, in the order of these, wherever they are installed.
 
-    They are read once: somebody may be working on them while a study starts.
+    They are read once, because they may change while a study starts.
     """
     found: dict[str, bytes] = {}
-    for package, folder in _rooms().items():
+    for package, folder in _package_folders().items():
         for path in sorted(folder.rglob("*")):
-            if path.suffix == ".py" or path.name == "py.typed":
+            if path.suffix in (".py", ".typed", ".jinja"):
                 found[f"{package.replace('.', '/')}/{path.relative_to(folder).as_posix()}"] = path.read_bytes()
     return dict(sorted(found.items()))
 
 
-def _rooms() -> dict[str, Path]:
+def _package_folders() -> dict[str, Path]:
     """Give the folders that hold the package: one where it was installed, those that pyproject.toml names in a checkout."""
     top = Path(str(import_module("fedbo").__file__)).parent
     if top.name == "fedbo":

@@ -1,7 +1,8 @@
-"""Who carries out the jobs of a study or of a table: this process alone, or Ray actors, coordinators where it is a study."""
+"""Workers that carry out the jobs of a study or of a table: this process alone, or Ray actors."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -14,208 +15,205 @@ from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSu
 from fedbo.execution.cluster import Cluster, ClusterError, connected
 from fedbo.study.study import Study
 
-_LIVES = 20  # how often the coordinator of one job may be lost
-_CHANCES = 3  # how often a helper's process may die at one job
+_COORDINATOR_DEATHS = 20  # how often the coordinator of one job may be lost
+_TABULATOR_DEATHS = 3  # how often the process of one job of a table may be lost
 Job = WarmupRun | Run
-Look = Callable[[int, Sequence[RunProgress], Sequence[RunSummary]], bool]
+Interrupted = Callable[[], bool]
+OnProgress = Callable[[int, Sequence[RunProgress], Sequence[RunSummary]], bool]
+TaskPool = Callable[[Sequence[Any], Interrupted], Iterator[Any]]
 
 
-class Workforce(Protocol):
+class JobRunner(Protocol):
     """Carries out jobs; each may use everything that an earlier list of jobs left behind."""
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[RunSummary]) -> None:
+    def carry_out(
+        self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
+    ) -> None:
         """Carry all jobs out, in any order, and append to `ended` what each run left; raises what a job raised.
 
-        `look` is told now and then how they stand, and says whether what there is in real time is enough.
+        `on_progress` is called now and then with the number of jobs done, the progress of the present ones, and what has ended;
+        it says whether studies in real time may end early.
         """
 
 
 @contextmanager
-def workforce(study: Study, folder: Path) -> Iterator[Workforce]:
-    """Give the workforce that a study asks for, which writes to a folder; a Ray that it started is stopped in the end."""
+def job_runner(study: Study, folder: Path) -> Iterator[JobRunner]:
+    """Start the workers that a study asks for, which write to a folder; a Ray that it started is stopped in the end."""
     hosting = study.hosting
-    if hosting.kind == "inline" and not hosting.workers and hosting.address is None:
+    inline = hosting.kind == "inline"
+    if inline and not hosting.workers and hosting.address is None:
         yield InProcess()
         return
-    inline = hosting.kind == "inline"
     count = (hosting.workers or 1) if inline else 1
     with connected(Cluster(hosting.address, hosting.package), count if inline else 1, folder):
-        yield Actors(count, cpus=1.0 if inline else 0.0)
+        yield CoordinatorActors(count, cpus=1.0 if inline else 0.0)
+
+
+@contextmanager
+def task_pool(kind: type[Any], plan: Any, count: int, on: Cluster, folder: Path) -> Iterator[TaskPool]:
+    """Start objects `kind(plan)` that carry jobs out: one in this process, or `count` Ray actors, which write to a folder.
+
+    The pool takes the jobs and a function that says whether to stop, and gives what each job's `work` returned, in any order;
+    raises what a job raised, once the others have ended theirs.
+    """
+    if not count and on.address is None:
+        yield partial(_results_here, kind(plan))
+        return
+    with connected(on, max(1, count), folder):
+        # A second thread, because `stop` is called while `work` goes on.
+        actor = ray.remote(kind).options(num_cpus=1, max_concurrency=2, scheduling_strategy="SPREAD")
+        pool = ActorPool(partial(actor.remote, plan), max(1, count), _TABULATOR_DEATHS)
+        try:
+            yield partial(pool.results, lambda actor, job: actor.work.remote(job))
+        finally:
+            pool.kill()
+
+
+def _results_here(worker: Any, jobs: Sequence[Any], interrupted: Interrupted) -> Iterator[Any]:
+    for job in jobs:
+        if interrupted():
+            return
+        yield worker.work(job, interrupted)
+
+
+class ActorPool:
+    """Ray actors that carry out one job after another; a job is lost when its actor has died `deaths` times."""
+
+    def __init__(self, start: Callable[[], Any], count: int, deaths: int) -> None:
+        self._start, self._deaths = start, deaths
+        self._actors = [start() for _ in range(count)]
+
+    def results(
+        self,
+        call: Callable[[Any, Any], Any],
+        jobs: Sequence[Any],
+        interrupted: Interrupted,
+        on_progress: Callable[[int, Sequence[Any]], None] = lambda done, busy: None,
+    ) -> Iterator[Any]:
+        """Give what each job returned, in any order; raises what a job raised, once the others have ended theirs.
+
+        `call` starts a job on an actor, which another thread may ask to `stop`. `on_progress` is called now and then with the
+        number of jobs done and the actors at work.
+        """
+        waiting, left = deque(range(len(jobs))), [self._deaths] * len(jobs)
+        idle, busy = list(self._actors), dict[Any, tuple[Any, int]]()
+        stopping = interrupted()
+        failure: Exception | None = None
+        while (waiting and not stopping) or busy:
+            while waiting and idle and not stopping:
+                actor, number = idle.pop(0), waiting.popleft()
+                busy[call(actor, jobs[number])] = actor, number
+            done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
+            for future in done:
+                actor, number = busy.pop(future)
+                try:
+                    yield _result(future)
+                except ray.exceptions.RayActorError:  # another one resumes from its parts and snapshots on disk
+                    actor, left[number] = self._replace(actor), left[number] - 1
+                    if left[number]:
+                        waiting.appendleft(number)
+                    else:
+                        failure = failure or _lost(jobs[number], self._deaths)
+                except Exception as error:
+                    failure = failure or error
+                idle.append(actor)
+            if (interrupted() or failure) and not stopping:
+                stopping = True
+                for actor, _ in busy.values():
+                    actor.stop.remote()
+            on_progress(len(jobs) - len(waiting) - len(busy), [actor for actor, _ in busy.values()])
+        if failure is not None:
+            raise failure
+
+    def kill(self) -> None:
+        """Kill all actors."""
+        for actor in self._actors:
+            ray.kill(actor)
+
+    def _replace(self, actor: Any) -> Any:
+        ray.kill(actor)  # it may be alive and only out of reach
+        self._actors[self._actors.index(actor)] = new = self._start()
+        return new
+
+
+def _lost(job: Any, deaths: int) -> ClusterError:
+    return ClusterError(f"{getattr(job, 'key', job)}: its process died {deaths} times; the logs of Ray on its host say why")
+
+
+class _LocalCoordinator(Coordinator):
+    """A coordinator in this process, which checks for interrupts and reports its progress by calls from within."""
+
+    def __init__(self, interrupted: Interrupted, report: Callable[[RunProgress], None]) -> None:
+        super().__init__()
+        self._interrupted, self._report = interrupted, report
+
+    def _note_progress(self, *details: Any) -> None:
+        super()._note_progress(*details)
+        self._report(self._standing)
+        self._stop = self._interrupted()
 
 
 class InProcess:
-    """Workers of one: this process carries out one job after the other."""
+    """This process, which carries out one job after the other."""
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[RunSummary]) -> None:
+    def carry_out(
+        self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
+    ) -> None:
         """Carry all jobs out."""
         for number, job in enumerate(jobs):
             if interrupted():
                 break
-            coordinator = _Watched(interrupted, partial(_tell, look, number, ended))
-            result = _do(coordinator, job)
-            if result is not None:
+
+            def report(standing: RunProgress, done: int = number) -> None:
+                on_progress(done, [standing], ended)
+
+            coordinator = _LocalCoordinator(interrupted, report)
+            if isinstance(job, WarmupRun):
+                coordinator.learn(job)
+            elif (result := coordinator.run(job)) is not None:
                 ended.append(result)
-            look(number + 1, [], ended)
+            on_progress(number + 1, [], ended)
 
 
-Helping = Callable[[Sequence[Any], Callable[[], bool]], Iterator[Any]]
-
-
-@contextmanager
-def helpers(kind: type[Any], plan: Any, count: int, on: Cluster, folder: Path) -> Iterator[Helping]:
-    """Give what lets objects `kind(plan)` carry jobs out: one in this process, or `count` Ray actors, which write to a folder.
-
-    It takes the jobs and what says whether to stop, and gives what each job's `work` returned, in any order; raises what a job
-    raised, once the others have ended theirs.
-    """
-    if not count and on.address is None:
-        yield partial(_help, kind(plan))
-        return
-    with connected(on, max(1, count), folder):
-        # A second thread, because `stop` is told while `work` goes on.
-        actor = ray.remote(kind).options(num_cpus=1, max_concurrency=2, scheduling_strategy="SPREAD")
-        idle = [actor.remote(plan) for _ in range(max(1, count))]
-        try:
-            yield partial(_help_on_ray, partial(actor.remote, plan), idle)
-        finally:
-            for helper in idle:
-                ray.kill(helper)
-
-
-def _help(helper: Any, jobs: Sequence[Any], interrupted: Callable[[], bool]) -> Iterator[Any]:
-    for job in jobs:
-        if interrupted():
-            return
-        yield helper.work(job, interrupted)
-
-
-def _help_on_ray(
-    start: Callable[[], Any], idle: list[Any], jobs: Sequence[Any], interrupted: Callable[[], bool]
-) -> Iterator[Any]:
-    waiting, lives = list(jobs), dict.fromkeys(jobs, _CHANCES)
-    busy: dict[Any, tuple[Any, Any]] = {}
-    told = interrupted()
-    failure: Exception | None = None
-    while (waiting and not told) or busy:
-        while waiting and idle and not told:
-            helper, job = idle.pop(), waiting.pop(0)
-            busy[helper.work.remote(job)] = helper, job
-        done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
-        for call in done:
-            helper, job = busy.pop(call)
-            try:
-                yield _got(call)
-            except ray.exceptions.RayActorError:
-                helper = start()  # its parts are on disk; the job is done again
-                lives[job] -= 1
-                if lives[job]:
-                    waiting.insert(0, job)
-                else:
-                    failure = failure or ClusterError(f"{job}: its process died {_CHANCES} times; leave that agent out")
-            except Exception as error:
-                failure = failure or error
-            idle.append(helper)
-        if (interrupted() or failure) and not told:
-            told = True
-            for helper, _ in busy.values():
-                helper.stop.remote()
-    if failure is not None:
-        raise failure
-
-
-def _tell(look: Look, number: int, ended: Sequence[RunSummary], progress: RunProgress) -> None:
-    look(number, [progress], ended)
-
-
-class _Watched(Coordinator):
-    """A coordinator in this process, which is asked and told by calls from within."""
-
-    def __init__(self, interrupted: Callable[[], bool], tell: Callable[[RunProgress], None]) -> None:
-        super().__init__()
-        self._interrupted, self._tell = interrupted, tell
-
-    def _note_progress(self, *details: Any) -> None:
-        super()._note_progress(*details)
-        self._tell(self._progress)
-        self._stopped = self._interrupted()
-
-
-class Actors:
+class CoordinatorActors:
     """Coordinators that are Ray actors; each takes the next job when it has ended one."""
 
     def __init__(self, count: int, cpus: float) -> None:
-        self._cpus = cpus
-        self._coordinators = start_coordinators(count, cpus)
+        self._pool = ActorPool(lambda: start_coordinators(1, cpus)[0], count, _COORDINATOR_DEATHS)
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Callable[[], bool], look: Look, ended: list[RunSummary]) -> None:
+    def carry_out(
+        self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
+    ) -> None:
         """Carry all jobs out."""
-        waiting, lives = list(jobs), dict.fromkeys(range(len(jobs)), _LIVES)
-        numbers = {id(job): number for number, job in enumerate(jobs)}
-        idle = list(self._coordinators)
-        busy: dict[Any, tuple[Any, Job]] = {}
-        told = False
-        failure: Exception | None = None
-        while (waiting and not told) or busy:
-            while waiting and idle and not told:
-                coordinator, job = idle.pop(0), waiting.pop(0)
-                method = coordinator.learn if isinstance(job, WarmupRun) else coordinator.run
-                busy[method.remote(job)] = coordinator, job
-            done, _ = ray.wait(list(busy), num_returns=1, timeout=0.3)
-            for call in done:
-                coordinator, job = busy.pop(call)
-                try:
-                    result = _got(call)
-                    idle.append(coordinator)
-                except ray.exceptions.RayActorError as error:  # another one goes on from the job's last snapshot
-                    ray.kill(coordinator)  # for the case that it can only not be reached
-                    self._coordinators.remove(coordinator)
-                    self._coordinators += (new := start_coordinators(1, self._cpus))
-                    idle += new
-                    lives[numbers[id(job)]] -= 1
-                    if lives[numbers[id(job)]]:
-                        waiting.insert(0, job)
-                    else:
-                        failure = failure or error
-                    continue
-                except Exception as error:  # the others end what they are at and write it before this is told
-                    idle.append(coordinator)
-                    failure = failure or error
-                    continue
-                if result is not None:
-                    ended.append(result)
-            if (interrupted() or failure) and not told:
-                told = True
-                for coordinator in self._coordinators:
-                    coordinator.stop.remote()
-            if look(len(jobs) - len(waiting) - len(busy), self._progress([at for at, _ in busy.values()]), ended):
-                for coordinator, _ in busy.values():
+
+        def call(coordinator: Any, job: Job) -> Any:
+            return (coordinator.learn if isinstance(job, WarmupRun) else coordinator.run).remote(job)
+
+        def progress(done: int, busy: Sequence[Any]) -> None:
+            if on_progress(done, _standings(busy), ended):
+                for coordinator in busy:
                     coordinator.stop_early.remote()
-        if failure is not None:
-            raise failure
 
-    def _progress(self, coordinators: Sequence[Any]) -> list[RunProgress]:
-        calls = [coordinator.progress.remote() for coordinator in coordinators]
-        done, _ = ray.wait(calls, num_returns=len(calls), timeout=0.5) if calls else ([], [])
-        progress: list[RunProgress] = []
-        for call in done:
-            try:
-                progress.append(ray.get(call))
-            except ray.exceptions.RayActorError:
-                pass  # its job is given to another one
-        return progress
+        for result in self._pool.results(call, jobs, interrupted, progress):
+            if result is not None:
+                ended.append(result)
 
 
-def _do(coordinator: Coordinator, job: Job) -> RunSummary | None:
-    if isinstance(job, Run):
-        return coordinator.run(job)
-    coordinator.learn(job)
-    return None
+def _standings(coordinators: Sequence[Any]) -> list[RunProgress]:
+    calls = [coordinator.progress.remote() for coordinator in coordinators]
+    done, _ = ray.wait(calls, num_returns=len(calls), timeout=0.5) if calls else ([], [])
+    standings: list[RunProgress] = []
+    for call in done:
+        try:
+            standings.append(ray.get(call))
+        except ray.exceptions.RayActorError:
+            pass  # its job is given to another one
+    return standings
 
 
-def _got(call: Any) -> RunSummary | None:
+def _result(future: Any) -> Any:
     try:
-        result: RunSummary | None = ray.get(call)
-        return result
+        return ray.get(future)
     except ray.exceptions.RayTaskError as error:
         cause: BaseException = error
         while isinstance(cause, ray.exceptions.RayTaskError):

@@ -1,4 +1,4 @@
-"""How long decisions take: an algorithm's target is driven by hand, beside agents that have told it what they know."""
+"""Decision times: one target of an algorithm runs alone, after every other agent has sent it one message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study
 
-MOST = 5  # repetitions; more would not tell more
+MAX_REPETITIONS = 5  # repetitions; more would not tell more
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class Times:
     seconds: Mapping[int, Mapping[str, Array]]
 
 
-def measure(study: Study, path: Path, told: Callable[[int, int], None] | None = None) -> Times:
-    """Time the decisions of every algorithm in every cell of a study; what stands in the file is not measured again.
+def measure(study: Study, path: Path, notify: Callable[[int, int], None] | None = None) -> Times:
+    """Time the decisions of every algorithm in every cell of a study; what the file holds is not measured again.
 
-    The file is written after each of them. There are as many repetitions as the study has replicates, but at most `MOST`.
-    `told` hears how many of how many are done.
+    The file is written after each of them. Repetitions are as many as replicates, but at most `MAX_REPETITIONS`.
+    `notify` is called with the number of measurements done and their total.
     """
     found, cells = _stored(path), study.cells()
     total = len(cells) * len(study.labels)
@@ -40,11 +40,11 @@ def measure(study: Study, path: Path, told: Callable[[int, int], None] | None = 
         for number, table in enumerate(cell.study.algorithm):
             key = f"{cell.number} {table.title}"
             if key not in found:
-                repeats = range(min(MOST, study.study.replicates))
+                repeats = range(min(MAX_REPETITIONS, study.study.replicates))
                 found[key] = [decisions(cell.study, table.make(), repeat).tolist() for repeat in repeats]
                 atomic.write_text(path, json.dumps(found))
-            if told is not None:
-                told(place * len(study.labels) + number + 1, total)
+            if notify is not None:
+                notify(place * len(study.labels) + number + 1, total)
     seconds = {cell.number: {label: np.array(found[f"{cell.number} {label}"]) for label in study.labels} for cell in cells}
     return Times(tuple(cell.study.federation().n_agents - 1 for cell in cells), seconds)
 
@@ -64,7 +64,7 @@ def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
 
     Inputs, agents, targets, the length of histories and the budget are those of the study. Instead of its objective each agent
     has a bowl with a centre of its own, and histories are of uniform points: evaluations are not timed, and need no data. All
-    agents send one message before the first decision. StudyError for algorithms whose messages nobody may read.
+    agents send one message before the first decision. StudyError for algorithms whose messages are private.
     """
     if isinstance(algorithm, Private):
         raise StudyError("decision times of private algorithms cannot be measured: their messages are not handed on one by one")

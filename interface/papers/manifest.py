@@ -1,4 +1,4 @@
-"""Papers to be reproduced: a manifest lists a paper's figures, the study behind each, and what the paper says of it."""
+"""The manifest of a paper to reproduce: its figures, the study behind each, and its statements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Kind = Literal["curves", "messages", "decision_time"]
 Claim = Literal["better", "not_worse", "alike", "shorter", "faster", "steady", "grows"]
 
 TIMED = ("faster", "steady", "grows")  # claims about measured decision times
-ALONE = ("steady", "grows")  # claims about one algorithm
+SINGLE = ("steady", "grows")  # claims about one algorithm
 
 
 def _listed(value: Any) -> Any:
@@ -31,7 +31,7 @@ Labels = Annotated[tuple[str, ...], BeforeValidator(_listed), Field(strict=False
 
 
 class PaperTable(Table):
-    """[paper]: its title, where it appeared, and what is to be known before its figures are looked at."""
+    """[paper]: its title, its source, and remarks on its figures."""
 
     title: Annotated[str, Field(min_length=1)]
     source: str = ""
@@ -47,7 +47,7 @@ class PublishedTable(Table):
 
 
 class TestTable(Table):
-    """[[figure.test]]: a statement as something that can be measured, and `says` in words.
+    """[[figure.test]]: a statement in a measurable form, and in words in `says`.
 
     `of` and `than` are labels of algorithms, averaged where there are several; `than_in` is the figure that `than` is taken
     from, if it is another one. Values are compared after `at` iterations, in the "end", or in their "mean" over all iterations.
@@ -66,7 +66,7 @@ class TestTable(Table):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        alone = self.claim in ALONE
+        alone = self.claim in SINGLE
         if bool(self.than) == alone:
             raise ValueError(f"claim = '{self.claim}' {'has no' if alone else 'needs a'} than")
         if self.than_in is not None and self.claim not in ("better", "not_worse", "alike"):
@@ -81,7 +81,7 @@ class TestTable(Table):
 
 
 class FigureTable(Table):
-    """[[figure]]: the study behind it, how it is drawn, what the paper says of it, and how that is tested.
+    """[[figure]]: the study behind it, how it is drawn, the paper's statement about it, and its tests.
 
     `quick` are overrides of the study for a quick run. `agents` are the targets that count (default: all), `algorithms` the
     labels that are drawn, and `cell` is that of a sweep. `timed` draws decision times beside curves. For messages, `series`
@@ -158,7 +158,7 @@ def is_manifest(path: Path) -> bool:
 
 
 def find_paper(name: str, folder: Path) -> Path:
-    """Give the manifest of a paper; StudyError with what would do when there is none."""
+    """Give the manifest of a paper; StudyError with the remedy when there is none."""
     if not os.path.isdir(folder):
         remedy = "run this in a clone of fedbo, or name the folder of the manifests with --papers"
         raise StudyError(f"{folder}: no such folder, so there is no paper '{name}'; {remedy}")

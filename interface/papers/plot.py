@@ -13,52 +13,51 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
-from scipy.special import stdtrit
 
-from fedbo.papers.statements import Shown, floats, worths
-from fedbo.plots.regret import dress, limits, line
+from fedbo.papers.statements import FigureData, message_length, native_mean, replicate_scores
+from fedbo.plots.curves import label_panel, limits, line
 from fedbo.plots.style import COLOURS, FAINT, STYLE, decades, remark
 from fedbo.results.curves import Array, Curve, curve, grid
-from fedbo.results.summary import Difference, paired
+from fedbo.results.summary import Difference, paired, student_factor
 
 _SHAPES = ("o", "s", "^", "D", "v", "P", "X")
 
 
-def draw_paper(shown: Shown, path: Path) -> Path:
+def draw_paper(data: FigureData, path: Path) -> Path:
     """Draw a figure into a file."""
     with rc_context(STYLE):
-        figure = paper_figure(shown)
+        figure = paper_figure(data)
         FigureCanvasAgg(figure)
         figure.savefig(path, dpi=110)
     return path
 
 
-def paper_figure(shown: Shown) -> Figure:
+def paper_figure(data: FigureData) -> Figure:
     """Make the figure itself."""
     with rc_context(STYLE):
-        wide = shown.times is not None and shown.figure.kind == "curves"
+        wide = data.times is not None and data.figure.kind == "curves"
         figure = Figure(figsize=(12.5, 4.9) if wide else (8.2, 4.9), layout="constrained")
         panels = figure.subplots(1, 2, width_ratios=(3, 2)) if wide else [figure.subplots()]
-        draw = {"curves": _curves, "messages": _messages, "decision_time": _growth}[shown.figure.kind]
-        draw(panels[0], shown)
+        draw = {"curves": _curves, "messages": _messages, "decision_time": _growth}[data.figure.kind]
+        draw(panels[0], data)
         if wide:
-            _per_decision(panels[-1], shown)
+            _per_decision(panels[-1], data)
         return figure
 
 
-def _labels(shown: Shown) -> list[str]:
-    return [label for label in shown.study.labels if label in shown.figure.algorithms or not shown.figure.algorithms]
+def _labels(data: FigureData) -> list[str]:
+    return [label for label in data.study.labels if label in data.figure.algorithms or not data.figure.algorithms]
 
 
-def _colours(shown: Shown) -> dict[str, str]:
-    return {label: COLOURS[place % len(COLOURS)] for place, label in enumerate(_labels(shown))}
+def _colours(data: FigureData) -> dict[str, str]:
+    return {label: COLOURS[place % len(COLOURS)] for place, label in enumerate(_labels(data))}
 
 
-def _name(shown: Shown, when: str = "") -> str:
+def _name(data: FigureData, when: str = "") -> str:
     """Name what is judged, and say which way is better."""
-    if shown.figure.regret:
+    if data.figure.regret:
         return f"simple regret{when} (lower is better)"
-    return f"best {shown.metric.name}{when} ({'higher' if shown.metric.sign > 0 else 'lower'} is better)"
+    return f"best {data.metric.name}{when} ({'higher' if data.metric.sign > 0 else 'lower'} is better)"
 
 
 def _legend_above(axes: Axes) -> None:
@@ -67,100 +66,99 @@ def _legend_above(axes: Axes) -> None:
     axes.legend(loc="lower left", bbox_to_anchor=(-0.012, 1.0), ncols=min(4, count), handlelength=1.8, columnspacing=1.4)
 
 
-def _curves(axes: Axes, shown: Shown) -> None:
+def _curves(axes: Axes, data: FigureData) -> None:
     """Draw the best value against iterations, one curve for each algorithm."""
-    colour, drawn = _colours(shown), list[Curve]()
-    for label in _labels(shown):
-        traces = shown.traces(label)
+    colour, drawn = _colours(data), list[Curve]()
+    for label in _labels(data):
+        traces = data.traces(label)
         if traces:
-            made = curve(traces, "iteration", grid(traces, "iteration", 0), shown.metric)
+            made = curve(traces, "iteration", grid(traces, "iteration", 0), data.metric)
             drawn.append(_with_interval(made, len({trace.replicate for trace in traces})))
-            wide = 4.2 if label == shown.study.labels[0] else 1.9  # so that it shows beneath others that are the same
+            wide = 4.2 if label == data.study.labels[0] else 1.9  # so that it shows beneath others that are the same
             line(axes, drawn[-1], drawn[-1].x >= 0, color=colour[label], label=label, alpha=0.13, linewidth=wide)
-    dress(axes, "Best so far", "iterations after the initial points")
+    label_panel(axes, "Best so far", "iterations after the initial points")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylabel(_name(shown))
+    axes.set_ylabel(_name(data))
     limits((axes,), drawn, 0)
-    axes.legend(loc="upper right" if shown.metric.sign < 0 else "lower right", handlelength=1.6, labelspacing=0.4)
+    axes.legend(loc="upper right" if data.metric.sign < 0 else "lower right", handlelength=1.6, labelspacing=0.4)
     if any(np.isfinite(one.error).any() for one in drawn):
-        remark(axes, _bands(shown))
+        remark(axes, _bands(data))
 
 
 def _with_interval(made: Curve, replicates: int) -> Curve:
     """Put the half width of the 95 % Student interval in the place of the standard error."""
-    return replace(made, error=made.error * float(stdtrit(replicates - 1, 0.975))) if replicates > 1 else made
+    return replace(made, error=made.error * student_factor(replicates)) if replicates > 1 else made
 
 
-def _bands(shown: Shown) -> str:
-    return f"95 % intervals over {shown.study.study.replicates} replicates"
+def _bands(data: FigureData) -> str:
+    return f"95 % intervals over {data.study.study.replicates} replicates"
 
 
-def _messages(axes: Axes, shown: Shown) -> None:
+def _messages(axes: Axes, data: FigureData) -> None:
     """Draw final values against the numbers in a message; who sends nothing is a level."""
     everything = list[Difference]()
-    for place, (name, labels) in enumerate(shown.figure.series.items()):
-        known = [label for label in labels if shown.traces(label)]
-        finals = [_final(shown, label) for label in known]
+    for place, (name, labels) in enumerate(data.figure.series.items()):
+        known = [label for label in labels if data.traces(label)]
+        finals = [_final(data, label) for label in known]
         apart = 1.0 + 0.05 * place  # messages of two methods may be equally long
-        x = [apart * floats(shown, label) for label in known]
+        x = [apart * message_length(data, label) for label in known]
         _points(
             axes, x, finals, {"color": COLOURS[place % len(COLOURS)], "marker": _SHAPES[place % len(_SHAPES)], "label": name}
         )
         everything += finals
-    for place, label in enumerate(each for each in shown.figure.levels if shown.traces(each)):
-        colour, final = COLOURS[(len(shown.figure.series) + place) % len(COLOURS)], _final(shown, label)
+    for place, label in enumerate(each for each in data.figure.levels if data.traces(each)):
+        colour, final = COLOURS[(len(data.figure.series) + place) % len(COLOURS)], _final(data, label)
         axes.axhline(final.mean, color=colour, linewidth=1.6, linestyle="--", label=f"{label} (sends nothing)")
         everything.append(final)
         if math.isfinite(final.low):
             axes.axhspan(final.low, final.high, color=colour, alpha=0.1, linewidth=0)
-    lengths = [floats(shown, label) for labels in shown.figure.series.values() for label in labels if shown.traces(label)]
+    lengths = [message_length(data, label) for labels in data.figure.series.values() for label in labels if data.traces(label)]
     decades(axes, 0.6 * max(1, min(lengths, default=1)), 1.8 * max(lengths, default=10))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.set_ylim(*_range(everything))
-    dress(axes, "", "numbers of 8 bytes in each agent's message")
-    axes.set_ylabel(_name(shown, f" after {shown.study.budget.decisions} iterations"))
+    label_panel(axes, "", "numbers of 8 bytes in each agent's message")
+    axes.set_ylabel(_name(data, f" after {data.study.budget.decisions} iterations"))
     _legend_above(axes)
-    if shown.study.study.replicates > 1:
-        remark(axes, _bands(shown))
+    if data.study.study.replicates > 1:
+        remark(axes, _bands(data))
 
 
 def _range(found: Sequence[Difference]) -> tuple[float, float]:
     """Choose a range for all means, and for intervals as far as they are not much wider than that."""
     means = [one.mean for one in found]
-    reach = [one.high - one.mean for one in found if math.isfinite(one.high)]
-    span = max(max(means) - min(means), float(np.median(reach)) if reach else 0.0) or 0.1
+    half_widths = [one.high - one.mean for one in found if math.isfinite(one.high)]
+    span = max(max(means) - min(means), float(np.median(half_widths)) if half_widths else 0.0) or 0.1
     low = max(min([one.low for one in found if math.isfinite(one.low)], default=-math.inf), min(means) - span)
     high = min(max([one.high for one in found if math.isfinite(one.high)], default=math.inf), max(means) + span)
     return low - 0.06 * span, high + 0.06 * span
 
 
-def _final(shown: Shown, label: str) -> Difference:
-    values = np.asarray(shown.metric.native(np.array(list(worths(shown, (label,), "end").values()))))
-    return paired(values) or Difference(float(values[0]), -math.inf, math.inf)
+def _final(data: FigureData, label: str) -> Difference:
+    return native_mean(replicate_scores(data, (label,), "end"), data.metric)
 
 
-def _points(axes: Axes, x: Sequence[float], found: Sequence[Difference], look: Mapping[str, str]) -> None:
+def _points(axes: Axes, x: Sequence[float], found: Sequence[Difference], options: Mapping[str, str]) -> None:
     """Draw joined points with their intervals."""
     means = [one.mean for one in found]
-    reach = [one.high - one.mean if math.isfinite(one.high) else math.nan for one in found]
-    axes.errorbar(x, means, yerr=reach, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **look)  # type: ignore[arg-type]
+    half_widths = [one.high - one.mean if math.isfinite(one.high) else math.nan for one in found]
+    axes.errorbar(x, means, yerr=half_widths, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **options)  # type: ignore[arg-type]
 
 
-def _growth(axes: Axes, shown: Shown) -> None:
+def _growth(axes: Axes, data: FigureData) -> None:
     """Draw the time of all decisions of a run against the number of other agents."""
-    assert shown.times is not None
-    colour = _colours(shown)
-    order = sorted(shown.times.seconds, key=shown.times.others.__getitem__)
-    for place, label in enumerate(_labels(shown)):
-        totals = [_geometric(shown.times.seconds[cell][label].sum(axis=1)) for cell in order]
-        x, mean = [shown.times.others[cell] for cell in order], [one[0] for one in totals]
-        reach = [[one[0] - one[1] for one in totals], [one[2] - one[0] for one in totals]]
-        look = {"color": colour[label], "marker": _SHAPES[place % len(_SHAPES)], "label": label}
-        axes.errorbar(x, mean, yerr=reach, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **look)  # type: ignore[arg-type]
+    assert data.times is not None
+    colour = _colours(data)
+    order = sorted(data.times.seconds, key=data.times.others.__getitem__)
+    for place, label in enumerate(_labels(data)):
+        totals = [_geometric(data.times.seconds[cell][label].sum(axis=1)) for cell in order]
+        x, mean = [data.times.others[cell] for cell in order], [one[0] for one in totals]
+        half_widths = [[one[0] - one[1] for one in totals], [one[2] - one[0] for one in totals]]
+        options = {"color": colour[label], "marker": _SHAPES[place % len(_SHAPES)], "label": label}
+        axes.errorbar(x, mean, yerr=half_widths, linewidth=1.8, markersize=6, capsize=3, elinewidth=1.1, **options)  # type: ignore[arg-type]
     axes.set_yscale("log")
     _plain(axes)
-    dress(axes, "", "number N of other agents")
-    axes.set_ylabel(f"processor seconds for {shown.study.budget.decisions} decisions")
+    label_panel(axes, "", "number N of other agents")
+    axes.set_ylabel(f"processor seconds for {data.study.budget.decisions} decisions")
     axes.set_xlim(left=0)
     _legend_above(axes)
     remark(axes, "one thread of this machine, 95 % intervals")
@@ -173,12 +171,12 @@ def _geometric(values: Array) -> tuple[float, float, float]:
     return float(mean), float(low), float(high)
 
 
-def _per_decision(axes: Axes, shown: Shown) -> None:
+def _per_decision(axes: Axes, data: FigureData) -> None:
     """Draw the mean time of a decision of each algorithm; dots, for bars have no length on a logarithmic axis."""
-    assert shown.times is not None
-    labels, colour = _labels(shown), _colours(shown)
+    assert data.times is not None
+    labels, colour = _labels(data), _colours(data)
     for row, label in enumerate(reversed(labels)):
-        mean, low, high = _geometric(1e3 * shown.times.seconds[shown.figure.cell][label].mean(axis=1))
+        mean, low, high = _geometric(1e3 * data.times.seconds[data.figure.cell][label].mean(axis=1))
         axes.plot([low, high], [row, row], color=colour[label], linewidth=2.0)
         axes.plot([mean], [row], "o", color=colour[label], markersize=8)
         axes.text(mean, row + 0.17, f"{mean:.3g} ms", ha="center", fontsize=9.5, color=FAINT)
@@ -187,7 +185,7 @@ def _per_decision(axes: Axes, shown: Shown) -> None:
     low, high = axes.get_xlim()
     decades(axes, low / 1.5, high * 1.5)
     axes.grid(axis="y", visible=False)
-    dress(axes, "Time of a decision", "processor milliseconds of one thread")
+    label_panel(axes, "Time of a decision", "processor milliseconds of one thread")
     axes.set_ylim(-0.5, len(labels) - 0.4)
 
 

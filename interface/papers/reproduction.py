@@ -1,4 +1,4 @@
-"""Reproducing a paper: its studies are run one after another, and what is there already is not run again."""
+"""The reproduction of a paper: its studies are run one after another, unless their results are there already."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from fedbo.objectives.datasets.data import DataDamaged, DataMissing
 from fedbo.papers.decision_time import Times, is_measured, measure
 from fedbo.papers.manifest import FigureTable, Manifest, chosen, load_manifest, suits
 from fedbo.papers.plot import draw_paper
-from fedbo.papers.statements import Against, Finding, Number, Shown, against_published, judge, numbers
+from fedbo.papers.statements import (
+    AlgorithmRow,
+    FigureData,
+    PublishedComparison,
+    StatementResult,
+    algorithm_rows,
+    compare_published,
+    judge,
+)
 from fedbo.results.manifest import read_manifest
 from fedbo.results.result import Result
 from fedbo.study.document import StudyError
@@ -30,8 +38,8 @@ _PATH = re.compile(r"(?<![\w.])/(?:[^\s/'\"]+/)+")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What is to be reproduced: a manifest, which of its figures, in which size, into which directory, by how many workers."""
+class ReproductionRequest:
+    """A request to reproduce a paper: its manifest, which figures, in which size, into which directory, by how many workers."""
 
     paper: Path
     out: Path
@@ -51,20 +59,20 @@ class FigureOutcome:
 
     figure: FigureTable
     missing: str = ""
-    shown: Shown | None = None
+    data: FigureData | None = None
     image: Path | None = None
     folder: str = ""
     failed: bool = False
-    numbers: Sequence[Number] = ()
-    against: Sequence[Against] = ()
-    findings: Sequence[Finding] = ()
+    algorithms: Sequence[AlgorithmRow] = ()
+    published: Sequence[PublishedComparison] = ()
+    statements: Sequence[StatementResult] = ()
 
 
 @dataclass(slots=True)
 class Reproduction:
-    """A paper's figures, as far as they have come; `pending` are those that have not been looked at yet."""
+    """A paper's figures so far; `pending` are those that have not been processed yet."""
 
-    wish: Wish
+    request: ReproductionRequest
     manifest: Manifest
     outcomes: list[FigureOutcome] = field(default_factory=list)
     pending: list[FigureTable] = field(default_factory=list)
@@ -72,7 +80,7 @@ class Reproduction:
 
 @dataclass(frozen=True, slots=True)
 class _FigurePlan:
-    """A figure with its study in the wished size and in full, or why there is none."""
+    """A figure with its study in the requested size and in full, or why there is none."""
 
     figure: FigureTable
     study: Study | None = None
@@ -86,74 +94,76 @@ class _FigurePlan:
         return f"{Path(self.figure.study).stem}-{self.study.digest()[:8]}"
 
 
-def reproduce(wish: Wish, told: Callable[[str], None], progress: Callable[[], Progress | None]) -> Iterator[Reproduction]:
+def reproduce(
+    request: ReproductionRequest, notify: Callable[[str], None], progress: Callable[[], Progress | None]
+) -> Iterator[Reproduction]:
     """Run what is missing, draw every figure, and say what holds; gives what there is so far after each figure.
 
-    A study that has ended is not run again, one that was cut off is gone on with. Figures that are not asked for are shown too
+    A study that has ended is not run again, one that was interrupted is resumed. Figures that are not asked for are shown too
     if their runs are there. StudyError, before anything runs, where the manifest or a study is wrong. A figure whose data are
     missing, or whose study fails, is left out, with the reason.
     """
-    manifest = load_manifest(wish.paper)
-    with usable(wish.out, "no folder can be made there"):
-        wish.out.exists()
-    asked = chosen(manifest, wish.only, wish.paper)
-    plans = _plans(wish, asked)
-    others = [one for figure in manifest.figure if figure not in asked if (one := _there(wish, figure)) is not None]
+    manifest = load_manifest(request.paper)
+    with usable(request.out, "no folder can be made there"):
+        request.out.exists()
+    asked = chosen(manifest, request.only, request.paper)
+    plans = _plans(request, asked)
+    others = [one for figure in manifest.figure if figure not in asked if (one := _there(request, figure)) is not None]
     done = [one.figure for one in others]
-    made = Reproduction(wish, manifest, others, [figure for figure in manifest.figure if figure not in done])
+    made = Reproduction(request, manifest, others, [figure for figure in manifest.figure if figure not in done])
     for folder in ("studies", "figures", "times"):
-        make_folder(wish.out / folder)
+        make_folder(request.out / folder)
     for number, plan in enumerate(plans, 1):
-        told(f"{plan.figure.id} ({number} of {len(plans)}): {plan.figure.title}")
-        made.outcomes.append(_outcome(wish, plan, told, progress))
+        notify(f"{plan.figure.id} ({number} of {len(plans)}): {plan.figure.title}")
+        made.outcomes.append(_outcome(request, plan, notify, progress))
         made.outcomes.sort(key=lambda one: manifest.figure.index(one.figure))
         made.pending.remove(plan.figure)
         _judge(made)
         yield made
 
 
-def _there(wish: Wish, figure: FigureTable) -> FigureOutcome | None:
+def _there(request: ReproductionRequest, figure: FigureTable) -> FigureOutcome | None:
     """Give the outcome of a figure for which nothing need be run or measured; None where something would have to be."""
     try:
-        (plan,) = _plans(wish, [figure])
+        (plan,) = _plans(request, [figure])
     except StudyError:
         return None
-    return _outcome(wish, plan, lambda line: None, lambda: None) if _complete(wish, plan) else None
+    return _outcome(request, plan, lambda line: None, lambda: None) if _complete(request, plan) else None
 
 
-def _plans(wish: Wish, figures: Sequence[FigureTable]) -> list[_FigurePlan]:
+def _plans(request: ReproductionRequest, figures: Sequence[FigureTable]) -> list[_FigurePlan]:
     """Load every study; StudyError with all that is wrong in any of them."""
     plans, faults, known = list[_FigurePlan](), list[str](), dict[str, str]()
     for figure in figures:
-        path = wish.paper.parent / figure.study
+        path = request.paper.parent / figure.study
         try:
-            full = load_study(path, wish.hosting)
-            study = load_study(path, [*figure.quick, *wish.hosting]) if wish.quick else full
+            full = load_study(path, request.hosting)
+            study = load_study(path, [*figure.quick, *request.hosting]) if request.quick else full
         except _ABSENT as error:
             plans.append(_FigurePlan(figure, missing=_lacking(error)))
             continue
         except StudyError as error:
-            place = f"{wish.paper}: figure {figure.id}, quick"
+            place = f"{request.paper}: figure {figure.id}, quick"
             faults += [re.sub("^--set", place, line) for line in str(error).splitlines()]
             continue
-        faults += suits(figure, study, wish.paper)
+        faults += suits(figure, study, request.paper)
         plan = _FigurePlan(figure, study, full)
         about = str(study.objective.model_dump(mode="json"))
-        if about not in known and not _complete(wish, plan):
+        if about not in known and not _complete(request, plan):
             known[about] = _no_data(study)
-        plans.append(replace(plan, missing="" if _complete(wish, plan) else known[about]))
+        plans.append(replace(plan, missing="" if _complete(request, plan) else known[about]))
     if faults:
         raise StudyError("\n".join(dict.fromkeys(faults)))
     return plans
 
 
-def _complete(wish: Wish, plan: _FigurePlan) -> bool:
+def _complete(request: ReproductionRequest, plan: _FigurePlan) -> bool:
     """Say whether all runs and decision times of a figure are there."""
     if plan.study is None:
         return False
-    runs = plan.figure.kind == "decision_time" or _has_ended(wish.out / "studies" / plan.name, plan.study)
+    runs = plan.figure.kind == "decision_time" or _has_ended(request.out / "studies" / plan.name, plan.study)
     timed = plan.figure.timed or plan.figure.kind == "decision_time"
-    return runs and (not timed or is_measured(plan.study, wish.out / "times" / f"{plan.name}.json"))
+    return runs and (not timed or is_measured(plan.study, request.out / "times" / f"{plan.name}.json"))
 
 
 def _has_ended(directory: Path, study: Study) -> bool:
@@ -178,72 +188,72 @@ def _lacking(error: Exception) -> str:
     """Say in short what is not there; where it would be looked for is this machine's affair."""
     if isinstance(error, DataMissing):
         return f"{str(error).split('. ')[0]}; fedbo data list says what is looked for, and where"
-    return machineless(str(error))
+    return without_folders(str(error))
 
 
-def machineless(text: str) -> str:
+def without_folders(text: str) -> str:
     """Take the folders of this machine out of a text, and leave the names of the files."""
     return _PATH.sub("…/", text)
 
 
 def _outcome(
-    wish: Wish, plan: _FigurePlan, told: Callable[[str], None], progress: Callable[[], Progress | None]
+    request: ReproductionRequest, plan: _FigurePlan, notify: Callable[[str], None], progress: Callable[[], Progress | None]
 ) -> FigureOutcome:
     if plan.study is None or plan.full is None or plan.missing:
-        told(f"  left out: {plan.missing}")
+        notify(f"  left out: {plan.missing}")
         return FigureOutcome(plan.figure, plan.missing)
-    name, shown = plan.name, Shown(plan.figure, plan.study, plan.full)
+    name, data = plan.name, FigureData(plan.figure, plan.study, plan.full)
     try:
         if plan.figure.kind != "decision_time":
-            shown = replace(shown, result=_result(plan.study, wish, wish.out / "studies" / name, progress))
+            data = replace(data, result=_result(plan.study, request, request.out / "studies" / name, progress))
     except RunError as error:
-        reason = f"its study failed: {machineless(str(error))}"
-        told(f"  left out: {reason}; what was done is in {error.directory}")
+        reason = f"its study failed: {without_folders(str(error))}"
+        notify(f"  left out: {reason}; what was done is in {error.directory}")
         return FigureOutcome(plan.figure, reason, folder=f"studies/{name}", failed=True)
     if plan.figure.kind == "decision_time" or plan.figure.timed:
-        file = wish.out / "times" / f"{name}.json"
-        shown = replace(shown, times=_measured(plan.study, file, told))
-    image = draw_paper(shown, wish.out / "figures" / f"{plan.figure.id}.png")
-    where = "times" if shown.result is None else f"studies/{name}"
-    return FigureOutcome(plan.figure, "", shown, image, where, False, numbers(shown), against_published(shown))
+        file = request.out / "times" / f"{name}.json"
+        data = replace(data, times=_measured(plan.study, file, notify))
+    image = draw_paper(data, request.out / "figures" / f"{plan.figure.id}.png")
+    where = "times" if data.result is None else f"studies/{name}"
+    return FigureOutcome(plan.figure, "", data, image, where, False, algorithm_rows(data), compare_published(data))
 
 
-def _result(study: Study, wish: Wish, directory: Path, progress: Callable[[], Progress | None]) -> Result:
+def _result(study: Study, request: ReproductionRequest, directory: Path, progress: Callable[[], Progress | None]) -> Result:
     """Give the results of a study: those that are there, or what is left of it is run, or all of it."""
     if _has_ended(directory, study):
         return Result.open(directory)
     if unfinished(directory):
-        return resume_study(directory, wish.hosting, progress())
+        return resume_study(directory, request.hosting, progress())
     return run_study(study, directory, progress())
 
 
-def _measured(study: Study, file: Path, told: Callable[[str], None]) -> Times:
+def _measured(study: Study, file: Path, notify: Callable[[str], None]) -> Times:
     steps: set[int] = set()
 
     def tell(done: int, total: int) -> None:
         tenth = 10 * done // total
         if tenth not in steps and tenth:
             steps.add(tenth)
-            told(f"  decision times: {done} of {total}")
+            notify(f"  decision times: {done} of {total}")
 
     return measure(study, file, tell)
 
 
 def _judge(made: Reproduction) -> None:
     """Judge all statements anew: some are about figures that come later in the manifest."""
-    there: Mapping[str, Shown] = {one.figure.id: one.shown for one in made.outcomes if one.shown is not None}
+    there: Mapping[str, FigureData] = {one.figure.id: one.data for one in made.outcomes if one.data is not None}
     made.outcomes = [
-        one if one.shown is None else replace(one, findings=[judge(test, one.shown, there) for test in one.figure.test])
+        one if one.data is None else replace(one, statements=[judge(test, one.data, there) for test in one.figure.test])
         for one in made.outcomes
     ]
 
 
 def seconds_of(outcome: FigureOutcome) -> float:
     """Give how long the runs of a figure took, in real seconds, or the decisions that were timed."""
-    shown = outcome.shown
-    if shown is None:
+    data = outcome.data
+    if data is None:
         return 0.0
-    if shown.result is not None:
-        return float(shown.result.manifest.get("seconds", 0.0))
-    assert shown.times is not None
-    return float(sum(np.sum(array) for of_cell in shown.times.seconds.values() for array in of_cell.values()))
+    if data.result is not None:
+        return float(data.result.manifest.get("seconds", 0.0))
+    assert data.times is not None
+    return float(sum(np.sum(array) for of_cell in data.times.seconds.values() for array in of_cell.values()))

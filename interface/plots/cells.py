@@ -1,4 +1,4 @@
-"""How the cells of a sweep look: a colour and a style of line for each, and the legends that say so."""
+"""The style of each cell of a sweep: its colour and kind of line, and the legends that explain them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fedbo.plots.style import COLOURS, FAINT, INK
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-KINDS = ("mode", "model", "kind", "name")  # what a table of settings is called by, which needs no key
-MOST = 8  # more values than this, and numbers get a continuous map
+NAME_KEYS = ("mode", "model", "kind", "name")  # what a table of settings is called by, which needs no key
+MAX_SHADES = 8  # more values than this, and numbers get a continuous map
 STYLES = ("-", (0, (5, 2)), (0, (1.2, 1.6)), (0, (6, 2, 1.2, 2)))
 
 # Without its last, yellow part, which is hard to see on white.
@@ -28,8 +28,8 @@ SHADES = LinearSegmentedColormap.from_list("shades", colormaps["viridis"]([step 
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
-    """The looks of cells: keyword arguments of lines and a short title for each, and the swept `keys`.
+class CellStyles:
+    """The styles of cells: keyword arguments of lines and a short title for each, and the swept `keys`.
 
     `handles` are the entries of one legend for each key, `bar` is a bar of colours instead of the first.
     """
@@ -41,8 +41,8 @@ class Looks:
     bar: ScalarMappable | None = None
 
 
-def looks(result: Result, cells: Sequence[int]) -> Looks:
-    """Choose the looks of some cells.
+def cell_styles(result: Result, cells: Sequence[int]) -> CellStyles:
+    """Choose the styles of some cells.
 
     The values of one swept key are colours: shades where they are numbers. Where two keys are swept, the one with fewer
     values, at most four, chooses the style of the line. With more keys every cell has a shade of its own.
@@ -54,23 +54,23 @@ def looks(result: Result, cells: Sequence[int]) -> Looks:
     styled = min(reversed(keys), key=counts.__getitem__) if len(keys) == 2 else None
     if len(keys) == 2 and styled is not None and counts[styled] <= len(STYLES):
         coloured = next(key for key in keys if key != styled)
-        return _looks(values, coloured, styled, titles)
+        return _styles(values, coloured, styled, titles)
     if len(keys) == 1:
-        return _looks(values, keys[0], None, titles)
+        return _styles(values, keys[0], None, titles)
     shades = _sampled(len(cells))
     lines = {cell: {"color": shade} for cell, shade in zip(cells, shades, strict=True)}
-    return Looks(lines, titles, keys, [_legend(" · ".join(keys), [(lines[cell], titles[cell]) for cell in cells])])
+    return CellStyles(lines, titles, keys, [_legend(" · ".join(keys), [(lines[cell], titles[cell]) for cell in cells])])
 
 
-def explain(figure: Figure, chosen: Looks, others: Sequence[tuple[str, Sequence[Artist]]]) -> None:
-    """Say in the head of a figure, where no curve is, what looks like what: legends side by side, and a bar of colours.
+def explain(figure: Figure, chosen: CellStyles, others: Sequence[tuple[str, Sequence[Artist]]]) -> None:
+    """Say in the head of a figure, where no curve is, what means what: legends side by side, and a bar of colours.
 
     `others` are the entries of more legends. What does not fit into half of the width is left to the rows of cells below.
     """
     right = 0.985
     for key, handles in reversed([*chosen.handles, *others]):
-        look: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (right, 0.99), "ncols": math.ceil(len(handles) / 3)}
-        legend = figure.legend(handles=list(handles), title=key, alignment="left", fontsize=9, labelspacing=0.35, **look)
+        options: dict[str, Any] = {"loc": "upper right", "bbox_to_anchor": (right, 0.99), "ncols": math.ceil(len(handles) / 3)}
+        legend = figure.legend(handles=list(handles), title=key, alignment="left", fontsize=9, labelspacing=0.35, **options)
         legend.get_title().set(color=FAINT, fontsize=9)
         place = legend.get_window_extent()
         if place.width > (right - 0.5) * figure.bbox.width or place.y0 < 0.89 * figure.bbox.height:
@@ -86,7 +86,9 @@ def explain(figure: Figure, chosen: Looks, others: Sequence[tuple[str, Sequence[
         inset.grid(visible=False)
 
 
-def _looks(values: Mapping[int, Mapping[str, Any]], coloured: str, styled: str | None, titles: Mapping[int, str]) -> Looks:
+def _styles(
+    values: Mapping[int, Mapping[str, Any]], coloured: str, styled: str | None, titles: Mapping[int, str]
+) -> CellStyles:
     found = {_word(chosen[coloured]): chosen[coloured] for chosen in values.values()}
     shade, bar = _shades(found)
     lines: dict[int, dict[str, Any]] = {cell: {"color": shade[_word(chosen[coloured])]} for cell, chosen in values.items()}
@@ -98,11 +100,11 @@ def _looks(values: Mapping[int, Mapping[str, Any]], coloured: str, styled: str |
             lines[cell]["linestyle"] = style[_word(chosen[styled])]
         handles.append(_legend(styled, [({"color": INK, "linestyle": style[word]}, word) for word in words]))
     keys = [key for key in next(iter(values.values())) if key in (coloured, styled)]
-    return Looks(lines, titles, keys, handles, bar)
+    return CellStyles(lines, titles, keys, handles, bar)
 
 
 def _legend(key: str, entries: Sequence[tuple[Mapping[str, Any], str]]) -> tuple[str, Sequence[Artist]]:
-    return key, [Line2D([], [], linewidth=2, label=word, **look) for look, word in entries]
+    return key, [Line2D([], [], linewidth=2, label=word, **options) for options, word in entries]
 
 
 def _shades(found: Mapping[str, Any]) -> tuple[dict[str, str], ScalarMappable | None]:
@@ -111,7 +113,7 @@ def _shades(found: Mapping[str, Any]) -> tuple[dict[str, str], ScalarMappable | 
         chosen = COLOURS if len(found) <= len(COLOURS) else _sampled(len(found))
         return dict(zip(found, chosen, strict=False)), None
     ordered = sorted(found, key=found.__getitem__)
-    if len(found) <= MOST:
+    if len(found) <= MAX_SHADES:
         rank = dict(zip(ordered, _sampled(len(found)), strict=True))
         return {word: rank[word] for word in found}, None
     low, high = float(found[ordered[0]]), float(found[ordered[-1]])
@@ -126,5 +128,5 @@ def _sampled(count: int, shades: Colormap = SHADES) -> list[str]:
 
 def _word(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(_word(item) if key in KINDS else f"{key} {_word(item)}" for key, item in value.items())
+        return ", ".join(_word(item) if key in NAME_KEYS else f"{key} {_word(item)}" for key, item in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)

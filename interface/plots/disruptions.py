@@ -1,4 +1,4 @@
-"""A page of trouble: how histories grow, how stale messages are, how agents spend their time, and what became of messages."""
+"""The figure of disruptions: growth of histories, staleness, the agents' time by state, and the fate of messages."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.plots.cells import looks
+from fedbo.plots.cells import cell_styles
 from fedbo.plots.growth import draw_growth
 from fedbo.plots.style import FAINT, INK, PALE, colours, remark, rows_only
 from fedbo.results.curves import Array
 from fedbo.results.disruptions import Disruptions, staleness_of
-from fedbo.results.grouping import by_run
+from fedbo.results.grouping import runs_by_algorithm
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-SPENT = {"evaluating": "#3E7CB1", "waiting": PALE, "away": "#8A919C", "down": "#C1121F"}
-FATES = {"arrived": "#3E7CB1", "late": "#E9B44C", "lost": "#3D434D", "rejected": "#C1121F", "duplicates": "#D8A7C7"}
+STATE_COLOURS = {"evaluating": "#3E7CB1", "waiting": PALE, "away": "#8A919C", "down": "#C1121F"}
+FATE_COLOURS = {"arrived": "#3E7CB1", "late": "#E9B44C", "lost": "#3D434D", "rejected": "#C1121F", "duplicates": "#D8A7C7"}
 BINS, FEWEST = 30, 4
 
 
@@ -38,15 +38,15 @@ class PanelRows:
     about: str
 
 
-def draw_trouble(figure: Figure, result: Result, cell: int, label: str) -> None:
+def draw_disruptions(figure: Figure, result: Result, cell: int, label: str) -> None:
     """Draw the page: growth in one cell; the rest for each cell of a sweep, or for each algorithm where nothing is swept."""
     rows = _rows(result, label)
     draw_growth(figure.add_axes((0.06, 0.545, 0.42, 0.325)), result, cell, label)
     inset = min(0.13, 0.01 + 0.0052 * max(map(len, rows.names)))
     boxes = ((0.56, 0.545), (0.06, 0.075), (0.56, 0.075))
     panels = [figure.add_axes((x + inset, y, 0.42 - inset, 0.325)) for x, y in boxes]
-    _ridges(panels[0], rows)
-    _spent(panels[1], rows.measures)
+    _staleness(panels[0], rows)
+    _time_by_state(panels[1], rows.measures)
     _fates(panels[2], rows.measures)
     size = 9.5 if len(rows.names) <= 12 else 7.5 if len(rows.names) <= 24 else 5.5
     for one in panels:
@@ -60,22 +60,21 @@ def draw_trouble(figure: Figure, result: Result, cell: int, label: str) -> None:
 
 
 def _rows(result: Result, label: str) -> PanelRows:
-    stale: dict[tuple[int, str], list[Array]] = {}
-    for key, events in by_run(result.shown[1]):
-        stale.setdefault((key.cell, key.algorithm), []).append(staleness_of(events))
+    runs = runs_by_algorithm(result.shown[1])
     measures = result.trouble()
     cells = sorted({row.cell for row in measures})
     if len(cells) == 1:
         names, shades, about = [row.algorithm for row in measures], list(colours(result).values()), ""
     else:
-        chosen, measures = looks(result, cells), [row for row in measures if row.algorithm == label]
+        chosen, measures = cell_styles(result, cells), [row for row in measures if row.algorithm == label]
         names = [chosen.titles[row.cell] for row in measures]
         shades = [str(chosen.lines[row.cell]["color"]) for row in measures]
         about = f"rows: {label} by {' and '.join(chosen.keys)}"
-    return PanelRows(names, shades, measures, [np.concatenate(stale[row.cell, row.algorithm]) for row in measures], about)
+    stale = [np.concatenate([staleness_of(own) for _, own in runs[row.cell, row.algorithm]]) for row in measures]
+    return PanelRows(names, shades, measures, stale, about)
 
 
-def _ridges(axes: Axes, rows: PanelRows) -> None:
+def _staleness(axes: Axes, rows: PanelRows) -> None:
     """Draw a histogram in each row: the share of messages that were so many rounds old when they took effect."""
     axes.set_title("Staleness of messages")
     axes.set_xlabel("rounds closed since the sender began the step")
@@ -97,14 +96,14 @@ def _ridges(axes: Axes, rows: PanelRows) -> None:
         axes.text(0.99, place, words, transform=axes.get_yaxis_transform(), ha="right", va="center", fontsize=8.5, color=FAINT)
 
 
-def _spent(axes: Axes, measures: Sequence[Disruptions]) -> None:
+def _time_by_state(axes: Axes, measures: Sequence[Disruptions]) -> None:
     """Stack the shares of the time of a target, from 0 to its last event."""
     axes.set_title("How agents spent their time")
     axes.set_xlabel("share of the time of an agent that optimises, %")
     axes.set_xlim(0, 100)
     left = np.zeros(len(measures))
-    whole = np.array([max(1e-300, sum(getattr(row, name) for name in SPENT)) for row in measures])
-    for name, colour in SPENT.items():
+    whole = np.array([max(1e-300, sum(getattr(row, name) for name in STATE_COLOURS)) for row in measures])
+    for name, colour in STATE_COLOURS.items():
         share = 100 * np.array([getattr(row, name) for row in measures]) / whole
         axes.barh(range(len(measures)), share, left=left, height=0.66, color=colour, edgecolor="white", linewidth=0.6)
         for place, (begin, width) in enumerate(zip(left, share, strict=True)):
@@ -112,7 +111,7 @@ def _spent(axes: Axes, measures: Sequence[Disruptions]) -> None:
                 ink = INK if name in ("waiting",) else "white"
                 axes.text(begin + width / 2, place, f"{width:.0f}", ha="center", va="center", fontsize=8.5, color=ink)
         left = left + share
-    _legend(axes, [(name, colour) for name, colour in SPENT.items() if any(getattr(row, name) for row in measures)])
+    _legend(axes, [(name, colour) for name, colour in STATE_COLOURS.items() if any(getattr(row, name) for row in measures)])
 
 
 def _fates(axes: Axes, measures: Sequence[Disruptions]) -> None:
@@ -120,7 +119,7 @@ def _fates(axes: Axes, measures: Sequence[Disruptions]) -> None:
     axes.set_title("Messages by their fate")
     axes.set_xlabel("transmissions to the coordinator, in one replicate")
     left = np.zeros(len(measures))
-    for name, colour in FATES.items():
+    for name, colour in FATE_COLOURS.items():
         count = np.array([getattr(row, name) for row in measures])
         axes.barh(range(len(measures)), count, left=left, height=0.66, color=colour, edgecolor="white", linewidth=0.6)
         left = left + count
@@ -129,7 +128,7 @@ def _fates(axes: Axes, measures: Sequence[Disruptions]) -> None:
     for place, (row, end) in enumerate(zip(measures, left, strict=True)):
         words = _fate_in_words(row) if end else "sends nothing"
         axes.text(end + 0.012 * most, place, words, ha="left", va="center", fontsize=8.5, color=FAINT)
-    _legend(axes, [(name, colour) for name, colour in FATES.items() if any(getattr(row, name) for row in measures)])
+    _legend(axes, [(name, colour) for name, colour in FATE_COLOURS.items() if any(getattr(row, name) for row in measures)])
 
 
 def _fate_in_words(row: Disruptions) -> str:

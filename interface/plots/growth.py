@@ -1,4 +1,4 @@
-"""How the histories of agents grow: t_n against time, a line for each agent."""
+"""The growth of histories: t_n against time, a line for each agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedbo.plots.cells import SHADES
 from fedbo.plots.marks import CRASH
-from fedbo.plots.style import FAINT, clock
+from fedbo.plots.style import FAINT, time_label
 from fedbo.plots.timeline import horizon, one_run
 from fedbo.results.curves import IncumbentTrace
 from fedbo.results.grouping import of_kinds
@@ -42,19 +42,19 @@ def draw_growth(axes: Axes, result: Result, cell: int, label: str) -> None:
     axes.set_title(
         f"Observations so far: {label}, replicate {replicate}", y=1.0
     )  # a place that the bar above the panel cannot shift
-    axes.set_xlabel(clock(result))
+    axes.set_xlabel(time_label(result))
     axes.set_ylabel("$t_n$, good observations of each agent")
     axes.set_xlim(0, horizon([float(trace.finished[-1]) for trace in mine]))
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    _say_who_is_fast(axes)
+    _speed_legend(axes)
 
 
 def _pace(trace: IncumbentTrace) -> float:
     return float(trace.finished[-1]) / len(trace.step)
 
 
-def _say_who_is_fast(axes: Axes) -> None:
+def _speed_legend(axes: Axes) -> None:
     inset = axes.inset_axes((0.78, 1.045, 0.12, 0.022))
     axes.figure.colorbar(ScalarMappable(Normalize(0, 1), SHADES), cax=inset, orientation="horizontal")
     inset.set_axis_off()

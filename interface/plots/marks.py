@@ -1,4 +1,4 @@
-"""The marks of trouble on a timeline: absences, crashes, hangs, partitions, and the hours when the coordinator was down."""
+"""Marks on a timeline: absences, crashes, hangs, slow-downs, partitions, and outages of the coordinator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from fedbo.results.agent_states import Episode, episodes
+from fedbo.results.agent_states import EventInterval, event_intervals
 from fedbo.results.grouping import of_kinds
 
 Bars = list[tuple[int, float, float]]
@@ -20,17 +20,17 @@ AWAY, CRASH, HANG, CUT, SLOW, OUTAGE = "#3D434D", "#C1121F", "#7B4FA3", "#111418
 
 
 def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> list[Artist]:
-    """Draw the trouble of one run over its bars; give what belongs into the legend.
+    """Draw the absences and faults of one run over its bars; give the entries of the legend.
 
-    `place` gives the row of each agent and `ends` where its bars end: what befalls it later concerns nobody.
+    `place` gives the row of each agent and `ends` where its bars end: later events are left out.
     """
 
-    def during(begins: str, ends_: str) -> list[Episode]:
-        found = [one for one in episodes(events, begins, ends_) if one.agent in place and one.begin <= ends[one.agent]]
+    def during(begins: str, ends_: str) -> list[EventInterval]:
+        found = [one for one in event_intervals(events, begins, ends_) if one.agent in place and one.begin <= ends[one.agent]]
         return [one._replace(end=min(one.end, ends[one.agent])) for one in found]
 
     marks = [
-        *_outages(axes, episodes(events, "down", "up")),
+        *_outages(axes, event_intervals(events, "down", "up")),
         *_stripes(axes, _rows(during("slowed", "recovered"), place), SLOW, "slowed", top=True),
         *_boxes(axes, _rows(during("absent", "returned"), place), "away", AWAY, "//////"),
         *_boxes(axes, _rows(during("crashed", "restarted"), place), "down after a crash", CRASH, "//////"),
@@ -41,29 +41,30 @@ def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[
     return marks
 
 
-def _rows(found: list[Episode], place: Mapping[int, int]) -> Bars:
+def _rows(found: list[EventInterval], place: Mapping[int, int]) -> Bars:
     return [(place[one.agent], one.begin, one.end) for one in found if one.agent in place and one.end > one.begin]
+
+
+def corners(bars: Bars, half: float, shift: float = 0.0) -> list[list[tuple[float, float]]]:
+    """Give the corners of bars, from row and times, so much above and below their rows, which are shifted."""
+    middles = [(row + shift, begin, end) for row, begin, end in bars]
+    return [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in middles]
 
 
 def _boxes(axes: Axes, bars: Bars, word: str, colour: str, hatch: str) -> list[Artist]:
     if not bars:
         return []
-    half: float = 0.36
-    look: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": hatch, "linewidth": 0.6}
-    corners = [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in bars]
-    axes.add_collection(PolyCollection(corners, zorder=2, **look), autolim=True)
-    return [Patch(label=word, **look)]
+    options: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": hatch, "linewidth": 0.6}
+    axes.add_collection(PolyCollection(corners(bars, 0.36), zorder=2, **options), autolim=True)
+    return [Patch(label=word, **options)]
 
 
 def _stripes(axes: Axes, bars: Bars, colour: str, word: str, top: bool) -> list[Artist]:
     """Draw thin lines along the upper or lower edge of the rows: the agent works on."""
     if not bars:
         return []
-    edge, half = (-0.405 if top else 0.405), 0.045
-    corners = [
-        [(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in ((y + edge, a, b) for y, a, b in bars)
-    ]
-    axes.add_collection(PolyCollection(corners, facecolor=colour, edgecolor="none", zorder=3), autolim=False)
+    stripes = corners(bars, 0.045, -0.405 if top else 0.405)
+    axes.add_collection(PolyCollection(stripes, facecolor=colour, edgecolor="none", zorder=3), autolim=False)
     return [Line2D([], [], color=colour, linewidth=2.2, label=word)]
 
 
@@ -77,18 +78,18 @@ def _crashes(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[in
         (instants, {"marker": "v", "markersize": 6.5, "markeredgewidth": 0.6, "label": "crash"}),
         (gone, {"marker": "X", "markersize": 8.5, "markeredgewidth": 0.8, "label": "lost for good"}),
     ]
-    for these, look in kinds:
+    for these, options in kinds:
         if these:
-            look |= {"linestyle": "none", "color": CRASH, "markeredgecolor": "white"}
-            axes.plot(*zip(*these, strict=True), zorder=6, **look)
-            marks.append(Line2D([], [], **look))
+            options |= {"linestyle": "none", "color": CRASH, "markeredgecolor": "white"}
+            axes.plot(*zip(*these, strict=True), zorder=6, **options)
+            marks.append(Line2D([], [], **options))
     return marks
 
 
-def _outages(axes: Axes, found: list[Episode]) -> list[Artist]:
+def _outages(axes: Axes, found: list[EventInterval]) -> list[Artist]:
     if not found:
         return []
-    look: dict[str, Any] = {"facecolor": OUTAGE, "alpha": 0.2, "linewidth": 0}
+    options: dict[str, Any] = {"facecolor": OUTAGE, "alpha": 0.2, "linewidth": 0}
     for one in found:
-        axes.axvspan(one.begin, one.end, zorder=0.9, **look)
-    return [Patch(label="coordinator down", **look)]
+        axes.axvspan(one.begin, one.end, zorder=0.9, **options)
+    return [Patch(label="coordinator down", **options)]

@@ -1,4 +1,4 @@
-"""How unlike the agents are: where each has its best point, and how good it is."""
+"""The heterogeneity of agents: where each has its best point, and its value there."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from fedbo.results.mean_objective import best_of_mean
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-MOST_PAIRS = 6
-MOST_NAMED = 60  # more agents than these are not told apart by their numbers
+MAX_PAIRS = 6
+MAX_LABELLED = 60  # more agents than these are not told apart by their numbers
 
 
 class Best(NamedTuple):
@@ -33,9 +33,9 @@ class Best(NamedTuple):
 def draw_optima(figure: Figure, result: Result, cell: int) -> None:
     """Draw the page for one cell: a panel for each pair of parameters, and the agents by what they reach."""
     federation = result.trusted_cells()[cell].study.federation()
-    best, seen = _found(result, cell, drawn=federation.drawn)
+    best, seen = _found(result, cell, drawn=federation.random_per_replicate)
     parameters = federation.parameters
-    pairs = list(combinations(range(len(parameters)), 2))[:MOST_PAIRS] or [(0, 0)]
+    pairs = list(combinations(range(len(parameters)), 2))[:MAX_PAIRS] or [(0, 0)]
     columns = 1 if len(pairs) == 1 else 2 if len(pairs) <= 4 else 3
     rows, mean = -(-len(pairs) // columns), best_of_mean(result, cell)
     width, height = 0.56 / columns, 0.8 / rows
@@ -48,7 +48,7 @@ def draw_optima(figure: Figure, result: Result, cell: int) -> None:
             _mark(axes, mean.x, pair, place == 0)
         if place == 0:
             axes.set_title("Every agent's best point, among all that were evaluated")
-            if federation.drawn:
+            if federation.random_per_replicate:
                 remark(axes, "replicate 0")
     names = getattr(federation, "agent_names", None)
     left = 0.68 if names is None else 0.76
@@ -58,7 +58,7 @@ def draw_optima(figure: Figure, result: Result, cell: int) -> None:
 def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
     """Give each agent's best point over all algorithms, replicates and earlier tasks, and all points `(n, d)`.
 
-    Where objectives are drawn anew in every replicate, those of the first only. A centralised run is nobody's own.
+    Where objectives are drawn anew in every replicate, those of the first only. A centralised run belongs to no agent.
     """
     columns = ["cell", "algorithm", "replicate", "agent", "x", "score", "error"]
     central = {table.title for table in result.study.algorithm if table.centralised}
@@ -104,16 +104,16 @@ def _curve(axes: Axes, best: Best, seen: np.ndarray, pair: tuple[int, int], para
 def _mark(axes: Axes, x: tuple[float, ...], pair: tuple[int, int], named: bool) -> None:
     """Mark where the mean of all agents' functions is largest."""
     i, j = pair
-    look: Any = {"color": INK, "linestyle": "--", "linewidth": 1.2, "zorder": 2}
-    axes.axvline(x[i], label=f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}", **look)
+    options: Any = {"color": INK, "linestyle": "--", "linewidth": 1.2, "zorder": 2}
+    axes.axvline(x[i], label=f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}", **options)
     if i != j:
-        axes.axhline(x[j], **look)
+        axes.axhline(x[j], **options)
     if named:
         axes.legend(loc="best")
 
 
 def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
-    if len(best.agent) > MOST_NAMED:
+    if len(best.agent) > MAX_LABELLED:
         return
     for agent, place in zip(best.agent, places, strict=True):
         axes.annotate(str(agent), tuple(place), (4, 3), textcoords="offset points", fontsize=7.5, color=FAINT, zorder=4)
@@ -129,7 +129,7 @@ def _ranked(axes: Axes, best: Best, metric: Any, names: Sequence[str] | None) ->
     axes.set_xlabel(f"{metric.name}, to {metric.direction}")
     axes.set_ylabel("agent, best first")
     axes.invert_yaxis()
-    if len(order) <= MOST_NAMED:
+    if len(order) <= MAX_LABELLED:
         words = [
             str(best.agent[place]) if names is None else f"{names[best.agent[place]]} {best.agent[place]}" for place in order
         ]

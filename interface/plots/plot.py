@@ -10,15 +10,15 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from fedbo.plots.disruptions import draw_trouble
-from fedbo.plots.mean_regret import draw_regret
+from fedbo.plots.curves import draw_curves
+from fedbo.plots.disruptions import draw_disruptions
 from fedbo.plots.optima import draw_optima
 from fedbo.plots.privacy import draw_privacy
-from fedbo.plots.regret import draw_curves
+from fedbo.plots.regret import draw_regret
 from fedbo.plots.style import FAINT, STYLE
 from fedbo.plots.sweep import draw_sweep
 from fedbo.plots.timeline import draw_timeline
-from fedbo.results.compare import goal_of
+from fedbo.results.compare import target_of
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -27,7 +27,7 @@ KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "opti
 
 
 class Choices(TypedDict, total=False):
-    """What may be chosen beside the kind and the cell of a figure."""
+    """The options of a figure besides its kind and its cell."""
 
     regret: bool
     algorithm: str | None
@@ -36,7 +36,7 @@ class Choices(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Which figure of a run: its kind, the cell that it shows, and what it shows of it.
+    """A figure to draw: its kind, its cell, and its options.
 
     `regret` instead of values, for curves; `algorithm`, by default the first federated one, whose timeline, trouble or sweep
     it is; `level`, which is to be reached in a sweep.
@@ -68,7 +68,7 @@ def draw(result: Result, path: Path, view: View) -> Path:
 
 
 def figure_of(result: Result, view: View) -> Figure:
-    """Make the figure itself, for those who want to go on with it; PlotError when there is no such figure."""
+    """Make the figure itself, to be changed further; PlotError when there is no such figure."""
     _check(result, view)
     with rc_context(STYLE):
         return _figure(result, view)
@@ -94,13 +94,13 @@ def _check(result: Result, view: View) -> None:
 
 
 def _figure(result: Result, view: View) -> Figure:
-    goal = goal_of(result, view.algorithm, view.level, view.regret)
+    target = target_of(result, view.algorithm, view.level, view.regret)
     there = {trace.algorithm for trace in result.traces if view.kind == "sweep" or trace.cell == view.cell}
-    if goal.algorithm not in there:  # the study was cut short
+    if target.algorithm not in there:  # the study was cut short
         if view.algorithm is not None:
             where = "" if view.kind == "sweep" else f" in cell {view.cell}"
-            raise PlotError(f"no runs of '{goal.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
-        goal = replace(goal, algorithm=max(there, key=result.study.labels.index))
+            raise PlotError(f"no runs of '{target.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
+        target = replace(target, algorithm=max(there, key=result.study.labels.index))
     if view.kind in ("trouble", "privacy", "optima", "sweep"):
         figure = Figure(figsize=(16, 11))
         _head(figure, result, view)
@@ -109,14 +109,14 @@ def _figure(result: Result, view: View) -> Figure:
         elif view.kind == "optima":
             draw_optima(figure, result, view.cell)
         elif view.kind == "trouble":
-            draw_trouble(figure, result, view.cell, goal.algorithm)
+            draw_disruptions(figure, result, view.cell, target.algorithm)
         else:
-            draw_sweep(figure, result, goal)
+            draw_sweep(figure, result, target)
         return figure
     if view.kind == "timeline":
         figure = Figure(figsize=(16, 7))
         _head(figure, result, view)
-        draw_timeline(figure.add_axes((0.06, 0.1, 0.92, 0.69)), result, view.cell, goal.algorithm)
+        draw_timeline(figure.add_axes((0.06, 0.1, 0.92, 0.69)), result, view.cell, target.algorithm)
         return figure
     figure = Figure(figsize=(16, 11) if view.kind == "overview" else (16, 6.4))
     _head(figure, result, view)
@@ -127,7 +127,7 @@ def _figure(result: Result, view: View) -> Figure:
         return figure
     draw_curves((left, right), result, view.cell, view.regret)
     if view.kind == "overview":
-        draw_timeline(figure.add_axes((0.06, 0.065, 0.92, 0.37)), result, view.cell, goal.algorithm)
+        draw_timeline(figure.add_axes((0.06, 0.065, 0.92, 0.37)), result, view.cell, target.algorithm)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""A page of privacy: what it costs and gives, how many messages are clipped, and what the noise leaves of the signal."""
+"""The figure of privacy: epsilon spent, utility against epsilon, clipped messages, and signal to noise."""
 
 from __future__ import annotations
 

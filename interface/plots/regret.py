@@ -1,81 +1,47 @@
-"""Curves of the best value so far, against evaluations and against time, one line with its band for each algorithm."""
+"""Regret on the mean of all agents' functions against rounds: cumulative, and of single evaluations."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from fedbo.plots.style import clock, colours, remark
-from fedbo.plots.timeline import horizon
-from fedbo.results.compare import metric_of
-from fedbo.results.curves import Array, Curve
+from fedbo.plots.style import colours, remark
+from fedbo.results.curves import Array
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-
-def draw_curves(axes: tuple[Axes, Axes], result: Result, cell: int, regret: bool = False) -> None:
-    """Draw both pairs of axes: the left one against evaluations of each agent, the right one against time."""
-    colour, metric = colours(result), metric_of(result, cell, regret)
-    name = "simple regret" if regret else f"best {metric.name}"
-    by_count = [curve for curve in result.curves("evaluations", regret=regret) if curve.cell == cell]
-    by_time = [curve for curve in result.curves("time", points=400, regret=regret) if curve.cell == cell]
-    first = max(1, result.study.agents.initial)
-    for curve in by_count:
-        line(axes[0], curve, curve.x >= first, color=colour[curve.algorithm], label=curve.algorithm)
-    for curve in by_time:
-        line(axes[1], curve, np.ones(len(curve.x), dtype=bool), color=colour[curve.algorithm])
-    dress(axes[0], f"{name.capitalize()} against evaluations", "evaluations of each agent, initial points included")
-    dress(axes[1], f"{name.capitalize()} against time", clock(result))
-    axes[0].set_ylabel(f"{name}, mean over agents")
-    axes[1].set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.cell == cell]))
-    limits(axes, by_count, first)
-    axes[0].legend(loc="upper right" if metric.sign < 0 else "lower right", handlelength=1.6, labelspacing=0.5)
-    if any(np.isfinite(curve.error).any() for curve in by_count):
-        remark(axes[1], "bands: ± 1 standard error over replicates")
+WINDOWS = 40  # over each of which the regret of one evaluation is averaged
 
 
-def line(axes: Axes, curve: Curve, keep: np.typing.NDArray[np.bool_], alpha: float = 0.16, **look: Any) -> None:
-    """Draw one curve with its band, so opaque, and a dot at its end; `look` has its colour, and perhaps its label and style."""
-    x, mean, error = curve.x[keep], curve.mean[keep], curve.error[keep]
-    step, colour = curve.axis in ("time", "bytes"), look["color"]
-    if np.isfinite(error).any():
-        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=alpha, linewidth=0, step="post" if step else None)
-    style = "steps-post" if step else "default"
-    axes.plot(x, mean, drawstyle=style, **{"linewidth": 2.0, "solid_capstyle": "round", **look})
-    axes.plot(x[-1:], mean[-1:], "o", color=colour, markersize=5, markeredgecolor="white", markeredgewidth=0.8, zorder=5)
+def draw_regret(axes: tuple[Axes, Axes], result: Result, cell: int) -> None:
+    """Draw both pairs of axes: cumulative regret of each agent on the left, that of one evaluation on the right."""
+    colour = colours(result)
+    found, coarse = ([c for c in result.regret_curves(points) if c.cell == cell] for points in (200, WINDOWS))
+    for curve in found:
+        _line(axes[0], curve.rounds, (curve.mean, curve.deviation), colour[curve.algorithm], curve.algorithm)
+    for curve in coarse:
+        _line(axes[1], curve.rounds, (curve.instant, curve.instant_deviation), colour[curve.algorithm], None)
+    for one, title in zip(axes, ("Cumulative regret of an agent", "Regret of one evaluation"), strict=True):
+        one.set_title(title)
+        one.set_xlabel("evaluations of each agent (rounds)")
+        one.margins(x=0.02)
+    axes[0].set_ylabel("R / M, on the mean of all agents' functions")
+    axes[1].set_ylabel(f"f* - f(x), mean over agents and 1/{WINDOWS} of the rounds")
+    axes[0].set_ylim(bottom=0.0)
+    positive = [float(curve.instant[curve.instant > 0.0].min()) for curve in coarse if (curve.instant > 0.0).any()]
+    if positive:
+        axes[1].set_yscale("log", nonpositive="clip")
+        axes[1].set_ylim(bottom=0.7 * max(1e-7, min(positive)))
+    axes[0].legend(loc="upper left", handlelength=1.6, labelspacing=0.5)
+    if any(np.isfinite(curve.deviation).any() for curve in found):
+        remark(axes[1], "bands: ± 1 standard deviation over replicates")
 
 
-def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
-    """Give all the same vertical range, that of the means from the end of the initial points on.
-
-    Regrets that cover more than a decade are drawn on a logarithmic scale.
-    """
-    means, errors = list[Array](), list[Array]()
-    begun = any((curve.x >= first).any() for curve in drawn)  # a study that was cut short may end before
-    for curve in drawn:
-        keep = (curve.x >= first if begun else np.ones_like(curve.x, dtype=np.bool_)) & np.isfinite(curve.mean)
-        means.append(curve.mean[keep])
-        errors.append(np.nan_to_num(curve.error[keep]))
-    mean, error = np.concatenate(means), np.concatenate(errors)
-    if not len(mean):
-        return
-    low, high = float(np.min(mean - error)), float(np.max(mean + error))
-    decades = drawn[0].regret and float(mean.min()) > 0 and float(mean.max()) > 10 * float(mean.min())
-    margin = 0.06 * (high - low or 1.0)
-    for one in axes:
-        if decades:
-            one.set_yscale("log", nonpositive="clip")
-            one.set_ylim(0.7 * float(mean.min()), 1.3 * high)
-        else:
-            one.set_ylim(low - margin, high + margin)
-
-
-def dress(axes: Axes, title: str, label: str) -> None:
-    """Name a panel and its horizontal axis."""
-    axes.set_title(title)
-    axes.set_xlabel(label)
-    axes.margins(x=0.02)
+def _line(axes: Axes, x: Array, band: tuple[Array, Array], colour: str, label: str | None) -> None:
+    mean, deviation = band
+    if np.isfinite(deviation).any():
+        axes.fill_between(x, mean - deviation, mean + deviation, color=colour, alpha=0.16, linewidth=0)
+    axes.plot(x, mean, color=colour, label=label, linewidth=2.0, solid_capstyle="round")

@@ -1,4 +1,4 @@
-"""How figures look: colours, letters and lines, the same in all of them."""
+"""The style of figures: colours, letters and lines, the same in all of them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def colours(result: Result) -> dict[str, str]:
     return {label: COLOURS[place % len(COLOURS)] for place, label in enumerate(result.study.labels)}
 
 
-def clock(result: Result) -> str:
+def time_label(result: Result) -> str:
     """Name the axis of time."""
     return "wall-clock seconds" if result.study.timing.clock == "wall" else "virtual time"
 

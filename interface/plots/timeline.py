@@ -1,4 +1,4 @@
-"""A timeline of agents: who evaluated when, what it was, and where somebody waited, was away, or was in trouble."""
+"""A timeline of agents: evaluations by kind, waiting, absences and faults."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from fedbo.plots.marks import Bars, draw_marks
-from fedbo.plots.style import PALE, clock, rows_only
-from fedbo.results.agent_states import Episode, episodes, spells
-from fedbo.results.grouping import by_run, column_of, of_kinds
+from fedbo.plots.marks import Bars, corners, draw_marks
+from fedbo.plots.style import PALE, rows_only, time_label
+from fedbo.results.agent_states import EventInterval, event_intervals, state_intervals
+from fedbo.results.grouping import by_run, column_of, grouped, of_kinds
 from fedbo.results.summary import FEDERATED
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-MOST = 40  # more agents than this, and the picture shows so many of them, from the fastest to the slowest
+MAX_AGENTS = 40  # more agents than this, and the picture shows so many of them, from the fastest to the slowest
 
 EVALUATING = {
     "initial point": "#B9CFE4",
@@ -49,7 +49,7 @@ def draw_timeline(axes: Axes, result: Result, cell: int, label: str) -> None:
         Patch(facecolor=PALE, label="waiting"),
         *draw_marks(axes, events, place, {agent: spans[row][2] for agent, row in place.items()}),
     ]
-    _dress(axes, agents, f"What the agents did: {label}, replicate {replicate}", clock(result))
+    _label_panel(axes, agents, f"What the agents did: {label}, replicate {replicate}", time_label(result))
     _crop(axes, {number: end for number, _, end in spans})
     axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(7, len(handles)), columnspacing=1.4,
                 handlelength=1.3, handleheight=0.9, borderaxespad=0.2)  # fmt: skip
@@ -73,15 +73,15 @@ def _by_speed(observations: Any) -> list[int]:
     names = np.unique(agent)
     means = np.array([length[agent == name].mean() for name in names])
     order = [int(name) for name in names[np.argsort(means, kind="stable")]]
-    if len(order) <= MOST:
+    if len(order) <= MAX_AGENTS:
         return order
-    return [order[round(float(spot))] for spot in np.linspace(0, len(order) - 1, MOST)]
+    return [order[round(float(spot))] for spot in np.linspace(0, len(order) - 1, MAX_AGENTS)]
 
 
 def _evaluations(observations: Any, events: Any, place: Mapping[int, int]) -> dict[str, Bars]:
     """Give the bars of each kind of evaluation, interrupted where its agent paused, and those of work that came to nothing."""
     kinds: dict[str, Bars] = {kind: [] for kind in EVALUATING}
-    pauses = _by_agent([episode for pair in PAUSES for episode in episodes(events, *pair)])
+    pauses = _by_agent([interval for pair in PAUSES for interval in event_intervals(events, *pair)])
     covered: dict[int, list[tuple[float, float]]] = {}
     for row in observations.select(["agent", "phase", "origin", "started", "finished", "error"]).to_pylist():
         agent = row["agent"]
@@ -90,7 +90,7 @@ def _evaluations(observations: Any, events: Any, place: Mapping[int, int]) -> di
             bars = without((row["started"], row["finished"]), pauses.get(agent, ()))
             kinds[_kind(row)] += [(place[agent], begin, end) for begin, end in bars]
     broken = _broken(events)
-    for agent, begin, end in spells(events).of("evaluating"):
+    for agent, begin, end in state_intervals(events).of("evaluating"):
         if agent in place:
             # Between evaluations a step decides; one that was begun again had evaluated too, and to no effect.
             rest = without((begin, end), [span for span in covered.get(agent, ()) if span[0] < end and span[1] > begin])
@@ -138,18 +138,16 @@ def _broken(events: Any) -> dict[int, list[tuple[float, float]]]:
     return broken
 
 
-def _by_agent(found: Iterable[Episode]) -> dict[int, list[tuple[float, float]]]:
-    grouped: dict[int, list[tuple[float, float]]] = {}
-    for episode in found:
-        grouped.setdefault(episode.agent, []).append((episode.begin, episode.end))
-    return grouped
+def _by_agent(found: Iterable[EventInterval]) -> dict[int, list[tuple[float, float]]]:
+    groups = grouped(found, lambda one: one.agent)
+    return {agent: [(one.begin, one.end) for one in own] for agent, own in groups.items()}
 
 
 def _spans(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:
     """Give each agent's whole time in the study: what no evaluation covers is waiting."""
     ends: dict[int, tuple[float, float]] = {}
     rows = zip(*(column_of(observations, name).tolist() for name in ("agent", "started", "finished")), strict=True)
-    lived = spells(events)
+    lived = state_intervals(events)
     life = zip(lived.agent.tolist(), lived.begin.tolist(), lived.end.tolist(), strict=True)
     for agent, begin, end in rows:
         low, high = ends.get(agent, (begin, end))
@@ -161,12 +159,10 @@ def _spans(observations: Any, events: Any, place: Mapping[int, int]) -> Bars:
 
 
 def _bars(axes: Axes, bars: Bars, colour: str, edge: str = "none") -> None:
-    half = 0.36
-    corners = [[(a, y - half), (a, y + half), (b, y + half), (b, y - half)] for y, a, b in bars]
-    axes.add_collection(PolyCollection(corners, facecolor=colour, edgecolor=edge, linewidth=0.5), autolim=True)
+    axes.add_collection(PolyCollection(corners(bars, 0.36), facecolor=colour, edgecolor=edge, linewidth=0.5), autolim=True)
 
 
-def _dress(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:
+def _label_panel(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:
     axes.set_title(title)
     axes.autoscale_view()
     axes.set_ylim(len(agents) - 0.4, -0.6)

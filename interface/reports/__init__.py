@@ -1,1 +1,1 @@
-"""Results as tables of text for the terminal, and as plain data for JSON."""
+"""Results as text tables for the terminal, and as plain data for JSON."""

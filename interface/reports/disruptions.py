@@ -1,16 +1,15 @@
-"""What went wrong in a run, and what the cells of a sweep differ by, in tables for the terminal and as plain data."""
+"""The disruptions of a run, and the comparison of a sweep's cells, as text tables and as plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.reports.tables import gap_in_words, plain, results_table, run_facts, table_of
-from fedbo.results.compare import Comparison, Goal, against_first, metric_of
+from fedbo.results.compare import Comparison, TargetValue, against_first, metric_of
 from fedbo.results.disruptions import Disruptions
 from fedbo.results.result import Result
 
@@ -34,21 +33,21 @@ _COLUMNS: dict[str, Callable[[Disruptions], str]] = {
 }
 
 
-def tables_of(result: Result, baseline: str | None, goal: Goal, trouble: bool, width: int) -> RenderableType:
-    """Write the summary of a run and, for a sweep, what its cells differ by; or its trouble alone."""
+def tables_of(result: Result, baseline: str | None, target: TargetValue, trouble: bool, width: int) -> RenderableType:
+    """Write the summary of a run and, for a sweep, the differences of its cells; or its disruptions alone."""
     if trouble:
-        return trouble_table(result)
+        return disruptions_table(result)
     summary = results_table(result, baseline, width)
-    return Group(summary, Text(), cells_table(result, goal)) if result.study.sweep else summary
+    return Group(summary, Text(), cells_table(result, target)) if result.study.sweep else summary
 
 
-def facts_of(result: Result, baseline: str | None, goal: Goal, trouble: bool) -> dict[str, Any]:
+def facts_of(result: Result, baseline: str | None, target: TargetValue, trouble: bool) -> dict[str, Any]:
     """Give a run as plain data: `cells` where there is a sweep, and `trouble` where that is asked for."""
-    cells = {"cells": cells_facts(result, goal)} if result.study.sweep else {}
-    return {**run_facts(result, baseline), **cells, **({"trouble": trouble_facts(result)} if trouble else {})}
+    cells = {"cells": cells_facts(result, target)} if result.study.sweep else {}
+    return {**run_facts(result, baseline), **cells, **({"trouble": plain(result.trouble())} if trouble else {})}
 
 
-def trouble_table(result: Result) -> RenderableType:
+def disruptions_table(result: Result) -> RenderableType:
     """Write what went wrong, a table for each cell of a sweep."""
     rows, tables = result.trouble(), list[RenderableType]()
     for cell, title in enumerate(result.study.titles()):
@@ -61,29 +60,24 @@ def trouble_table(result: Result) -> RenderableType:
     return Group(*tables, Text(said + lacking, style="dim"))
 
 
-def trouble_facts(result: Result) -> list[dict[str, Any]]:
-    """Give the same as plain data."""
-    return [plain(asdict(row)) for row in result.trouble()]
-
-
-def cells_table(result: Result, goal: Goal) -> RenderableType:
+def cells_table(result: Result, target: TargetValue) -> RenderableType:
     """Write for each cell of a sweep an algorithm's final value, its time to the level, and how both compare."""
-    finals = {row.cell: row for row in result.summary() if row.algorithm == goal.algorithm}
+    finals = {row.cell: row for row in result.summary() if row.algorithm == target.algorithm}
     titles, lines = result.study.titles(), list[tuple[str | Text, ...]]()
-    for one, gap in against_first(result, goal):
+    for one, gap in against_first(result, target):
         mean, count = one.mean, f"{len(one.reached)} of {len(one.times)}"
-        sign = metric_of(result, one.cell, goal.regret).sign
+        sign = metric_of(result, one.cell, target.regret).sign
         reached = "not reached" if mean is None else str(mean)
         gaps = (gap_in_words(gap.final if gap else None, sign), _ratio_in_words(gap))
         lines.append((titles[one.cell], str(finals[one.cell].final), gaps[0], f"{one.level:.4g}", reached, count, gaps[1]))
     headings = ("cell", "final ± se", "minus first [95 %]", "level", "time to level [95 %]", "reached", "ratio to first [95 %]")
     baseline = result.study.labels[0]
-    level = "given" if goal.level is not None else f"what {baseline} had in the end of the same cell and replicate"
+    level = "given" if target.level is not None else f"what {baseline} had in the end of the same cell and replicate"
     said = (
         f"level: {level}. Differences are paired by replicate, and so are the ratios of times, over replicates that "
         "reached it in both. Times are geometric means over those that reached it."
     )
-    return Group(table_of(f"{goal.algorithm}, cell by cell", headings, lines), Text(said, style="dim"))
+    return Group(table_of(f"{target.algorithm}, cell by cell", headings, lines), Text(said, style="dim"))
 
 
 def _ratio_in_words(gap: Comparison | None) -> Text:
@@ -94,14 +88,13 @@ def _ratio_in_words(gap: Comparison | None) -> Text:
     return Text(f"× {gap.ratio}", style=("green" if gap.ratio.mean < 1 else "red") if clear else "")
 
 
-def cells_facts(result: Result, goal: Goal) -> list[dict[str, Any]]:
+def cells_facts(result: Result, target: TargetValue) -> list[dict[str, Any]]:
     """Give the same as plain data."""
     facts = []
-    for one, gap in against_first(result, goal):
+    for one, gap in against_first(result, target):
         times = [one.reached.get(number) for number in one.times]
-        mean = None if one.mean is None else asdict(one.mean)
-        fact = {"cell": one.cell, "algorithm": one.algorithm, "level": one.level, "times": times, "time": mean}
-        facts.append(plain({**fact, "against_first": None if gap is None else asdict(gap)}))
+        fact = {"cell": one.cell, "algorithm": one.algorithm, "level": one.level, "times": times}
+        facts.append({**plain(fact), "time": plain(one.mean), "against_first": plain(gap)})
     return facts
 
 

@@ -1,15 +1,13 @@
-"""What a run has cost in privacy, in a table for the terminal and as plain data."""
+"""The privacy spent in a run, as a text table and as plain data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.reports.tables import plain, table_of
+from fedbo.reports.tables import table_of
 from fedbo.results.privacy_summary import PrivacySummary
 from fedbo.results.result import Result
 
@@ -45,11 +43,6 @@ def privacy_table(result: Result) -> RenderableType:
         parts.append(table_of(title, ("algorithm", *_COLUMNS, *_FACTS), lines))
     parts += [Text(line, style="dim") for line in _remarks(rows)]
     return Group(*parts)
-
-
-def privacy_facts(result: Result) -> list[dict[str, Any]]:
-    """Give the same as plain data."""
-    return [plain(asdict(row)) for row in result.spending()]
 
 
 def _remarks(rows: list[PrivacySummary]) -> list[str]:

@@ -1,15 +1,12 @@
-"""Regret on the mean of all agents' functions in words."""
+"""Regret on the mean of all agents' functions, as a text table and as plain data."""
 
 from __future__ import annotations
-
-from dataclasses import asdict
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.reports.tables import plain, table_of
-from fedbo.results.regret_summary import RegretRow
+from fedbo.reports.tables import table_of
+from fedbo.results.regret import RegretRow
 from fedbo.results.result import Result
 
 HEADINGS = ("algorithm", "agents", "rounds", "R(T)/M ± sd", "R(T)", "last", "messages/agent", "numbers up", "numbers down")
@@ -27,11 +24,6 @@ def regret_table(result: Result) -> RenderableType:
     )
     legend += "± one standard deviation over replicates. numbers: of eight bytes, sent and received by each agent"
     return Group(*tables, Text(legend, style="dim"))
-
-
-def regret_facts(result: Result) -> list[dict[str, Any]]:
-    """Give the rows as plain data."""
-    return [plain(asdict(row)) for row in result.regret_summary()]
 
 
 def _line(row: RegretRow) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""A run and a study in words for the terminal: tables by rich, and the same facts as plain data for JSON."""
+"""Runs, studies, catalogues and data sets as text tables, and runs as plain data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from rich import box
@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.estimates.cost import CostEstimate
-from fedbo.estimates.privacy import Forecast
+from fedbo.estimates.privacy import PrivacyEstimate
+from fedbo.objectives.base import Metric
 from fedbo.results.result import Result
 from fedbo.results.summary import Difference, SummaryRow
 from fedbo.study.listing import Item
@@ -97,7 +98,7 @@ def _name(result: Result) -> str:
     return names.pop() if len(names) == 1 else "value"
 
 
-def study_facts(cost: CostEstimate, private: Sequence[Forecast] = ()) -> RenderableType:
+def study_facts(cost: CostEstimate, private: Sequence[PrivacyEstimate] = ()) -> RenderableType:
     """Write what a study will cost, also in privacy."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (
@@ -119,17 +120,23 @@ def study_facts(cost: CostEstimate, private: Sequence[Forecast] = ()) -> Rendera
     return Group(table, Text(f"assuming: {'; '.join(cost.assumptions)}", style="dim"))
 
 
-def items_table(title: str, items: Sequence[Item]) -> RenderableType:
-    """Write one group of things that a study can name."""
+def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> RenderableType:
+    """Write one group of things that a study can name, perhaps with the `ranges` of their settings."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     table.add_column("name", style="cyan", no_wrap=True)
     table.add_column("what it is", ratio=3)
     table.add_column("settings", ratio=2)
     for item in items:
-        settings = ", ".join(f"{name} = {value}" if value else name for name, value in item.settings.items())
+        settings = ", ".join(
+            _setting(name, value, item.ranges.get(name) if ranges else None) for name, value in item.settings.items()
+        )
         presets = f" (presets: {', '.join(item.presets)})" if item.presets else ""
         table.add_row(item.name, Text(item.summary + presets), Text(settings))
     return table
+
+
+def _setting(name: str, default: str, allowed: str | None) -> str:
+    return (f"{name} = {default}" if default else name) + (f" ({allowed})" if allowed else "")
 
 
 def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
@@ -144,6 +151,30 @@ def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
     return table
 
 
+def tabulation_table(facts: dict[str, Any]) -> RenderableType:
+    """Write a line for each agent: its best value with its place, and the errors of both surfaces."""
+    metric, names = Metric(**facts["metric"]), [parameter["name"] for parameter in facts["parameters"]]
+    headings = ("agent", "evaluated", "failed", f"best {metric.name}", *names, "found by", "left-out error: gp", "nearest")
+    lines = [(key, *_agent_line(entry, metric, len(names))) for key, entry in facts["agents"].items()]
+    return Group(table_of("", headings, lines), Text(_tabulation_legend(facts, metric), style="dim"))
+
+
+def _agent_line(entry: dict[str, Any], metric: Metric, dim: int) -> tuple[str, ...]:
+    best, errors = entry["best"], entry.get("left_out", {})
+    found = ["–"] * (dim + 2)
+    if best is not None:
+        found = [f"{float(metric.native(best['value'])):.5g}", *(f"{value:.4g}" for value in best["x"]), best["origin"]]
+    shown = ("–" if errors.get(name) is None else f"{errors[name]:.3g}" for name in ("gp", "nearest"))
+    return f"{entry['evaluated']:,}", str(entry["failed"]), *found, *shown
+
+
+def _tabulation_legend(facts: dict[str, Any], metric: Metric) -> str:
+    settings = ", ".join(f"{key} = {value}" for key, value in facts["settings"].items())
+    what = f"{facts['federation']}{f' ({settings})' if settings else ''}, seed {facts['seed']}, replicate {facts['replicate']}"
+    errors = "left-out error: root mean square over a sample, each point left out in turn"
+    return f"{what}; {metric.name} is to {metric.direction}; {errors}."
+
+
 def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
     """Give a run as plain data: where it is, how it ended, and its summary."""
     return {
@@ -151,7 +182,7 @@ def run_facts(result: Result, baseline: str | None = None) -> dict[str, Any]:
         "status": result.manifest["status"],
         "seconds": result.manifest.get("seconds"),
         "metric": result.manifest["metric"],
-        "summary": [plain(asdict(row)) for row in result.summary(baseline)],
+        "summary": plain(result.summary(baseline)),
         "best": plain(result.best()),
     }
 
@@ -172,7 +203,9 @@ def console(stderr: bool = False) -> Console:
 
 
 def plain(value: Any) -> Any:
-    """Replace numbers that JSON does not have, and tuples."""
+    """Give a value as plain data for JSON: dataclasses as dictionaries, tuples as lists, None for numbers that JSON has not."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,1 +1,1 @@
-"""Numbers from a finished run: its tables, curves, summaries, regret, and what was spent."""
+"""Numbers from a finished run: its tables, curves, summaries, regret, and the privacy spent."""

@@ -1,4 +1,4 @@
-"""What each agent was doing when: the events of a run as spells of evaluating, waiting, being away and being down."""
+"""The states of agents over time: intervals of evaluating, waiting, being away and being down, from the events of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.results.grouping import column_of, of_kinds
+from fedbo.results.grouping import column_of, of_kinds, starts
 
 Array = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -18,16 +18,16 @@ Flags = npt.NDArray[np.bool_]
 
 STATES = ("evaluating", "waiting", "away", "down")
 
-# What an agent itself lives through; its messages' fates, and partitions, may come when it is long gone.
-OWN = (
+# Events of an agent itself; those of its messages, and partitions, may come after its end.
+OWN_EVENTS = (
     *("started", "finished", "failed", "sent", "delivered", "done", "absent", "returned"),
     *("crashed", "restarted", "hung", "woke", "slowed", "recovered"),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Spells:
-    """Spells of one run's agents, by agent and then by time: from `begin` to `end (s,)`, in `STATES[state]`.
+class StateIntervals:
+    """The state intervals of one run's agents, by agent and then by time: from `begin` to `end (s,)`, in `STATES[state]`.
 
     They cover each agent's life without gaps, from 0 to its last event. An agent that is down or away in the middle of a
     step does not evaluate meanwhile; one that hangs counts as down.
@@ -44,23 +44,23 @@ class Spells:
         return float(np.sum(self.end[mine] - self.begin[mine]))
 
     def of(self, state: str) -> list[tuple[int, float, float]]:
-        """List the spells in a state as agent, begin, end."""
+        """List the intervals in a state as agent, begin, end."""
         mine = self.state == STATES.index(state)
         return list(zip(self.agent[mine].tolist(), self.begin[mine].tolist(), self.end[mine].tolist(), strict=True))
 
 
-def spells(events: Any) -> Spells:
+def state_intervals(events: Any) -> StateIntervals:
     """Follow the agents through the events of one run.
 
     A life ends with `done`, with a crash for good, or else with the agent's last event of its own.
     """
-    happened = of_kinds(events, *OWN)
+    happened = of_kinds(events, *OWN_EVENTS)
     agent, time, kind, detail = (column_of(happened, name) for name in ("agent", "time", "kind", "detail"))
     order = np.argsort(agent, kind="stable")
     order = order[_alive(agent[order], kind[order], detail[order])]
     agent, time = agent[order].astype(np.int64), time[order].astype(np.float64)
     state = _states(agent, kind[order])
-    first = _firsts(agent)
+    first = starts(agent)
     last = np.append(first[1:], True) if len(first) else first
     end = np.append(time[1:], 0.0) if len(time) else time
     begin = np.concatenate([np.zeros(int(first.sum())), time[~last]])
@@ -69,8 +69,8 @@ def spells(events: Any) -> Spells:
     return _joined(who, begin, np.concatenate([time[first], end[~last]]), what)
 
 
-class Episode(NamedTuple):
-    """Something that lasted: an agent, from when until when, and the detail with which it began.
+class EventInterval(NamedTuple):
+    """The interval between two events of an agent: when it began and ended, and the detail of the first event.
 
     `ends` says whether its end was seen, and not only that of the agent's life or of the run.
     """
@@ -82,12 +82,12 @@ class Episode(NamedTuple):
     ends: bool
 
 
-def episodes(events: Any, begins: str, ends: str) -> list[Episode]:
+def event_intervals(events: Any, begins: str, ends: str) -> list[EventInterval]:
     """Pair the events of one run that begin something with those that end it, in the order of the ends.
 
-    Episodes of an agent that overlap are one. What nobody ended lasts until the agent's life is over, or until the run is.
+    Intervals of an agent that overlap are one. One without an end lasts until the end of the agent, or of the run.
     """
-    found, since, depth = list[Episode](), dict[int, tuple[float, str]](), Counter[int]()
+    found, since, depth = list[EventInterval](), dict[int, tuple[float, str]](), Counter[int]()
     for event in of_kinds(events, begins, ends).select(["kind", "agent", "time", "detail"]).to_pylist():
         agent, opened = event["agent"], event["kind"] == begins
         depth[agent] = max(0, depth[agent] + (1 if opened else -1))
@@ -95,11 +95,11 @@ def episodes(events: Any, begins: str, ends: str) -> list[Episode]:
             since.setdefault(agent, (event["time"], event["detail"]))
         elif agent in since and not depth[agent]:
             begin, detail = since.pop(agent)
-            found.append(Episode(agent, begin, event["time"], detail, True))
+            found.append(EventInterval(agent, begin, event["time"], detail, True))
     over = _deaths(events) if since else {}
     last = float(np.max(column_of(events, "time"))) if since else 0.0
     for agent, (begin, detail) in since.items():
-        found.append(Episode(agent, begin, max(begin, over.get(agent, last)), detail, False))
+        found.append(EventInterval(agent, begin, max(begin, over.get(agent, last)), detail, False))
     return found
 
 
@@ -108,21 +108,17 @@ def _deaths(events: Any) -> Mapping[int, float]:
     return {row["agent"]: row["time"] for row in reversed(rows) if row["kind"] == "done" or row["detail"] == "for good"}
 
 
-def _firsts(agent: Integers) -> Flags:
-    return np.append(True, agent[1:] != agent[:-1]) if len(agent) else np.zeros(0, dtype=bool)
-
-
 def _alive(agent: Integers, kind: npt.NDArray[Any], detail: npt.NDArray[Any]) -> Flags:
     """Keep what happened up to the end of each agent's life."""
     over = (kind == "done") | ((kind == "crashed") & (detail == "for good"))
-    first = _firsts(agent)
+    first = starts(agent)
     gone = _since(over, np.zeros_like(over), first)
     return ~np.append(False, gone[:-1]) | first if len(gone) else gone
 
 
 def _states(agent: Integers, kind: npt.NDArray[Any]) -> Integers:
     """Say what each agent does from each of its events on."""
-    first = _firsts(agent)
+    first = starts(agent)
     over = np.isin(kind.astype(str), ("finished", "done", "crashed"))  # after a crash the step is begun again
     busy = _since(kind == "started", over, first)
     away = _depth(kind == "absent", kind == "returned", first) > 0
@@ -145,12 +141,12 @@ def _depth(begins: Flags, ends: Flags, first: Flags) -> Integers:
     return np.asarray(total - np.repeat(before, np.diff(np.append(start, len(first)))), dtype=np.int64)
 
 
-def _joined(agent: Integers, begin: Array, end: Array, state: Integers) -> Spells:
-    """Sort spells, leave empty ones out, and make one of neighbours in the same state."""
+def _joined(agent: Integers, begin: Array, end: Array, state: Integers) -> StateIntervals:
+    """Sort intervals, leave empty ones out, and make one of neighbours in the same state."""
     keep = end > begin
     agent, begin, end, state = agent[keep], begin[keep], end[keep], state[keep]
     order = np.lexsort((begin, agent))
     agent, begin, end, state = agent[order], begin[order], end[order], state[order]
-    new = _firsts(agent) | (np.append(True, state[1:] != state[:-1]) if len(state) else np.zeros(0, dtype=bool))
+    new = starts(agent, state)
     last = np.append(new[1:], True) if len(new) else new
-    return Spells(agent[new], begin[new], end[last], state[new])
+    return StateIntervals(agent[new], begin[new], end[last], state[new])

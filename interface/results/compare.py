@@ -1,4 +1,4 @@
-"""Cells of a sweep against each other: when an algorithm reaches a level, and what paired replicates say of two cells."""
+"""The comparison of a sweep's cells: times to a target value, and differences paired by replicate."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbo.objectives.base import Metric
-from fedbo.results.curves import REGRET, Array, IncumbentTrace, by_cell_and_algorithm, replicate_means
-from fedbo.results.result import Result, ResultError, judged, known
-from fedbo.results.summary import Difference, chief, difference, paired
+from fedbo.results.curves import REGRET, Array, IncumbentTrace, replicate_means
+from fedbo.results.grouping import by_cell_and_algorithm
+from fedbo.results.result import Result, ResultError, check_label, scored_traces
+from fedbo.results.summary import Difference, difference, main_algorithm, paired
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class GeometricMean:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """When one algorithm's mean over targets first was as good as a level in one cell, for each replicate.
+class TimeToTarget:
+    """The time at which one algorithm's mean over targets first reached a level in one cell, for each replicate.
 
     `levels` are native values, or regrets; `times` are in the study's unit, infinite where the level was not reached.
     """
@@ -80,8 +81,8 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """Who is to reach what: a native value, or with `regret` a regret; without a level, what the baseline had in the end.
+class TargetValue:
+    """The value that an algorithm is to reach: native, or with `regret` a regret; without a level, the baseline's final one.
 
     The baseline is the first algorithm of the study. Its mean over targets is taken in the same cell and replicate.
     """
@@ -91,38 +92,38 @@ class Goal:
     regret: bool = False
 
 
-def goal_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> Goal:
-    """Give the goal of an algorithm, by default of the chief one; ResultError when there is no such algorithm."""
-    return Goal(known(result, algorithm or chief(result.summary(), result.study.labels)), level, regret)
+def target_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> TargetValue:
+    """Give the target of an algorithm, by default of the main one; ResultError when there is no such algorithm."""
+    return TargetValue(check_label(result, algorithm or main_algorithm(result.summary(), result.study.labels)), level, regret)
 
 
-def reaches(result: Result, goal: Goal) -> list[Reach]:
+def times_to_target(result: Result, target: TargetValue) -> list[TimeToTarget]:
     """Say for each cell when an algorithm reached the level."""
-    groups = by_cell_and_algorithm(judged(result, goal.regret))
+    groups = by_cell_and_algorithm(scored_traces(result, target.regret))
     first = result.study.labels[0]
     return [
-        reach(mine, groups.get((cell, first), []), metric_of(result, cell, goal.regret), goal.level)
+        time_to_target(mine, groups.get((cell, first), []), metric_of(result, cell, target.regret), target.level)
         for (cell, label), mine in groups.items()
-        if label == goal.algorithm
+        if label == target.algorithm
     ]
 
 
-def comparison(result: Result, cells: tuple[int, int], goal: Goal) -> Comparison:
+def comparison(result: Result, cells: tuple[int, int], target: TargetValue) -> Comparison:
     """Compare an algorithm in two cells, the first against the second; ResultError where they cannot be."""
-    times = {one.cell: one for one in reaches(result, goal)}
+    times = {one.cell: one for one in times_to_target(result, target)}
     if gone := [cell for cell in cells if cell not in times]:
         there = ", ".join(map(str, times)) or "none"
-        raise ResultError(f"no runs of '{goal.algorithm}' in cell {gone[0]}; there are some in: {there}")
-    one, other = (metric_of(result, cell, goal.regret) for cell in cells)
+        raise ResultError(f"no runs of '{target.algorithm}' in cell {gone[0]}; there are some in: {there}")
+    one, other = (metric_of(result, cell, target.regret) for cell in cells)
     if one != other:
         raise ResultError(f"cells {cells[0]} and {cells[1]} optimise different things: {one.name} and {other.name}")
-    groups = by_cell_and_algorithm(judged(result, goal.regret))
-    found, against = (groups[cell, goal.algorithm] for cell in cells)
+    groups = by_cell_and_algorithm(scored_traces(result, target.regret))
+    found, against = (groups[cell, target.algorithm] for cell in cells)
     mine, theirs = (times[cell].reached for cell in cells)
     shared = sorted(set(mine) & set(theirs))
     pairs = np.array([(mine[number], theirs[number]) for number in shared]).reshape(-1, 2)
     ratio = geometric(pairs[:, 0] / pairs[:, 1]) if pairs.all() else None
-    return Comparison(cells, goal.algorithm, difference(found, against, one), ratio, len(shared))
+    return Comparison(cells, target.algorithm, difference(found, against, one), ratio, len(shared))
 
 
 def geometric(ratios: Array) -> GeometricMean | None:
@@ -137,13 +138,13 @@ def short(value: float) -> str:
     return f"{value:.2g}" if digits is None or value < 0.0995 else f"{value:.{digits}f}"
 
 
-def against_first(result: Result, goal: Goal) -> list[tuple[Reach, Comparison | None]]:
+def against_first(result: Result, target: TargetValue) -> list[tuple[TimeToTarget, Comparison | None]]:
     """Give each cell's times to the level, and how it compares with the first cell where it can."""
-    found, rows = reaches(result, goal), list[tuple[Reach, Comparison | None]]()
+    found, rows = times_to_target(result, target), list[tuple[TimeToTarget, Comparison | None]]()
     for one in found:
-        same = metric_of(result, one.cell, goal.regret) == metric_of(result, found[0].cell, goal.regret)
+        same = metric_of(result, one.cell, target.regret) == metric_of(result, found[0].cell, target.regret)
         comparable = same and one is not found[0]
-        rows.append((one, comparison(result, (one.cell, found[0].cell), goal) if comparable else None))
+        rows.append((one, comparison(result, (one.cell, found[0].cell), target) if comparable else None))
     return rows
 
 
@@ -152,26 +153,26 @@ def metric_of(result: Result, cell: int, regret: bool) -> Metric:
     return REGRET if regret else result.metric(cell)
 
 
-def reach(
+def time_to_target(
     found: Sequence[IncumbentTrace], baseline: Sequence[IncumbentTrace], metric: Metric, level: float | None = None
-) -> Reach:
+) -> TimeToTarget:
     """Find when an algorithm reaches a level in a cell: by default what the baseline had in the end of each replicate."""
     if level is None:
         ends = replicate_means(baseline, "time", np.array([math.inf]))
         mine = {trace.replicate for trace in found}
-        goals = {number: float(mean[0]) for number, mean in ends.items() if number in mine}
+        wanted = {number: float(mean[0]) for number, mean in ends.items() if number in mine}
     else:
-        goals = {trace.replicate: metric.sign * (level - metric.offset) for trace in found}
-    times = {number: _first(found, number, goal) for number, goal in sorted(goals.items())}
-    levels = {number: metric.offset + metric.sign * goals[number] for number in times}
-    return Reach(found[0].cell, found[0].algorithm, levels, times)
+        wanted = {trace.replicate: metric.sign * (level - metric.offset) for trace in found}
+    times = {number: _first(found, number, target) for number, target in sorted(wanted.items())}
+    levels = {number: metric.offset + metric.sign * wanted[number] for number in times}
+    return TimeToTarget(found[0].cell, found[0].algorithm, levels, times)
 
 
-def _first(found: Sequence[IncumbentTrace], replicate: int, goal: float) -> float:
-    """Give the first time at which one replicate's mean over targets is at least the goal; infinite if it never is."""
+def _first(found: Sequence[IncumbentTrace], replicate: int, target: float) -> float:
+    """Give the first time at which one replicate's mean over targets is at least the target; infinite if it never is."""
     mine = [trace for trace in found if trace.replicate == replicate]
     times = np.unique(np.concatenate([trace.finished for trace in mine]))
     # The mean of the same numbers may differ in its last bits from a level that is their mean.
-    slack = 1e-12 * max(1.0, abs(goal))
-    good = replicate_means(mine, "time", times)[replicate] >= goal - slack
+    slack = 1e-12 * max(1.0, abs(target))
+    good = replicate_means(mine, "time", times)[replicate] >= target - slack
     return float(times[np.argmax(good)]) if good.any() else math.inf

@@ -1,12 +1,12 @@
-"""Best-so-far curves: how good the point is that each agent would name, as the study goes on.
+"""Best-so-far curves: the score of each agent's incumbent against iterations, evaluations, time or bytes.
 
 An agent's incumbent is the point with the largest value that it has *seen*; it is judged by its noise-free *score*, so
-that lucky noise flatters nobody.
+that noise gives no advantage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.objectives.base import Metric
-from fedbo.results.grouping import by_run, column_of, of_kinds
+from fedbo.results.grouping import by_replicate, by_run, column_of, of_kinds, starts
 
 Array = npt.NDArray[np.float64]
 Axis = Literal["iteration", "evaluations", "time", "bytes"]
 
 REGRET = Metric("regret", -1)
-_MOST = 2000  # places of a curve against evaluations
+_MAX_POINTS = 2000  # places of a curve against evaluations
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class IncumbentTrace:
     `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
     `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
     incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
-    have `best` NaN and `row` -1. `moved (e,)` are the bytes that had been sent and delivered before it ended, by and to anybody
-    in the run, for each target of the cell.
+    have `best` NaN and `row` -1. `moved (e,)` are the bytes sent and delivered in the whole run before each ended, for each
+    target.
     """
 
     cell: int
@@ -100,10 +100,11 @@ def traces(observations: Any, events: Any = None) -> list[IncumbentTrace]:
     failed = ~np.asarray(observations["error"].is_null()) | ~np.isfinite(value)
     seen = np.where(failed, -np.inf, value)
     traffic = {} if events is None else _traffic(events, targets_of(observations))
+    first = starts(*(columns[name][rows] for name in ("cell", "algorithm", "replicate", "agent")))
     # What a crash made an agent forget is evaluated again: then steps go back, but time does not.
     return [
         _trace(columns, seen, score, group[np.argsort(columns["finished"][group], kind="stable")], traffic)
-        for group in _groups(columns, rows)
+        for group in np.split(rows, np.flatnonzero(first))[1:]
     ]
 
 
@@ -133,28 +134,20 @@ def curve(found: Sequence[IncumbentTrace], axis: Axis, x: Array, metric: Metric,
     return Curve(found[0].cell, found[0].algorithm, axis, x, mean, error, metric == REGRET)
 
 
-def by_cell_and_algorithm(found: Sequence[IncumbentTrace]) -> dict[tuple[int, str], list[IncumbentTrace]]:
-    """Group traces by cell and algorithm, in their order."""
-    groups: dict[tuple[int, str], list[IncumbentTrace]] = {}
-    for trace in found:
-        groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
-    return groups
-
-
 def replicate_means(found: Sequence[IncumbentTrace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
     """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
 
-    A target that never had an incumbent in a replicate is left out of it; one with nobody else is NaN throughout. With
+    A target that never had an incumbent in a replicate is left out of it; one without any other target is NaN throughout. With
     `early`, a target that has none yet counts with its first one.
     """
-    by_replicate: dict[int, list[Array]] = {}
-    begun = {trace.replicate for trace in found if trace.begun}
-    for trace in found:
-        if trace.begun or trace.replicate not in begun:
-            scores = trace.at(axis, grid)
-            scores = np.where(np.isnan(scores), trace.first, scores) if early else scores
-            by_replicate.setdefault(trace.replicate, []).append(scores)
-    return {replicate: np.mean(rows, axis=0) for replicate, rows in sorted(by_replicate.items())}
+    means = {}
+    for replicate, traces in sorted(by_replicate(found).items()):
+        counted = [trace for trace in traces if trace.begun] or traces
+        scores = [trace.at(axis, grid) for trace in counted]
+        if early:
+            scores = [np.where(np.isnan(own), trace.first, own) for trace, own in zip(counted, scores, strict=True)]
+        means[replicate] = np.mean(scores, axis=0)
+    return means
 
 
 def mean_and_error(values: Array) -> tuple[Array, Array]:
@@ -174,7 +167,7 @@ def grid(found: Sequence[IncumbentTrace], axis: Axis, points: int) -> Array:
     if axis == "evaluations":
         least = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
         most = max(int(trace.evaluated[-1]) for trace in found)
-        return np.unique(np.linspace(least, most, min(_MOST, most - least + 1)).round())
+        return np.unique(np.linspace(least, most, min(_MAX_POINTS, most - least + 1)).round())
     places = [trace.finished if axis == "time" else trace.moved for trace in begun]
     begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
     end = max(float(place[-1]) for place in places)
@@ -187,16 +180,6 @@ def early_span(found: Sequence[IncumbentTrace], axis: Axis) -> tuple[float, floa
     places = [trace.finished if axis == "time" else trace.moved for trace in begun]
     firsts = sorted(float(place[np.argmax(trace.row >= 0)]) for place, trace in zip(places, begun, strict=True))
     return firsts[(len(firsts) - 1) // 2], max(float(place[-1]) for place in places)
-
-
-def _groups(columns: Mapping[str, Any], rows: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    if not len(rows):
-        return
-    changed = np.zeros(len(rows), dtype=bool)
-    for name in ("cell", "algorithm", "replicate", "agent"):
-        mine = columns[name][rows]
-        changed[1:] |= mine[1:] != mine[:-1]
-    yield from np.split(rows, np.flatnonzero(changed))
 
 
 def _trace(

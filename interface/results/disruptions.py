@@ -1,4 +1,4 @@
-"""What the trouble of a run amounted to: rounds, messages by their fate, staleness, how agents spent their time, failures."""
+"""The disruptions of a run in numbers: rounds, messages by their fate, staleness, time by state, failures."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from fedbo.results.agent_states import STATES, spells
+from fedbo.results.agent_states import STATES, state_intervals
 from fedbo.results.curves import targets_of
-from fedbo.results.grouping import by_run, column_of, of_kinds
+from fedbo.results.grouping import by_run, column_of, of_kinds, runs_by_algorithm
 
 Array = npt.NDArray[np.float64]
 
@@ -66,17 +66,20 @@ class Disruptions:
     barren: float
 
 
-def trouble(observations: Any, events: Any) -> list[Disruptions]:
+def disruptions(observations: Any, events: Any) -> list[Disruptions]:
     """Measure every algorithm in every cell; both tables are in canonical order."""
     targets = targets_of(observations)
     evaluated = dict(by_run(observations))
     nothing = observations.slice(0, 0)
-    groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
-    for key, happened in by_run(events):
-        mine = targets.get(key.cell, np.zeros(0, dtype=np.int64))
-        facts = {**_messages(happened), **_times(happened, mine), **_failures(evaluated.get(key, nothing), happened, mine)}
-        groups.setdefault((key.cell, key.algorithm), []).append({**facts, "gaps": _gaps(happened)})
-    return [_averaged(cell, label, found) for (cell, label), found in groups.items()]
+    found = []
+    for (cell, label), runs in runs_by_algorithm(events).items():
+        mine = targets.get(cell, np.zeros(0, dtype=np.int64))
+        facts = [
+            {**_messages(own), **_times(own, mine), **_failures(evaluated.get(key, nothing), own, mine), "gaps": _gaps(own)}
+            for key, own in runs
+        ]
+        found.append(_averaged(cell, label, facts))
+    return found
 
 
 def staleness_of(events: Any) -> Array:
@@ -124,7 +127,7 @@ def _messages(events: Any) -> dict[str, Any]:
 
 
 def _times(events: Any, targets: npt.NDArray[np.int64]) -> dict[str, float]:
-    lived = spells(events)
+    lived = state_intervals(events)
     return {state: lived.total(state, targets) / max(1, len(targets)) for state in STATES}
 
 

@@ -1,9 +1,9 @@
-"""The tables of a study, run by run: rows in canonical order lie together by cell, algorithm and replicate."""
+"""Groups of rows and of traces: by run, by cell and algorithm, by replicate, or by agent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +12,65 @@ import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import RunKey
 
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+
+class OfRun(Protocol):
+    """Anything that belongs to one run, such as a trace."""
+
+    @property
+    def cell(self) -> int: ...
+
+    @property
+    def algorithm(self) -> str: ...
+
+    @property
+    def replicate(self) -> int: ...
+
+
+R = TypeVar("R", bound=OfRun)
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by a key; the groups, and the items of each, keep their order."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def by_cell_and_algorithm(items: Iterable[R]) -> dict[tuple[int, str], list[R]]:
+    """Group what belongs to runs by cell and algorithm."""
+    return grouped(items, lambda item: (item.cell, item.algorithm))
+
+
+def by_replicate(items: Iterable[R]) -> dict[int, list[R]]:
+    """Group what belongs to runs by replicate."""
+    return grouped(items, lambda item: item.replicate)
+
 
 def by_run(table: Any) -> Iterator[tuple[RunKey, Any]]:
     """Give each run of a table in canonical order, with its part of it."""
     if not len(table):
         return
-    columns = [column_of(table, name) for name in ("cell", "replicate")] + [_codes(table["algorithm"])]
-    changed = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-    edges = [0, *(np.flatnonzero(changed) + 1).tolist(), len(table)]
+    changed = starts(*(column_of(table, name) for name in ("cell", "replicate")), _codes(table["algorithm"]))
+    edges = [*np.flatnonzero(changed).tolist(), len(table)]
     for begin, end in zip(edges, edges[1:], strict=False):
         key = RunKey(*(table[name][begin].as_py() for name in ("cell", "algorithm", "replicate")))
         yield key, table.slice(begin, end - begin)
+
+
+def runs_by_algorithm(table: Any) -> dict[tuple[int, str], list[tuple[RunKey, Any]]]:
+    """Group the runs of a table in canonical order by cell and algorithm."""
+    return grouped(by_run(table), lambda run: (run[0].cell, run[0].algorithm))
+
+
+def starts(*columns: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Say for each row whether it begins a group: whether it differs from the row before in any of the columns `(n,)`."""
+    first = np.ones(len(columns[0]), dtype=bool)
+    first[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return first
 
 
 def column_of(table: Any, name: str) -> npt.NDArray[Any]:
@@ -38,5 +86,11 @@ def of_kinds(events: Any, *kinds: str) -> Any:
     return events.filter(pc.is_in(events["kind"], value_set=pa.array(kinds, pa.string())))
 
 
+def of_algorithm(table: Any, cell: int, label: str) -> Any:
+    """Give the rows of one algorithm in one cell, in their order."""
+    return table.filter(pc.and_(pc.equal(table["cell"], cell), pc.equal(table["algorithm"], label)))
+
+
 def _codes(column: Any) -> npt.NDArray[Any]:
+    """Number the words of a column, which is faster than to compare them."""
     return np.asarray(pc.dictionary_encode(column).combine_chunks().indices)

@@ -1,4 +1,4 @@
-"""The manifest of a run: what it says of the run and its tables, written, read and checked."""
+"""The manifest of a run: how it is written, read and checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
-from fedbo.study.paths import DirectoryError as DirectoryError
+from fedbo.study.paths import DirectoryError
 
 MANIFEST, STUDY = "manifest.json", "study.toml"
 

@@ -1,4 +1,4 @@
-"""The mean of all agents' functions in each cell and replicate of a run: its values where agents were, and its largest."""
+"""The mean of all agents' functions in each cell and replicate: its values, and its maximum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILE = "optima.json"
 
 @dataclass(frozen=True)
 class ReplicateMean:
-    """One replicate's mean function: its largest value, and what it is at the points that were evaluated."""
+    """One replicate's mean function: its largest value, and its values at the points that were evaluated."""
 
     function: MeanFunction
     best: Optimum
@@ -46,7 +46,7 @@ class ReplicateMean:
 
 
 class _Optima:
-    """The largest values that were found, kept with the run."""
+    """The largest values found so far, stored with the run."""
 
     def __init__(self, result: Result) -> None:
         self._path, self._found = result.directory / FILE, dict[str, Any]()
@@ -80,7 +80,7 @@ def means(result: Result, observations: Any) -> dict[tuple[int, int], ReplicateM
     optima, found = _Optima(result), dict[tuple[int, int], ReplicateMean]()
     for cell in result.trusted_cells():
         own = observations.filter(pc.equal(observations["cell"], cell.number))
-        fixed = not cell.study.federation().drawn
+        fixed = not cell.study.federation().random_per_replicate
         for replicate in sorted(set(own["replicate"].to_pylist())):
             if fixed and (cell.number, 0) in found and replicate:
                 found[cell.number, replicate] = found[cell.number, 0]

@@ -1,4 +1,4 @@
-"""What the messages of a run have cost in privacy, one row for each algorithm in each cell."""
+"""The privacy spent in a run, one row for each algorithm in each cell."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.results.grouping import by_run
+from fedbo.results.grouping import by_run, runs_by_algorithm
 
 Array = npt.NDArray[np.float64]
 
@@ -57,16 +57,16 @@ class Ledger:
     arrived: Array
 
 
-def spending(privacy: Any, spent: Any) -> list[PrivacySummary]:
+def privacy_summaries(privacy: Any, spent: Any) -> list[PrivacySummary]:
     """Sum the ledger up; both tables are in canonical order."""
     least = {key: np.array(own["epsilon"].to_pylist()).min(axis=0) for key, own in by_run(spent)}
-    groups: dict[tuple[int, str], list[Any]] = {}
-    for key, entries in by_run(privacy):
-        groups.setdefault((key.cell, key.algorithm), []).append((entries.to_pylist(), least[key]))
-    return [_spending(cell, label, found) for (cell, label), found in groups.items()]
+    return [
+        _summary(cell, label, [(entries.to_pylist(), least[key]) for key, entries in runs])
+        for (cell, label), runs in runs_by_algorithm(privacy).items()
+    ]
 
 
-def _spending(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> PrivacySummary:
+def _summary(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> PrivacySummary:
     every = [row for rows, _ in found for row in rows if not row["refused"]]
     accounts = {by: tuple(np.max([rows[-1][by] for rows, _ in found], axis=0).tolist()) for by in BY}
     first = found[0][0][0]
@@ -91,11 +91,11 @@ def _spending(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]],
 
 def ledgers(privacy: Any, cell: int) -> dict[str, Ledger]:
     """Give the releases of each algorithm in a cell, by number."""
-    groups: dict[str, list[list[dict[str, Any]]]] = {}
-    for key, entries in by_run(privacy):
-        if key.cell == cell:
-            groups.setdefault(key.algorithm, []).append([row for row in entries.to_pylist() if not row["refused"]])
-    return {label: _ledger(found) for label, found in groups.items()}
+    return {
+        label: _ledger([[row for row in entries.to_pylist() if not row["refused"]] for _, entries in runs])
+        for (number, label), runs in runs_by_algorithm(privacy).items()
+        if number == cell
+    }
 
 
 def _ledger(found: Sequence[list[dict[str, Any]]]) -> Ledger:

@@ -1,4 +1,4 @@
-"""Regret on the mean of all agents' functions, evaluation by evaluation: what a federation of bandits is judged by.
+"""Regret on the mean of all agents' functions: traces, curves, and one summary row for each algorithm in each cell.
 
 The regret of an evaluation at x is f* - f(x), where f is the mean over all agents of the federation of their noise-free values
 and f* its largest value; R_m is the sum over agent m's evaluations, and R the sum over agents.
@@ -15,13 +15,15 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.results.grouping import by_run, column_of
+from fedbo.results.grouping import by_cell_and_algorithm, by_replicate, by_run, column_of, of_kinds
 from fedbo.results.mean_objective import ReplicateMean, means, points_of
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
 Array = npt.NDArray[np.float64]
+
+_NUMBER = 8  # bytes of a number in a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,29 @@ class RegretCurve:
     instant_deviation: Array
 
 
+@dataclass(frozen=True, slots=True)
+class RegretRow:
+    """The regret and the communication of one algorithm in one cell; all are means over replicates.
+
+    `rounds` are the evaluations of each agent; `mean` is R / M with its standard `deviation` over replicates (None with one),
+    `total` is R, and `last` the regret of the last evaluation, a mean over the M agents. `rounds_up` are the messages that each
+    agent sent, `scalars_up` and `scalars_down` the numbers of eight bytes that it sent and was given.
+    """
+
+    cell: int
+    algorithm: str
+    replicates: int
+    agents: int
+    rounds: float
+    mean: float
+    deviation: float | None
+    total: float
+    last: float
+    rounds_up: float
+    scalars_up: float
+    scalars_down: float
+
+
 def regret_traces(result: Result) -> list[RegretTrace]:
     """Follow every agent's regret in the runs that count; ResultError where the mean function is not known."""
     observations, _ = result.shown
@@ -80,10 +105,30 @@ def regret_traces(result: Result) -> list[RegretTrace]:
 
 def regret_curves(found: Sequence[RegretTrace], points: int) -> list[RegretCurve]:
     """Average over agents, then over replicates; who has ended is left out from there on."""
-    groups: dict[tuple[int, str], list[RegretTrace]] = {}
-    for trace in found:
-        groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
-    return [_curve(cell, label, mine, points) for (cell, label), mine in groups.items()]
+    return [_curve(cell, label, mine, points) for (cell, label), mine in by_cell_and_algorithm(found).items()]
+
+
+def regret_row(found: Sequence[RegretTrace], events: Any) -> RegretRow:
+    """Sum one algorithm in one cell up; `events` are its events."""
+    groups = by_replicate(found).values()
+    totals = np.array([sum(trace.total for trace in group) for group in groups])
+    counts = np.array([len(group) for group in groups])
+    means, lives = totals / counts, len(found)
+    sent, given = (of_kinds(events, kind) for kind in ("sent", "delivered"))
+    return RegretRow(
+        cell=found[0].cell,
+        algorithm=found[0].algorithm,
+        replicates=len(groups),
+        agents=int(counts.max()),
+        rounds=float(np.mean([trace.rounds for trace in found])),
+        mean=float(means.mean()),
+        deviation=float(means.std(ddof=1)) if len(means) > 1 else None,
+        total=float(totals.mean()),
+        last=float(np.mean([trace.instant[-1] for trace in found])),
+        rounds_up=len(sent) / lives,
+        scalars_up=(pc.sum(sent["bytes"]).as_py() or 0) / _NUMBER / lives,
+        scalars_down=(pc.sum(given["bytes"]).as_py() or 0) / _NUMBER / lives,
+    )
 
 
 def _of_run(key: RunKey, rows: Any, mean: ReplicateMean) -> Iterator[RegretTrace]:
@@ -99,11 +144,9 @@ def _of_run(key: RunKey, rows: Any, mean: ReplicateMean) -> Iterator[RegretTrace
 def _curve(cell: int, label: str, mine: Sequence[RegretTrace], points: int) -> RegretCurve:
     last = max(trace.rounds for trace in mine)
     rounds = np.unique(np.linspace(1, last, min(points, last)).round())
-    by_replicate: dict[int, list[RegretTrace]] = {}
-    for trace in mine:
-        by_replicate.setdefault(trace.replicate, []).append(trace)
-    sums = np.stack([_mean_of([t.cumulative(rounds) for t in group]) for group in by_replicate.values()])
-    single = np.stack([_mean_of([_each(t, rounds) for t in group]) for group in by_replicate.values()])
+    groups = by_replicate(mine).values()
+    sums = np.stack([_mean_of([t.cumulative(rounds) for t in group]) for group in groups])
+    single = np.stack([_mean_of([_each(t, rounds) for t in group]) for group in groups])
     return RegretCurve(cell, label, rounds, _mean_of(sums), _deviation(sums), _mean_of(single), _deviation(single))
 
 

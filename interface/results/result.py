@@ -9,24 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, by_cell_and_algorithm, curve, grid, traces
-from fedbo.results.disruptions import Disruptions, trouble
-from fedbo.results.grouping import by_run
+from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
+from fedbo.results.disruptions import Disruptions, disruptions
+from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
 from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest
-from fedbo.results.privacy_summary import PrivacySummary, spending
-from fedbo.results.regret import RegretCurve, RegretTrace, regret_curves, regret_traces
-from fedbo.results.regret_summary import RegretRow, regret_row
+from fedbo.results.privacy_summary import PrivacySummary, privacy_summaries
+from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
 from fedbo.study.paths import usable
 from fedbo.study.study import Cell, Study, recall_study
-from fedbo.study.trust import distrust
+from fedbo.study.trust import why_untrusted
 
 if TYPE_CHECKING:
     import pandas
@@ -78,8 +76,8 @@ class Result:
         return self._table("histories", OBSERVATIONS)
 
     def trusted_cells(self) -> list[Cell]:
-        """Give the cells of the study, fit to be carried out; ResultError where that runs functions nobody has trusted."""
-        if not self._trust and (why := distrust(self.study, "to build its objectives again")):
+        """Give the cells of the study, ready to run; ResultError where that would run functions that are not trusted."""
+        if not self._trust and (why := why_untrusted(self.study, "to build its objectives again")):
             raise ResultError(f"'{self.directory}': {why}")
         return self.study.cells()
 
@@ -183,7 +181,7 @@ class Result:
         """
         return [
             curve(mine, by, grid(mine, by, points), REGRET if regret else self.metric(cell))
-            for (cell, _), mine in by_cell_and_algorithm(judged(self, regret)).items()
+            for (cell, _), mine in by_cell_and_algorithm(scored_traces(self, regret)).items()
         ]
 
     @cached_property
@@ -200,19 +198,16 @@ class Result:
 
     def regret_summary(self) -> list[RegretRow]:
         """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
-        groups: dict[tuple[int, str], list[RegretTrace]] = {}
-        for trace in self.regret:
-            groups.setdefault((trace.cell, trace.algorithm), []).append(trace)
-        return [regret_row(mine, _of(self.shown[1], *key)) for key, mine in groups.items()]
+        return [regret_row(mine, of_algorithm(self.shown[1], *key)) for key, mine in by_cell_and_algorithm(self.regret).items()]
 
     def trouble(self) -> list[Disruptions]:
         """Measure what went wrong, one row for each algorithm in each cell."""
         rank = {label: place for place, label in enumerate(self.study.labels)}
-        return sorted(trouble(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
+        return sorted(disruptions(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
 
     def spending(self) -> list[PrivacySummary]:
         """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
-        return spending(self.privacy, self.spent)
+        return privacy_summaries(self.privacy, self.spent)
 
     def compare(self, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False) -> Comparison:
         """Compare an algorithm in two cells of a sweep, the first against the second, paired by replicate.
@@ -221,22 +216,22 @@ class Result:
         a regret, to be reached; by default it is what the first algorithm of the study had in the end of the same replicate.
         ResultError when a cell has no such algorithm, or when the cells differ in what is optimised.
         """
-        from fedbo.results.compare import Goal, comparison
+        from fedbo.results.compare import TargetValue, comparison
 
-        return comparison(self, cells, Goal(known(self, algorithm), level, regret))
+        return comparison(self, cells, TargetValue(check_label(self, algorithm), level, regret))
 
     def summary(self, baseline: str | None = None) -> list[SummaryRow]:
         """Sum the run up, one row for each algorithm in each cell.
 
         Differences are to the algorithm labelled `baseline`, by default the first of the study, on the same replicates.
         """
-        reference = known(self, self.study.labels[0] if baseline is None else baseline)
+        reference = check_label(self, self.study.labels[0] if baseline is None else baseline)
         groups, (observations, events) = by_cell_and_algorithm(self.traces), self.shown
         rows = []
         for (cell, label), mine in groups.items():
             half = max(int(trace.step.max()) for trace in mine) // 2
             metric, other = self.metric(cell), groups.get((cell, reference), [])
-            row = summary_row(mine, half, (_of(observations, cell, label), _of(events, cell, label)), metric)
+            row = summary_row(mine, half, (of_algorithm(observations, cell, label), of_algorithm(events, cell, label)), metric)
             rows.append(row if label == reference else replace(row, difference=difference(mine, other, metric)))
         return rows
 
@@ -253,14 +248,14 @@ class Result:
         return draw(self, Path(path) if path else self.directory / name, View(kind, cell, **choices))
 
 
-def known(result: Result, algorithm: str) -> str:
+def check_label(result: Result, algorithm: str) -> str:
     """Give a label back; ResultError when no algorithm has it."""
     if algorithm not in result.study.labels:
         raise ResultError(f"no algorithm '{algorithm}'; there are: {', '.join(result.study.labels)}")
     return algorithm
 
 
-def judged(result: Result, regret: bool) -> list[IncumbentTrace]:
+def scored_traces(result: Result, regret: bool) -> list[IncumbentTrace]:
     """Give the traces, or those of the negated regret; ResultError where that is not known."""
     if not regret:
         return result.traces
@@ -274,10 +269,6 @@ def _complete(manifest: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
     """Give the runs that count where a study was cut short; None when all do."""
     complete = {tuple(key) for key in manifest.get("complete_runs", ())}
     return None if manifest["status"] == "complete" or not complete else complete
-
-
-def _of(table: Any, cell: int, label: str) -> Any:
-    return table.filter(pc.and_(pc.equal(table["cell"], cell), pc.equal(table["algorithm"], label)))
 
 
 def _of_cell(entry: Any, cell: int, single: type) -> Any:

@@ -1,4 +1,4 @@
-"""The tables of a run and their canonical order; the rooms that write them declare their columns."""
+"""The tables of a run and their canonical order; the packages that write them declare their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in numbers: one row for each algorithm in each cell, with standard errors and paired differences."""
+"""The summary of a run: one row for each algorithm in each cell, with standard errors and paired differences."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from scipy.special import stdtrit
 from fedbo.algorithms.base import Origin
 from fedbo.objectives.base import Metric
 from fedbo.results.curves import IncumbentTrace, mean_and_error, replicate_means
+from fedbo.results.grouping import by_replicate, of_kinds
 
 FEDERATED: Origin = "federated"
 
@@ -27,7 +28,7 @@ class Estimate:
     error: float | None
 
     def __str__(self) -> str:
-        if math.isnan(self.mean):  # nobody had a good observation
+        if math.isnan(self.mean):  # no agent had a good observation
             return "–"
         return f"{self.mean:.4g}" + ("" if self.error is None else f" ± {self.error:.2g}")
 
@@ -74,7 +75,7 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
     """Sum one algorithm in one cell up; `tables` are its observations and its events."""
     replicates = len({trace.replicate for trace in found})
     observations, events = tables
-    sent = events.filter(pc.equal(events["kind"], "sent"))
+    sent = of_kinds(events, "sent")
     senders = max(1, sent.group_by(["replicate", "agent"]).aggregate([]).num_rows)
     origins = _shares(observations.filter(pc.equal(observations["phase"], "search"))["origin"])
     return SummaryRow(
@@ -105,11 +106,16 @@ def paired(gaps: npt.NDArray[np.float64]) -> Difference | None:
     if len(gaps) < 2:
         return None
     mean, error = mean_and_error(gaps[:, None])
-    reach = float(stdtrit(len(gaps) - 1, 0.975)) * float(error[0])
-    return Difference(float(mean[0]), float(mean[0]) - reach, float(mean[0]) + reach)
+    half = student_factor(len(gaps)) * float(error[0])
+    return Difference(float(mean[0]), float(mean[0]) - half, float(mean[0]) + half)
 
 
-def chief(rows: Sequence[SummaryRow], labels: Sequence[str]) -> str:
+def student_factor(replicates: int) -> float:
+    """Give the half width of a 95 % Student interval in standard errors of a mean over `replicates`, at least 2."""
+    return float(stdtrit(replicates - 1, 0.975))  # the quantile of scipy.stats.t, whose import takes a second
+
+
+def main_algorithm(rows: Sequence[SummaryRow], labels: Sequence[str]) -> str:
     """Choose the first algorithm that made federated queries in any cell, else the first that sent, else the last."""
     heard = [row.algorithm for row in rows if row.federated > 0] or [row.algorithm for row in rows if row.bytes_up > 0]
     return min(heard, key=labels.index) if heard else max((row.algorithm for row in rows), key=labels.index, default=labels[-1])
@@ -122,10 +128,7 @@ def _estimate(found: Sequence[IncumbentTrace], step: float, metric: Metric) -> E
 
 
 def _duration(found: Sequence[IncumbentTrace]) -> float:
-    ends: dict[int, float] = {}
-    for trace in found:
-        ends[trace.replicate] = max(ends.get(trace.replicate, 0.0), float(trace.finished.max()))
-    return float(np.mean(list(ends.values())))
+    return float(np.mean([max(float(trace.finished.max()) for trace in group) for group in by_replicate(found).values()]))
 
 
 def _shares(column: Any) -> dict[str, float]:

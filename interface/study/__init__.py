@@ -1,1 +1,1 @@
-"""What a study may say, and whether one is right: its tables, defaults, checks, limits and sweeps."""
+"""The study file: its tables, defaults, checks, limits and sweeps."""

@@ -1,4 +1,4 @@
-"""Combinations that cannot be: each table of the study is right by itself, but they do not go together."""
+"""Checks of a study as a whole: settings that are valid each, and not together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedbo.study.check_environment import agents_remedy, exchange_combinations, 
 from fedbo.study.check_privacy import privacy_asked, private_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.limits import STEPS
-from fedbo.study.settings import blame
+from fedbo.study.settings import invalid_from
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -31,7 +31,7 @@ def combinations(study: Study) -> Iterator[InvalidSetting]:
     history = study.agents.history
     if history is not None and history.initial > history.observations:
         yield InvalidSetting(("agents", "history", "initial"), f"must be at most observations = {history.observations}")
-    if history is not None and not history.fresh and study.study.replicates > 1 and study.federation().drawn:
+    if history is not None and not history.fresh and study.study.replicates > 1 and study.federation().random_per_replicate:
         name = study.objective.name
         yield InvalidSetting(
             ("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true"
@@ -118,7 +118,7 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
 
 
 def _early(study: Study) -> Iterator[InvalidSetting]:
-    """Refuse an early end where there is no real time in which somebody could look on."""
+    """Refuse an early end in virtual time."""
     for key in ("target", "evaluations"):
         if getattr(study.budget, key) is not None and study.timing.clock != "wall":
             yield InvalidSetting(("budget", key), 'ends a study in real time; set [timing] clock = "wall", or leave it out')
@@ -133,7 +133,7 @@ def _declarations(study: Study) -> Iterator[InvalidSetting]:
             if isinstance(made, Private):
                 made.mechanism(problem)
         except ValueError as error:
-            yield from InvalidSettings([blame(error)]).under("algorithm", number).faults
+            yield from InvalidSettings([invalid_from(error)]).under("algorithm", number).faults
         else:
             yield from private_combinations(study, number, made)
 

@@ -1,4 +1,4 @@
-"""Combinations that cannot be among what makes the world untidy: groups, faults, exchange modes, real time and costs."""
+"""Checks of a study's environment: groups, faults, exchange modes, real time and costs."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _real_time(study: Study) -> Iterator[InvalidSetting]:
 
 
 def _costs(study: Study) -> Iterator[InvalidSetting]:
-    """Refuse durations that follow costs where nobody reports any."""
+    """Refuse durations that follow costs where the objective reports none."""
     owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
     owners += [(("group", number), table) for number, table in enumerate(study.group)]
     for loc, owner in owners:

@@ -1,4 +1,4 @@
-"""Combinations that cannot be accounted for: what would make a promise of privacy that the ledger cannot keep."""
+"""Checks of a study's privacy settings: combinations for which the ledger could not account."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defaults made visible: whatever a study names gets all its settings, so that its file says what will run."""
+"""Defaults of a study: every table gets all its settings, so that the file says what will run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Study documents as TOML: read with errors that say where, changed by dotted keys, written back."""
+"""Study documents as TOML: reading with located errors, changes by dotted keys, writing."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
@@ -13,9 +12,9 @@ from typing import Any
 Document = dict[str, Any]
 Loc = tuple[str | int, ...]
 
-LARGEST = 16 * 2**20  # bytes of a study file
-DEEPEST = 16  # tables and lists in each other
-_DEEP = f"tables and lists lie in each other more than {DEEPEST} deep; no study needs that"
+MAX_BYTES = 16 * 2**20  # bytes of a study file
+MAX_DEPTH = 16  # tables and lists in each other
+_TOO_DEEP = f"tables and lists lie in each other more than {MAX_DEPTH} deep; no study needs that"
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WORD = re.compile(r"[\w./~-][^\[\]{}\"',=]*")  # a word or a path
@@ -45,27 +44,27 @@ def read(path: Path) -> Document:
     except tomllib.TOMLDecodeError as error:
         raise StudyError(f"{path}: {_syntax(str(error))}") from None
     except RecursionError:
-        raise StudyError(f"{path}: {_DEEP}") from None
+        raise StudyError(f"{path}: {_TOO_DEEP}") from None
     except ValueError as error:  # Python reads no whole number of so many digits
         raise StudyError(f"{path}: not TOML ({str(error).partition(';')[0]}); write a smaller number") from None
     if too_deep(found):
-        raise StudyError(f"{path}: {_DEEP}")
+        raise StudyError(f"{path}: {_TOO_DEEP}")
     return found
 
 
 def _text(path: Path) -> str:
     """Read a file of a study's size, and no more of an endless one; UnicodeDecodeError, OSError, StudyError."""
     with path.open("rb") as file:
-        data = file.read(LARGEST + 1)
-    if len(data) > LARGEST:
-        raise StudyError(f"{path}: is larger than {LARGEST // 2**20} MiB; give a study file")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise StudyError(f"{path}: is larger than {MAX_BYTES // 2**20} MiB; give a study file")
     return data.decode("utf-8")
 
 
 def too_deep(value: Any) -> bool:
     """Say whether tables and lists lie in each other deeper than in any study."""
     layer = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         layer = [item for held in layer for item in _items(held)]
     return any(isinstance(held, Mapping | list | tuple) for held in layer)
 
@@ -79,25 +78,25 @@ def _items(value: Any) -> list[Any]:
 def parse_override(text: str) -> tuple[str, Any]:
     """Split `key=value`; the value is TOML, and a bare word counts as a string. StudyError when it is neither."""
     key, equals, value = (part.strip() for part in text.partition("="))
-    said = cut(text)
+    said = shorten(text)
     if not equals or not key:
         raise StudyError(f"--set {said}: is not key=value; write, for example, --set budget.iterations=20")
-    if key.count(".") > DEEPEST:
-        raise StudyError(f"--set {said}: {_DEEP}")
+    if key.count(".") > MAX_DEPTH:
+        raise StudyError(f"--set {said}: {_TOO_DEEP}")
     try:
         found = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         if _WORD.fullmatch(value):
             return key, value
     except RecursionError:
-        raise StudyError(f"--set {said}: {_DEEP}") from None
+        raise StudyError(f"--set {said}: {_TOO_DEEP}") from None
     except ValueError as error:
         raise StudyError(f"--set {said}: not TOML ({str(error).partition(';')[0]}); write a smaller number") from None
     else:
         if too_deep(found):
-            raise StudyError(f"--set {said}: {_DEEP}")
+            raise StudyError(f"--set {said}: {_TOO_DEEP}")
         return key, found
-    raise StudyError(f"--set {said}: {cut(value) or 'nothing'} is no TOML value; put quotes round a string")
+    raise StudyError(f"--set {said}: {shorten(value) or 'nothing'} is no TOML value; put quotes round a string")
 
 
 def locate(document: Mapping[str, Any], key: str) -> Loc:
@@ -150,18 +149,18 @@ LISTS: dict[str, Callable[[Iterable[Mapping[str, Any]]], list[str]]] = {
 }
 
 
-def placed(document: Any, loc: Loc, value: Any) -> Any:
+def with_value(document: Any, loc: Loc, value: Any) -> Any:
     """Give a copy of the document with `value` at `loc`, tables made where there are none."""
     if not loc:
         return value
     head, rest = loc[0], loc[1:]
     if isinstance(head, int):
-        return [placed(item, rest, value) if place == head else item for place, item in enumerate(document)]
+        return [with_value(item, rest, value) if place == head else item for place, item in enumerate(document)]
     table = document if isinstance(document, dict) else {}
-    return {**table, head: placed(table.get(head, {}), rest, value)}
+    return {**table, head: with_value(table.get(head, {}), rest, value)}
 
 
-def at(document: Any, loc: Loc) -> Any:
+def lookup(document: Any, loc: Loc) -> Any:
     """Look up what stands at `loc`; KeyError when nothing does."""
     for step in loc:
         try:
@@ -171,11 +170,11 @@ def at(document: Any, loc: Loc) -> Any:
     return document
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> Document:
+def flatten(table: Mapping[str, Any], prefix: str = "") -> Document:
     """Write nested tables as one with dotted keys, so that `exchange.mode` needs no quotes."""
     found: Document = {}
     for key, value in table.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+        found |= flatten(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return found
 
 
@@ -201,19 +200,22 @@ def as_document(value: Any) -> Any:
     raise StudyError(f"study: {value!r} cannot stand in a study; give numbers, strings, or a function of a module")
 
 
-def shown(value: Any, width: int = 60) -> str:
+def one_line(value: Any, width: int = 60) -> str:
     """Write a value on one line the way a study file has it, cut off where it grows long."""
-    return cut(repr(value) if isinstance(value, str) else _inline(value), width)
+    return shorten(repr(value) if isinstance(value, str) else _inline(value), width)
 
 
-def cut(text: str, width: int = 60) -> str:
+def shorten(text: str, width: int = 60) -> str:
     """Cut a text off where it grows long, on one line whatever it holds."""
     line = text if text.isprintable() else repr(text)[1:-1]
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def to_toml(document: Mapping[str, Any]) -> str:
-    """Write a document of tables as TOML; keys whose value is None are left out."""
+    """Write a document of tables as TOML, every table under its header and every value on one line; None is left out.
+
+    The library tomli_w would put short lists of tables, such as [[fault]], before all headers, and break lists into lines.
+    """
     blocks: list[str] = []
     for name, table in document.items():
         if isinstance(table, list | tuple):
@@ -230,30 +232,25 @@ def _holds_tables(value: Any) -> bool:
 
 
 def _block(header: str, table: Mapping[str, Any]) -> str:
-    lines = [f"{_key(key)} = {_inline(value)}" for key, value in table.items() if value is not None]
-    return "\n".join([header, *lines]) + "\n"
+    return "".join([f"{header}\n", *(f"{line}\n" for line in _pairs(table))])
+
+
+def _pairs(table: Mapping[str, Any]) -> list[str]:
+    return [f"{_key(key)} = {_inline(value)}" for key, value in table.items() if value is not None]
 
 
 def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _string(key)
-
-
-def _string(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return key if _BARE.fullmatch(key) else _inline(key)
 
 
 def _inline(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else str(value)
+    """Write a value on one line as TOML has it."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_inline(item) for item in value)}]"
+        return f"[{', '.join(map(_inline, value))}]"
     if isinstance(value, Mapping):
-        pairs = (f"{_key(key)} = {_inline(item)}" for key, item in value.items() if item is not None)
-        return f"{{{', '.join(pairs)}}}"
+        return f"{{{', '.join(_pairs(value))}}}"
+    if isinstance(value, str | bool):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value)
 
 

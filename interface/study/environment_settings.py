@@ -1,4 +1,4 @@
-"""The world of a study, agent by agent: who belongs to which group, which models hold, and whom the faults befall."""
+"""The environment of a study, agent by agent: groups, models, and the agents that faults concern."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def world_of(study: Study) -> Environment:
 
 
 def lone(world: Environment) -> Environment:
-    """Give the world of a single agent that stands for all: the study's own models, without its groups and faults."""
+    """Give the world of a single, centralised agent: the study's own models, without its groups and faults."""
     return replace(world, exceptions={}, plan=())
 
 

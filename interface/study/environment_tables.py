@@ -1,4 +1,4 @@
-"""The tables of a study file that describe an untidy world: times, network, absence, exchange, groups and faults."""
+"""Tables of a study file on its environment: timing, network, availability, exchange, groups and faults."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TimingTable(Table):
 
 
 class NetworkTable(Table):
-    """[network]: how much goes through in a unit of time, and how often a lost transmission is repeated."""
+    """[network]: bandwidths, and how often a lost transmission is repeated."""
 
     bandwidth: Bandwidth | None = None
     link: Bandwidth | None = None
@@ -67,7 +67,7 @@ class AvailabilityModel(Named):
 
 
 class AvailabilityTable(AvailabilityModel):
-    """[availability]: a model of absence, and what becomes of the evaluation at hand of an agent that leaves."""
+    """[availability]: a model of absence, and what happens to the evaluation under way of an agent that leaves."""
 
     model: str = "always"
     leaving: Leaving = "resumed"
@@ -105,7 +105,7 @@ class GroupTable(Table):
 
 
 class FaultTable(Named):
-    """[[fault]]: something that goes wrong, by its kind, with a label for sweeps and overrides."""
+    """[[fault]]: a fault by its kind, with a label for sweeps and overrides."""
 
     key = "kind"
     noun = "fault"

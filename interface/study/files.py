@@ -1,4 +1,4 @@
-"""The files that a study names: their paths count from its own folder, and what is in them is part of its digest."""
+"""The files that a study names: paths relative to its folder, and the hashes that enter its digest."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.tables.table import fingerprint
-from fedbo.study.document import Document, Loc, at, placed
+from fedbo.study.document import Document, Loc, lookup, with_value
 
 
-def anchored(document: Document, folder: Path) -> Document:
+def resolve_paths(document: Document, folder: Path) -> Document:
     """Let the paths of files count from a folder."""
     for loc, path in _named(document):
-        document = placed(document, loc, str(folder / path))
+        document = with_value(document, loc, str(folder / path))
     return document
 
 
-def fingerprinted(document: Document) -> Document:
+def hash_files(document: Document) -> Document:
     """Put the SHA-256 of each file, or of what is in a table, in the place of its path."""
     for loc, path in _named(document):
-        document = placed(document, loc, _sha256(Path(path)))
+        document = with_value(document, loc, _sha256(Path(path)))
     return document
 
 
@@ -44,7 +44,7 @@ def _named(document: Document) -> Iterator[tuple[Loc, str]]:
             places += [("sweep", key, number) for number in range(len(values))]
     for loc in places:
         try:
-            path = at(document, loc)
+            path = lookup(document, loc)
         except KeyError:
             continue
         if isinstance(path, str):

@@ -1,4 +1,4 @@
-"""Initial points from a file, instead of random ones: columns agent, replicate, point, x1, x2, … in the unit cube."""
+"""Initial points from a file: columns agent, replicate, point, x1, x2, … in the unit cube."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong in a study, and how it is said: one line with the place, what came, and what would do."""
+"""Invalid settings of a study, and their messages: one line with the place, the value, and the remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fedbo.study.document import Loc, at, shown
+from fedbo.study.document import Loc, lookup, one_line
 
 EXAMPLES: dict[Loc, str] = {
     ("study",): '[study] with name = "…"',
@@ -37,15 +37,15 @@ class InvalidSetting:
     remedy: str
 
     def line(self, document: Mapping[str, Any]) -> str:
-        """Write `<place>: <remedy>`, the place with the value that stands there."""
+        """Write `<place>: <remedy>`, the place with its value."""
         loc, value = _given(document, self.loc)
-        given = "" if value is None or is_table(value) else f" = {shown(value)}"
+        given = "" if value is None or is_table(value) else f" = {one_line(value)}"
         where = place(loc)
         return f"{where}{given}: {self.remedy}" if where else self.remedy
 
 
 class InvalidSettings(Exception):
-    """Settings that were found invalid, on their way to becoming a StudyError."""
+    """Settings that were found invalid; the loader turns them into a StudyError."""
 
     def __init__(self, faults: Iterable[InvalidSetting]) -> None:
         self.faults = tuple(faults)
@@ -57,10 +57,10 @@ class InvalidSettings(Exception):
 
 
 def _given(document: Mapping[str, Any], loc: Loc) -> tuple[Loc, Any]:
-    """Look up what stands at `loc`; a name may stand for its whole table."""
+    """Look up the value at `loc`; a name may replace its whole table."""
     for where in (loc, loc[:-1] if loc[-1:] == ("name",) else loc):
         try:
-            value = at(document, where)
+            value = lookup(document, where)
         except KeyError:
             continue
         return (where, value) if where == loc or isinstance(value, str) else (loc, None)
@@ -102,7 +102,7 @@ def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) ->
     within = {item["loc"][:length] for item in items for length in range(len(item["loc"]))}
     for item in items:
         loc = item["loc"]
-        if item["type"] == "too_short" and loc in within:  # it is not empty: what stands there is wrong
+        if item["type"] == "too_short" and loc in within:  # it is not empty: its items are wrong
             continue
         remedies = found.setdefault(loc, [])
         remedy = remedy_of(item, loc, known)
@@ -112,7 +112,7 @@ def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) ->
 
 
 def remedy_of(item: Mapping[str, Any], loc: Loc, known: Mapping[Loc, Iterable[str]]) -> str:
-    """Say what would do, for one of pydantic's errors."""
+    """Give the remedy for one of pydantic's errors."""
     kind, context = item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
         table = tuple(step for step in loc[:-1] if isinstance(step, str))

@@ -1,6 +1,6 @@
-"""How large a study may be: limits on its numbers, on its cells and runs, and on what fits into a machine's memory.
+"""Limits on the size of a study: its numbers, its cells and runs, and the memory that it needs.
 
-They are looked at before anything of the size of the study is made.
+They are checked before anything of the size of the study is made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LIMITS: dict[tuple[str, ...], int] = {
     ("hosting", "workers"): 10_000,
 }
 CELLS, RUNS = 10_000, 100_000
-RELEASES = 100_000  # iterations of an algorithm that is private, whose releases are reckoned one by one
+RELEASES = 100_000  # iterations of an algorithm that is private, whose releases are accounted for one by one
 STEPS = 1_000_000  # steps that are asked one by one whether they send
 ROW = 200  # bytes in memory of one observation and its events
 _AGENT = 1000  # bytes in memory of one agent, at least

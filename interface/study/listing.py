@@ -1,4 +1,4 @@
-"""What there is to choose from, group by group, as it stands in a study file."""
+"""The catalogue of everything that a study file can name, by group."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.settings import marks_of, range_of
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.catalog import federations
-from fedbo.study.document import shown
+from fedbo.study.document import one_line
 from fedbo.study.settings import names_of, plain
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that a study file can name: what it is, its settings with their defaults, and its presets."""
+    """One thing that a study file can name: what it is, its settings with their defaults and ranges, and its presets."""
 
     name: str
     summary: str
     settings: Mapping[str, str]
     presets: tuple[str, ...] = ()
+    ranges: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def groups() -> dict[str, list[Item]]:
@@ -41,13 +43,16 @@ def _algorithms() -> list[Item]:
             entry.summary or _first_line(entry.settings),
             _defaults(entry.settings, entry.fixed),
             (*entry.presets,),
+            _ranges(entry.settings, entry.fixed),
         )
         for name, entry in algorithms().items()
     ]
 
 
 def _declared(known: Mapping[str, type[Any]]) -> list[Item]:
-    return [Item(name, _first_line(declared), _defaults(declared)) for name, declared in known.items()]
+    return [
+        Item(name, _first_line(declared), _defaults(declared), ranges=_ranges(declared)) for name, declared in known.items()
+    ]
 
 
 def _first_line(declared: type[Any]) -> str:
@@ -59,12 +64,17 @@ def _defaults(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> di
     return {field.name: _default(field) for field in dataclasses.fields(declared) if field.name in names}
 
 
+def _ranges(declared: type[Any], fixed: Mapping[str, Any] | None = None) -> dict[str, str]:
+    found = {name: range_of(marks) for name, marks in marks_of(declared).items()}
+    return {name: found[name] for name in names_of(declared, fixed or ()) if found.get(name)}
+
+
 def _default(field: dataclasses.Field[Any]) -> str:
     if field.default is not dataclasses.MISSING:
         default = field.default
         if dataclasses.is_dataclass(default):  # a table of its own, which the group "tables" lists
             default = plain(default, names_of(type(default)))
-        return "" if default is None else shown(default, 24)
+        return "" if default is None else one_line(default, 24)
     return "…" if field.default_factory is not dataclasses.MISSING else "required"
 
 

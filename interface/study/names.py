@@ -1,4 +1,4 @@
-"""Names that a study gives: to itself, to algorithms, to groups and to faults."""
+"""The names that a study gives: to itself, to algorithms, to groups and to faults."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-LONGEST = 200  # bytes of a name in UTF-8: with a date it is still the name of a folder
+MAX_BYTES = 200  # bytes of a name in UTF-8: with a date it is still the name of a folder
 
 _UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of characters, ends of lines and of paragraphs
 
 
 def _fit(name: str) -> str:
-    """Give a name back that fits on one line; ValueError says what would do."""
+    """Give a name back that fits on one line; ValueError says the remedy."""
     if not name.strip():
         raise ValueError("must not be empty")
     unfit = next((letter for letter in name if unicodedata.category(letter) in _UNFIT), None)
     if unfit is not None:
         raise ValueError(f"holds the control character U+{ord(unfit):04X}; give a name that stands on one line")
     size = len(name.encode())
-    if size > LONGEST:
-        raise ValueError(f"has {size} bytes; give a name of at most {LONGEST}")
+    if size > MAX_BYTES:
+        raise ValueError(f"has {size} bytes; give a name of at most {MAX_BYTES}")
     return name
 
 
 def _of_folder(name: str) -> str:
-    """Give a name back that a folder can have; ValueError says what would do."""
+    """Give a name back that a folder can have; ValueError says the remedy."""
     unfit = next((letter for letter in name if letter in "/\\"), None)
     if unfit is not None:
         raise ValueError(f"holds '{unfit}', and a folder is called after it; write '-' in its place")

@@ -1,4 +1,4 @@
-"""Paths that a person gives: what cannot be made, read or written there is said in one line."""
+"""Paths that a user gives: errors of the file system become one-line messages."""
 
 from __future__ import annotations
 

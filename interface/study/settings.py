@@ -1,4 +1,4 @@
-"""Settings of whatever a study names: checked against the dataclass that declares them, completed by its defaults."""
+"""Settings of anything that a study names: checked against the dataclass that declares them, and completed by its defaults."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
+from fedbo.algorithms.settings import Marks, hint_of, marks_of, range_of
 from fedbo.objectives.base import Refused
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, no_such_key, remedy_of
 
@@ -20,7 +21,7 @@ Settings = dict[str, Any]
 
 @runtime_checkable
 class Refusal(Protocol):
-    """An error that says as data which setting it is of, and what would do; each room has its own, and so may anybody."""
+    """An error that names the setting at fault and the remedy; each package, and any extension, may define its own."""
 
     key: str
     remedy: str
@@ -45,7 +46,7 @@ def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None 
     try:
         return (make or declared)(**typed)
     except (ValueError, TypeError) as error:
-        raise InvalidSettings([blame(error, given)]) from error
+        raise InvalidSettings([invalid_from(error, given)]) from error
 
 
 def plain(instance: Any, names: Iterable[str]) -> Settings:
@@ -85,6 +86,15 @@ def _model(declared: Any) -> type[BaseModel]:
     return create_model(declared.__name__, __config__=config, **columns)
 
 
+def _range_words(marks: Marks) -> str:
+    """Say what a number must be, as the class itself would."""
+    hint = hint_of(marks)
+    return f"must be {range_of(marks)}{hint and f'; {hint}'}"
+
+
+_OUTSIDE = {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}
+
+
 def _alias(name: str, default: Any) -> Any:
     return Field(default, alias=name)
 
@@ -94,19 +104,20 @@ def _typed(declared: Any, given: Mapping[str, Any]) -> Settings:
         # In JSON, unlike in Python, a strict tuple may be written as a list.
         checked = _model(declared).model_validate_json(json.dumps(given))
     except ValidationError as error:
-        raise InvalidSettings(_collapsed(error, given)) from error
+        raise InvalidSettings(_collapsed(error, declared, given)) from error
     except TypeError as error:
         raise InvalidSettings([InvalidSetting((), f"{error}; settings are numbers, strings, lists and tables")]) from error
     by_alias = {field.alias: name for name, field in type(checked).model_fields.items()}
     return {name: getattr(checked, by_alias[name]) for name in given}
 
 
-def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[InvalidSetting]:
+def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, Any]) -> list[InvalidSetting]:
     """Join what pydantic says of the members of one union; their names are no part of the place."""
+    marks = marks_of(declared)
     found: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
         name = str(item["loc"][0])
-        remedy = remedy_of(item, (name,), {})
+        remedy = _range_words(marks[name]) if item["type"] in _OUTSIDE and name in marks else remedy_of(item, (name,), {})
         inner = [step for step in item["loc"][1:] if isinstance(given.get(name), dict) and step in given[name]]
         words = f"{'.'.join(str(step) for step in inner)} {remedy}" if inner else remedy
         if words not in found.setdefault(name, []):
@@ -114,7 +125,7 @@ def _collapsed(error: ValidationError, given: Mapping[str, Any]) -> list[Invalid
     return [InvalidSetting((name,), " or ".join(words).replace(" or must be", " or")) for name, words in found.items()]
 
 
-def blame(error: Exception, given: Container[str] | None = None) -> InvalidSetting:
+def invalid_from(error: Exception, given: Container[str] | None = None) -> InvalidSetting:
     """Put what is wrong at the setting that the error names as its key; where it names none, at the table as a whole.
 
     So it does for a setting that is not among those `given`, since only the message tells the default that came; what a

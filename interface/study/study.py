@@ -1,4 +1,4 @@
-"""A study: what is compared with what, under which circumstances, checked and complete before anything runs."""
+"""A study: loaded, checked and completed before anything runs; its sweep as cells."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from fedbo.study.document import (
     Loc,
     StudyError,
     as_document,
-    flat,
+    flatten,
     locate,
+    one_line,
     parse_override,
-    placed,
     read,
-    shown,
     to_toml,
+    with_value,
 )
 from fedbo.study.environment_tables import (
     AvailabilityTable,
@@ -41,10 +41,10 @@ from fedbo.study.environment_tables import (
     NetworkTable,
     TimingTable,
 )
-from fedbo.study.files import anchored, fingerprinted
+from fedbo.study.files import hash_files, resolve_paths
 from fedbo.study.initial import Points, read_points
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
-from fedbo.study.sweeps import check_values, concerns, of_sweep, swept
+from fedbo.study.sweeps import applies_to, at_sweep, check_values, swept
 from fedbo.study.tables import (
     AgentsTable,
     AlgorithmTable,
@@ -155,7 +155,7 @@ class Study(Table):
 
         Files count by what is in them.
         """
-        document = fingerprinted(self.document())
+        document = hash_files(self.document())
         document["study"] = {key: document["study"][key] for key in ("seed", "replicates")}
         for key in ("hosting", "recovery"):
             document.pop(key, None)
@@ -177,7 +177,7 @@ class Cell:
 
 
 def _title(values: Mapping[str, Any]) -> str:
-    written = {key: value if isinstance(value, str) else shown(value) for key, value in values.items()}
+    written = {key: value if isinstance(value, str) else one_line(value) for key, value in values.items()}
     return ", ".join(f"{key} = {value}" for key, value in written.items())
 
 
@@ -193,11 +193,11 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
     changed = []
     for key, value in map(parse_override, overrides):
         changed.append(_located(document, key))
-        document = placed(document, changed[-1], value)
+        document = with_value(document, changed[-1], value)
     if isinstance(document.get("sweep"), dict):
-        document = {**document, "sweep": flat(document["sweep"])}
+        document = {**document, "sweep": flatten(document["sweep"])}
     try:
-        return _checked(anchored(document, folder))
+        return _checked(resolve_paths(document, folder))
     except InvalidSettings as found:
         raise StudyError("\n".join(_line(fault, document, name, changed) for fault in found.faults)) from None
 
@@ -220,7 +220,7 @@ def _located(document: Document, key: str) -> Loc:
 
 
 def _line(fault: InvalidSetting, document: Document, name: str, changed: Sequence[Loc]) -> str:
-    overridden = any(concerns(fault, loc) for loc in changed)
+    overridden = any(applies_to(fault, loc) for loc in changed)
     return f"{'--set' if overridden else name}: {fault.line(document)}"
 
 
@@ -255,7 +255,7 @@ def _check_cells(study: Study) -> None:
         try:
             _checked(document)
         except InvalidSettings as found:
-            faults |= dict.fromkeys(of_sweep(fault, values, document) for fault in found.faults)
+            faults |= dict.fromkeys(at_sweep(fault, values, document) for fault in found.faults)
     if faults:
         raise InvalidSettings(faults)
 
@@ -267,7 +267,7 @@ def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document]]:
         values = dict(zip(study.sweep, combination, strict=True))
         document: Any = base
         for key, value in values.items():
-            document = placed(document, locate(base, key), value)
+            document = with_value(document, locate(base, key), value)
         yield values, document
 
 

@@ -1,4 +1,4 @@
-"""The keys of a sweep: what may be swept, and which fault is one of what was swept."""
+"""The keys of a sweep: which may be swept, and which invalid setting is due to a swept value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedbo.study.document import Document, Loc, locate, shown
+from fedbo.study.document import Document, Loc, locate, one_line
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 
 
@@ -28,7 +28,7 @@ def check_values(sweep: Mapping[str, Sequence[Any]]) -> None:
     faults = [(key, twice) for key, values in sweep.items() if (twice := _twice(values)) is not None]
     if faults:
         raise InvalidSettings(
-            InvalidSetting(("sweep", key), f"{shown(twice[0])} stands there twice; name each value once")
+            InvalidSetting(("sweep", key), f"{one_line(twice[0])} stands there twice; name each value once")
             for key, twice in faults
         )
 
@@ -61,16 +61,16 @@ def _is_fixed(key: str) -> bool:
     return head in ("hosting", "recovery") or key in ("study.name", "study.description")
 
 
-def of_sweep(fault: InvalidSetting, values: Mapping[str, Any], document: Document) -> InvalidSetting:
+def at_sweep(fault: InvalidSetting, values: Mapping[str, Any], document: Document) -> InvalidSetting:
     """Say of the sweep what is wrong in the study of one combination of its values."""
     for key, value in values.items():
-        if concerns(fault, locate(document, key)):
+        if applies_to(fault, locate(document, key)):
             named = fault.remedy.startswith("no ")  # "no such key", or "no group 'slw'", which names the value itself
-            return InvalidSetting(("sweep", key), fault.remedy if named else f"{shown(value)} {fault.remedy}")
-    combination = ", ".join(f"{key} = {shown(value)}" for key, value in values.items())
+            return InvalidSetting(("sweep", key), fault.remedy if named else f"{one_line(value)} {fault.remedy}")
+    combination = ", ".join(f"{key} = {one_line(value)}" for key, value in values.items())
     return InvalidSetting(("sweep",), f"with {combination}: {fault.line(document)}")
 
 
-def concerns(fault: InvalidSetting, loc: Loc) -> bool:
+def applies_to(fault: InvalidSetting, loc: Loc) -> bool:
     """Say whether a fault is one of what was put at `loc`, or of a table that exists only because of it."""
     return fault.loc[: len(loc)] == loc or (loc[: len(fault.loc)] == fault.loc and fault.remedy.startswith("no such"))

@@ -1,4 +1,4 @@
-"""The tables of a study file: what each may hold, its defaults, and how it is made into what it names."""
+"""The tables of a study file: their keys, their defaults, and what they build."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from annotated_types import Ge
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import algorithms
-from fedbo.algorithms.settings import SettingError, unknown
+from fedbo.algorithms.settings import unknown
 from fedbo.objectives.catalog import federations
 from fedbo.study.document import default_label
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
@@ -78,7 +79,7 @@ class Named(Declared):
 
 
 class Header(Table):
-    """[study]: what it is called, its seed and how often it is repeated with other draws."""
+    """[study]: its name, its seed, and its number of replicates."""
 
     name: FolderName
     description: str = ""
@@ -120,11 +121,7 @@ class ObjectiveTable(Named):
 
 @dataclass(frozen=True, slots=True)
 class _Added:
-    noise: float
-
-    def __post_init__(self) -> None:
-        if self.noise < 0:
-            raise SettingError("noise", "must be at least 0")
+    noise: Annotated[float, Ge(0)]
 
 
 class AlgorithmTable(Named):
@@ -169,7 +166,7 @@ class AlgorithmTable(Named):
 
 
 class PrivacyTable(Table):
-    """[privacy]: for which deltas epsilon is reported, how much may be spent at the first, and where noise comes from."""
+    """[privacy]: the deltas for which epsilon is reported, the budget at the first one, and the source of noise."""
 
     deltas: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False, min_length=1)] | None = None
     epsilon_max: Annotated[float, Field(gt=0)] | None = None
@@ -202,7 +199,7 @@ class HistoryTable(Table):
 
 
 class AgentsTable(Table):
-    """[agents]: who optimises, and with what every agent begins."""
+    """[agents]: which agents optimise, and their initial points, checkpoints and histories."""
 
     targets: Any = "all"
     initial: Count = 3
@@ -250,7 +247,7 @@ class BudgetTable(Table):
 
 
 class EvaluationTable(Declared):
-    """[evaluation]: what is done when an evaluation fails, and how long and how large it may grow."""
+    """[evaluation]: failure policy, retries, limits and parallelism of evaluations."""
 
     declared = Policy
 
@@ -263,7 +260,7 @@ class RecoveryTable(Table):
 
 
 class HostingTable(Table):
-    """[hosting]: where agents live, with how many workers, on which Ray cluster, and how that gets the package."""
+    """[hosting]: where agents live, with how many workers, on which Ray cluster, and how its hosts get the package."""
 
     kind: Literal["inline", "dedicated", "packed"] = "inline"
     workers: Count | None = None

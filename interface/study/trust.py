@@ -1,4 +1,4 @@
-"""Trust in a run that somebody else has made: Python functions that its study names are run for those only who say so."""
+"""Trust in a run that somebody else has made: the Python functions that its study names are run only on request."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def _places(value: Any) -> Iterator[str]:
             yield from _places(each)
 
 
-def distrust(study: Study, deed: str) -> str | None:
-    """Say why a deed would run what belongs to whoever has made the study, and what would do; None if there is nothing."""
+def why_untrusted(study: Study, action: str) -> str | None:
+    """Say why an action would run functions named by the study's author, and what to do; None if it would run none."""
     if not (named := functions(study)):
         return None
     places = ", ".join(map(repr, named))
     remedy = "if you trust them, add --trust (trust=True in Python)"
-    return f"{deed} runs Python functions that its study names ({places}); {remedy}"
+    return f"{action} runs Python functions that its study names ({places}); {remedy}"

@@ -1,4 +1,4 @@
-"""Where a table's evaluations lie: a Sobol design, and steps from the best points found, each drawn by its own number."""
+"""The design of a table: a scrambled Sobol sequence, then steps from the best points, each drawn by its number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WIDEST, _HALVINGS = 0.25, 12  # steps of 0.25 to 0.00006 of the cube, whatever 
 
 
 class DesignHistory(NamedTuple):
-    """The history of a design as a step is drawn: points `(n, d)` of the unit cube, values `(n,)`; NaN where none is."""
+    """The evaluations before a step: points `(n, d)` of the unit cube, values `(n,)`; NaN where one failed."""
 
     u: Array
     value: Array

@@ -1,7 +1,8 @@
-"""How a table stands while it is made, put into the words of the progress display."""
+"""The progress of a tabulation, as rows of the progress display."""
 
 from __future__ import annotations
 
+from fedbo.actors.storage.rows import RunKey
 from fedbo.execution.progress import Progress, RowInfo
 from fedbo.objectives.base import Metric
 from fedbo.tabulation.worker import JobResult
@@ -23,17 +24,17 @@ class TableDisplay:
         self._progress.start([RowInfo(0, f"agent {agent}", 1, self._metric.name) for agent in self._totals])
         for agent, count in done.items():
             if count:
-                self._progress.update(0, f"agent {agent}", 0, count, self._totals[agent], None)
+                self._progress.update(RunKey(0, f"agent {agent}", 0), count, self._totals[agent], None)
 
-    def look(self, done: JobResult) -> None:
-        """Show what came of a job."""
+    def on_progress(self, done: JobResult) -> None:
+        """Show the result of a job."""
         agent = done.agent
         self._done[agent] += done.made
         if done.best is not None:
             self._best[agent] = max(done.best, self._best.get(agent, done.best))
         best = float(self._metric.native(self._best[agent])) if agent in self._best else None
         if self._progress is not None:
-            self._progress.update(0, f"agent {agent}", 0, self._done[agent], self._totals[agent], best)
+            self._progress.update(RunKey(0, f"agent {agent}", 0), self._done[agent], self._totals[agent], best)
 
     def finish(self) -> None:
         """Take the display down."""

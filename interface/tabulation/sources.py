@@ -1,4 +1,4 @@
-"""What can be tabulated: a federation by its name and settings, or the objective of a study file."""
+"""The objective to tabulate: a federation by its name and settings, or the objective of a study file."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from fedbo.algorithms.settings import unknown
 from fedbo.objectives.base import Federation
 from fedbo.objectives.catalog import federations
-from fedbo.study.document import Document, StudyError, parse_override, placed
-from fedbo.study.files import anchored
+from fedbo.study.document import Document, StudyError, parse_override, with_value
+from fedbo.study.files import resolve_paths
 from fedbo.study.invalid import InvalidSettings
 from fedbo.study.settings import names_of
 from fedbo.study.study import load_study
-from fedbo.study.tables import ObjectiveTable
+from fedbo.study.tables import HostingTable, ObjectiveTable
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveSource:
-    """A federation to be tabulated: its name, its settings, itself, and the seed and replicate of its streams."""
+    """A federation to tabulate: its name, settings and instance, and the seed and replicate of its streams."""
 
     name: str
     settings: Document
@@ -32,7 +32,7 @@ class ObjectiveSource:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Give what two tables share if one may go on with the other, as JSON has it."""
+        """Give what must be equal, as JSON has it, for a table to be resumed."""
         federation = self.federation
         said = {
             "federation": self.name,
@@ -48,39 +48,28 @@ class ObjectiveSource:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Hands:
-    """Who evaluates: `workers` Ray actors, or this process where there are none; on which cluster, and how it gets fedbo."""
-
-    workers: int = 0
-    address: str | None = None
-    package: Literal["wheel", "image"] = "wheel"
-
-
-def source(name: str, sets: Sequence[str] = (), seed: int | None = None, replicate: int = 0) -> tuple[ObjectiveSource, Hands]:
+def source(
+    name: str, sets: Sequence[str] = (), seed: int | None = None, replicate: int = 0
+) -> tuple[ObjectiveSource, HostingTable]:
     """Find a federation by its name, with `key=value` for its settings, or as the [objective] of a study file.
 
-    A study also says by which seed, and with how many workers; StudyError when anything is wrong.
+    A study also gives the seed and the hosting; StudyError when anything is wrong.
     """
     if name in federations():
         document: Document = {"name": name}
         for key, value in map(parse_override, sets):
-            document = placed(document, tuple(key.split(".")), value)
-        return _built(document, seed or 0, replicate), Hands()
+            document = with_value(document, tuple(key.split(".")), value)
+        return _built(document, seed or 0, replicate), HostingTable(workers=0)
     if not name.endswith(".toml") and not os.path.exists(name):
         raise StudyError(f"{unknown('objective', name, federations())}; or give a study file")
     study = load_study(name, sets)
     if swept := [key for key in study.sweep if key.startswith("objective.")]:
         raise StudyError(f'{name}: [sweep] "{swept[0]}": a table is of one objective; give one value of it by --set')
-    chosen = study.study.seed if seed is None else seed
-    hosting = study.hosting
-    return _built(study.objective.model_dump(), chosen, replicate), Hands(
-        hosting.workers or 0, hosting.address, hosting.package
-    )
+    return _built(study.objective.model_dump(), study.study.seed if seed is None else seed, replicate), study.hosting
 
 
 def _built(document: Document, seed: int, replicate: int) -> ObjectiveSource:
-    whole = anchored({"objective": document}, Path.cwd())
+    whole = resolve_paths({"objective": document}, Path.cwd())
     try:
         table = ObjectiveTable.model_validate(whole["objective"]).resolved()
         federation = table.make()

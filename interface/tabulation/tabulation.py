@@ -1,6 +1,6 @@
-"""Making a table: a federation evaluated at a design by every agent, then about the best points, and a surface through it all.
+"""Tabulation: every agent's objective is evaluated at a design, then near the best points, and a surface is fitted.
 
-What is done is in the folder at once, and giving the same command again goes on from there.
+Every evaluation is in the folder at once; the same command, given again, resumes from there.
 """
 
 from __future__ import annotations
@@ -19,23 +19,22 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import write_table
 from fedbo.execution.cluster import Cluster
 from fedbo.execution.directory import (
-    DirectoryError,
-    alone,
     discard_drafts,
     discard_parts,
+    locked,
     now,
-    out_of_space,
     versions,
 )
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import RunError, interrupts
-from fedbo.execution.workers import helpers
+from fedbo.execution.workers import task_pool
 from fedbo.objectives.base import Federation
 from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
 from fedbo.study.document import StudyError
-from fedbo.study.paths import make_folder, usable
+from fedbo.study.paths import DirectoryError, make_folder, out_of_space, usable
+from fedbo.study.tables import HostingTable
 from fedbo.tabulation.display import TableDisplay
-from fedbo.tabulation.sources import Hands, ObjectiveSource
+from fedbo.tabulation.sources import ObjectiveSource
 from fedbo.tabulation.worker import JobResult, TableJob, TablePlan, Tabulator, rows_of
 
 _CHUNK = 256  # evaluations to one job at most
@@ -44,8 +43,8 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What shall be in a table: of which agents (None: all), how many points of the design, how many steps of refinement."""
+class TableRequest:
+    """A request for a table: which agents (None: all), how many points of the design, how many steps of refinement."""
 
     points: int = 4096
     refine: int = 0
@@ -53,25 +52,31 @@ class Wanted:
 
 
 def tabulate(
-    origin: ObjectiveSource, folder: Path, wanted: Wanted, hands: Hands | None = None, progress: Progress | None = None
+    origin: ObjectiveSource,
+    folder: Path,
+    request: TableRequest,
+    hosting: HostingTable | None = None,
+    progress: Progress | None = None,
 ) -> Facts:
-    """Make a table, go on with one, or extend it; give what its `table.json` says.
+    """Make a table, resume one, or extend it; give the facts of its `table.json`.
 
     DirectoryError when the folder holds something else. KeyboardInterrupt (with the folder) after Ctrl-C, RunError when
     anything fails: in both cases what was evaluated is kept.
     """
-    agents = _agents(origin.federation, wanted.agents)
+    agents = _agents(origin.federation, request.agents)
     with usable(folder, "no folder can be made there"):
         _check_folder(folder)
     make_folder(folder)
-    with alone(folder):
+    with locked(folder):
         discard_drafts(folder)
         facts = _begun(origin, folder)
         asked = {int(key): (entry["points"], entry["refine"]) for key, entry in facts["agents"].items()}
-        asked |= {agent: _asked(facts, agent, wanted, folder) for agent in agents}
-        maker = _Maker(TablePlan(folder.resolve(), origin.federation, origin.seed, origin.replicate), facts, asked, progress)
+        asked |= {agent: _asked(facts, agent, request, folder) for agent in agents}
+        builder = _TableBuilder(
+            TablePlan(folder.resolve(), origin.federation, origin.seed, origin.replicate), facts, asked, progress
+        )
         try:
-            maker.make(hands or Hands())
+            builder.build(hosting or HostingTable())
         except OSError as error:
             if not out_of_space(error):
                 raise
@@ -126,26 +131,26 @@ def _difference(held: Any, given: Any, key: str) -> tuple[str, str]:
     return f"{key} = {json.dumps(held)}", json.dumps(given)
 
 
-def _asked(facts: Facts, agent: int, wanted: Wanted, folder: Path) -> tuple[int, int]:
+def _asked(facts: Facts, agent: int, request: TableRequest, folder: Path) -> tuple[int, int]:
     """Say how many points and steps an agent shall have: what it has is never taken away."""
     entry = facts["agents"].get(str(agent), {"points": 0, "refine": 0})
-    if entry["refine"] and wanted.points > entry["points"]:
-        words = f"agent {agent} has been refined from {entry['points']} points, so these cannot become {wanted.points}"
+    if entry["refine"] and request.points > entry["points"]:
+        words = f"agent {agent} has been refined from {entry['points']} points, so these cannot become {request.points}"
         raise DirectoryError(f"'{folder}': {words}; ask for --points {entry['points']}, or name another folder with --out")
-    return max(wanted.points, entry["points"]), max(wanted.refine, entry["refine"])
+    return max(request.points, entry["points"]), max(request.refine, entry["refine"])
 
 
-class _Maker:
-    """Carries out what a table lacks, and writes down how it stands."""
+class _TableBuilder:
+    """Evaluates what a table lacks, and writes its facts."""
 
     def __init__(self, plan: TablePlan, facts: Facts, asked: dict[int, tuple[int, int]], progress: Progress | None) -> None:
         self._plan, self._facts, self._asked = plan, facts, asked
         self._have = _numbers(plan.folder)
-        self._show = TableDisplay(progress, plan.federation.metric, {agent: sum(counts) for agent, counts in asked.items()})
+        self._display = TableDisplay(progress, plan.federation.metric, {agent: sum(counts) for agent, counts in asked.items()})
 
-    def make(self, hands: Hands) -> None:
+    def build(self, hosting: HostingTable) -> None:
         """Evaluate what is missing, fit the surfaces, and put the table together."""
-        jobs = [list(self._missing(DESIGN, hands)), list(self._missing(REFINE, hands))]
+        jobs = [list(self._missing(DESIGN, hosting)), list(self._missing(REFINE, hosting))]
         changed = {job.agent for phase in jobs for job in phase}
         held, entries = self._facts["agents"], dict[str, Any]()
         for agent, (points, refine) in sorted(self._asked.items()):
@@ -157,13 +162,13 @@ class _Maker:
             return
         self._same_versions()
         self._write("running")
-        self._carry_out(jobs, hands)
+        self._carry_out(jobs, hosting)
 
-    def _missing(self, origin: str, hands: Hands) -> Iterator[TableJob]:
-        """List what of the design or of the refinement has not been evaluated, in chunks; a refinement goes on in one."""
+    def _missing(self, origin: str, hosting: HostingTable) -> Iterator[TableJob]:
+        """List the missing evaluations of the design or of the refinement, in chunks; a refinement is one chunk."""
         lacking = {agent: sorted(self._wanted(agent, origin)) for agent in self._asked}
         total = sum(len(indices) for indices in lacking.values())
-        size = max(1, min(_CHUNK, total // (_SHARES * max(1, hands.workers))))
+        size = max(1, min(_CHUNK, total // (_SHARES * max(1, hosting.workers or 0))))
         kind: Any = origin
         for agent, indices in lacking.items():
             if origin == REFINE and indices:
@@ -186,17 +191,17 @@ class _Maker:
             words = f"began with other versions ({what}); install those, or name another folder with --out"
             raise DirectoryError(f"'{self._plan.folder}': {words}")
 
-    def _carry_out(self, jobs: Sequence[Sequence[TableJob]], hands: Hands) -> None:
+    def _carry_out(self, jobs: Sequence[Sequence[TableJob]], hosting: HostingTable) -> None:
         begun, failure, complete = time.monotonic(), None, False
         self._plan.parts.mkdir(exist_ok=True)
         discard_drafts(self._plan.parts)
         try:
-            on = Cluster(hands.address, hands.package)
-            force = helpers(Tabulator, self._plan, hands.workers, on, self._plan.parts)
-            with force as help_out, interrupts() as interrupted:
-                self._show.start({agent: self._count(agent) for agent in self._asked})
+            on = Cluster(hosting.address, hosting.package)
+            pool = task_pool(Tabulator, self._plan, hosting.workers or 0, on, self._plan.parts)
+            with pool as results, interrupts() as interrupted:
+                self._display.start({agent: self._count(agent) for agent in self._asked})
                 for phase in jobs:
-                    for done in help_out(phase, interrupted):
+                    for done in results(phase, interrupted):
                         self._note(done)
                 complete = not interrupted()
         except KeyboardInterrupt:  # for the second time
@@ -206,7 +211,7 @@ class _Maker:
         except Exception as error:
             failure = error
         finally:
-            self._show.finish()
+            self._display.finish()
         self._facts["seconds"] = round(self._facts["seconds"] + time.monotonic() - begun, 3)
         self._gather("failed" if failure else "complete" if complete else "interrupted")
         if failure is not None:
@@ -222,10 +227,10 @@ class _Maker:
         if done.surface is not None:
             self._facts["agents"][str(done.agent)] |= done.surface
         if done.made:
-            self._show.look(done)
+            self._display.on_progress(done)
 
     def _gather(self, status: str) -> None:
-        """Put all parts into one file and say how the table stands; only then are the parts removed."""
+        """Put all parts into one file and write the facts; only then are the parts removed."""
         folder = self._plan.folder
         whole = rows_of(folder)
         write_table(whole, folder / POINTS_FILE)

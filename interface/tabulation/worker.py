@@ -1,4 +1,4 @@
-"""Who evaluates a table: one process that takes chunks of an agent's points and writes what came of them as parts."""
+"""The worker of a tabulation: one process that evaluates chunks of an agent's points and writes them as parts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from threadpoolctl import threadpool_limits
 from fedbo.actors.evaluation.evaluator import evaluate
 from fedbo.actors.storage.rows import write_table
 from fedbo.algorithms.streams import Streams
-from fedbo.execution.directory import DirectoryError
 from fedbo.objectives.base import Array, Federation, Objective
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.tables.surfaces import Process
 from fedbo.objectives.tables.table import DESIGN, POINTS, POINTS_FILE
 from fedbo.objectives.tabulated import fitted, left_out, mean, nearest, places, values
+from fedbo.results.grouping import starts
+from fedbo.study.paths import DirectoryError
 from fedbo.tabulation.design import BLOCK, DesignHistory, sobol, step
 
 _KEY = ("agent", "origin", "index")
@@ -30,7 +31,7 @@ _SECONDS = 10.0  # of work at most between two parts: what a kill can lose
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """The plan that all processes share that make a table: its folder, the federation, and where its draws come from."""
+    """The plan that all processes of a tabulation share: its folder, the federation, and the key of its streams."""
 
     folder: Path
     federation: Federation
@@ -44,7 +45,7 @@ class TablePlan:
 
 
 class TableJob(NamedTuple):
-    """Evaluations `first` to before `stop` of an agent's design or refinement; or the fit of its surface."""
+    """A job: evaluations `first` to before `stop` of an agent's design or refinement, or the fit of its surface."""
 
     kind: Literal["design", "refine", "fit"]
     agent: int
@@ -53,7 +54,7 @@ class TableJob(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """The result of a job: how many evaluations were made, the best value among them, or what describes the surface."""
+    """The result of a job: the number of evaluations, the best value among them, or the fitted surface."""
 
     agent: int
     made: int
@@ -75,7 +76,7 @@ class Tabulator:
         self._design = np.empty((0, self._dim))
 
     def stop(self) -> None:
-        """Let the job at hand end after its present evaluation; it may be called from another thread."""
+        """End the present job after its present evaluation; it may be called from another thread."""
         self._stopped = True
 
     def work(self, job: TableJob, stopped: Callable[[], bool] | None = None) -> JobResult:
@@ -154,12 +155,8 @@ def rows_of(folder: Path, agent: int | None = None) -> pa.Table:
     paths = [path for path in [folder / POINTS_FILE] if path.exists()] + sorted((folder / "parts").glob(pattern))
     tables = [_read(path, agent) for path in paths]
     whole = pa.concat_tables([POINTS.empty_table(), *tables]).sort_by([(name, "ascending") for name in _KEY])
-    fresh = np.zeros(len(whole), dtype=bool)
-    fresh[:1] = True
-    for name in _KEY:
-        column = whole[name].to_numpy()
-        fresh[1:] |= column[1:] != column[:-1]
-    return whole.filter(pa.array(fresh)).combine_chunks()
+    first = starts(*(whole[name].to_numpy() for name in _KEY))
+    return whole.filter(pa.array(first)).combine_chunks()
 
 
 def _read(path: Path, agent: int | None) -> pa.Table:

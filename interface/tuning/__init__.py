@@ -1,1 +1,1 @@
-"""Tuning a user's own function: `fedbo.tune`, the ask/tell agent, its log and its message folder, declared spaces."""
+"""Tuning a user's own function: `fedbo.tune`, the ask/tell agent, its log and message folder, search spaces."""

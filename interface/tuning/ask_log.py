@@ -1,21 +1,25 @@
-"""The log of an agent that is asked and told: lines of JSON, each on the disk before anybody hears of it."""
+"""The log of an ask/tell agent: lines of JSON, each on disk before the call returns."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Container
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage.run_folder import append_whole
-from fedbo.execution.directory import alone
+from fedbo.execution.directory import locked
 
 LogEntry = dict[str, Any]
 
 
 class AskLog:
-    """The log in a folder, which one process at a time may have open; `entries` is what was in it when it was opened.
+    """The log in a folder, which one process at a time may have open; `entries` are those found at opening.
+
+    `points` holds every point by its token: where it is, whose it is, until when its lease lasts; `told` the values by token.
 
     Its first line is the `head`, which says of what it is the log. ValueError when it is of something else, DirectoryError when
     another process has it open.
@@ -24,12 +28,12 @@ class AskLog:
     def __init__(self, folder: Path, head: LogEntry) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._held = ExitStack()
-        self._held.enter_context(alone(folder))
+        self._held.enter_context(locked(folder))
         path = folder / "log.jsonl"
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         self._held.callback(os.close, self._file)
         whole, _, cut = path.read_bytes().rpartition(b"\n")
-        if cut:  # its writer was killed at this line, of which nobody has heard
+        if cut:  # its writer was killed before it returned
             os.ftruncate(self._file, len(whole) + 1 if whole else 0)
         found: list[LogEntry] = [json.loads(line) for line in whole.splitlines()]
         if found and found[0] != head:
@@ -38,11 +42,43 @@ class AskLog:
                 f"'{folder}': was made with another space, other terms or another number; give those, or a new folder"
             )
         if not found:
-            self.append(head)
+            self._write(head)
         self.entries = found[1:]
+        self.points: dict[str, LogEntry] = {}
+        self.told: dict[str, float | None] = {}
 
     def append(self, entry: LogEntry) -> None:
-        """Write an entry down for good; OSError when the disk is full."""
+        """Write an entry to disk and note it; OSError when the disk is full."""
+        self._write(entry)
+        self.note(entry)
+
+    def note(self, entry: LogEntry) -> None:
+        """Update the points and their values by an entry."""
+        if "tell" in entry:
+            self.told[entry["tell"]] = entry["value"]
+        elif "add" in entry:
+            self.points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
+            self.told[entry["add"]] = entry["value"]
+        else:
+            self.points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
+
+    @property
+    def open(self) -> list[str]:
+        """List the tokens of the points that have not been told, oldest first."""
+        return [token for token in self.points if token not in self.told]
+
+    def again(self, client: str | None, handed: Container[str]) -> list[str]:
+        """List the open points that may be given to a client again; `handed` are those that this process has given out."""
+        found, now = [], time.time()
+        for token in self.open:
+            point = self.points[token]
+            ran_out = point["until"] is not None and point["until"] < now
+            mine = point["client"] == client and (client is not None or token not in handed)
+            if mine or ran_out:
+                found.append(token)
+        return found
+
+    def _write(self, entry: LogEntry) -> None:
         append_whole(self._file, json.dumps(entry).encode() + b"\n")
         os.fsync(self._file)
 

@@ -1,4 +1,4 @@
-"""One agent for people who run their own loop: it is asked for configurations and told what they were worth."""
+"""The ask/tell interface: one agent that is asked for configurations and told their values."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from fedbo.tuning.spaces import written_space
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How agents tune together; all of them must have the same.
+    """The settings that all agents that tune together share.
 
     `algorithm` is a name or a table with settings, `agents` their number, `mode` "max" or "min". An agent's first `initial`
-    points are random. A point that nobody has told of for `lease` seconds is handed to whoever asks next; without a lease that
-    happens only when the agent's process begins again.
+    points are random. A point without a value for `lease` seconds is given to the next client that asks; without a lease that
+    happens only when the agent's process starts again.
     """
 
     algorithm: str | Mapping[str, Any] = "fts"
@@ -56,9 +56,9 @@ class Suggestion(NamedTuple):
 
 
 class _AgentFile(NamedTuple):
-    """The agent's file: its half of the method, messages not yet read, points asked, told and added, the lines behind it.
+    """The agent's checkpoint: algorithm state, unread messages, points asked, told and added, log lines that it covers.
 
-    What was added counts as told, too.
+    Added points count as told, too.
     """
 
     algorithm: Any
@@ -70,10 +70,10 @@ class _AgentFile(NamedTuple):
 
 
 class Agent:
-    """One agent, kept in a folder of its own: what it was told never leaves it, and messages go through a `meeting`.
+    """An ask/tell agent in a folder of its own: observations never leave it, and messages go through a `meeting`.
 
-    All that is asked and told is appended to `log.jsonl` before anybody hears of it. Who opens the folder again, after whatever
-    end, goes on where it was. One process at a time may have it open. ValueError when the space or the terms are wrong, or not
+    All that is asked and told is appended to `log.jsonl` before the call returns, so that the agent resumes when its folder is
+    opened again. One process at a time may have it open. ValueError when the space or the terms are wrong, or not
     those with which the folder was made; DirectoryError when another process has it open.
     """
 
@@ -101,8 +101,6 @@ class Agent:
         self._problem = Problem(dim, terms.agents, targets, terms.initial, 10**6, number, rounds=False, lattice=self._space)
         self._streams = Streams(terms.seed).of(number)
         self._digest = hashlib.sha256(json.dumps([asdict(terms), written], sort_keys=True).encode()).hexdigest()
-        self._points: dict[str, LogEntry] = {}  # by token: where it is, whose it is, until when
-        self._told: dict[str, float | None] = {}
         self._handed: set[str] = set()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = ThreadpoolController()
@@ -113,12 +111,12 @@ class Agent:
     def ask(self, n: int = 1, client: str | None = None) -> list[Suggestion]:
         """Give `n` configurations to evaluate, each with its token.
 
-        First come those that are open and that nobody has in hand: of a `client` that gives its name those that it was given
-        before; otherwise those of an earlier process, and those whose lease has run out. Then come new ones.
+        First come open ones that no client works on: for a named `client` those that it was given before, otherwise those of an
+        earlier process, and those whose lease has run out. Then come new ones.
         """
-        found = self._again(client)[:n]
+        found = self._log.again(client, self._handed)[:n]
         for token in found if self.terms.lease is not None else ():
-            self._enter({"ask": token, **self._points[token], "client": client, "until": self._until()})
+            self._enter({"ask": token, **self._log.points[token], "client": client, "until": self._until()})
         with self._threads.limit(limits=1):
             while len(found) < n:
                 found.append(self._new(client))
@@ -126,19 +124,19 @@ class Agent:
         return [self._suggestion(token) for token in found]
 
     def tell(self, token: str, value: float | None) -> bool:
-        """Say what a configuration was worth, None or no finite number where it failed; say whether that is news.
+        """Tell the value of a configuration, None or no finite number where it failed; say whether that is news.
 
         Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
         be reached: what was told is kept all the same.
         """
-        if token in self._told:
+        if token in self._log.told:
             return False
-        if token not in self._points:
+        if token not in self._log.points:
             raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
-        worth = None if value is None or not math.isfinite(value) else float(value)
-        self._enter({"tell": token, "value": worth, "at": time.time()})
+        value = None if value is None or not math.isfinite(value) else float(value)
+        self._enter({"tell": token, "value": value, "at": time.time()})
         with self._threads.limit(limits=1):
-            self._mind = self._learned(token, worth)
+            self._file = self._learned(token, value)
             self._save()
             if self._meeting is not None and self._exchanged(self._meeting):
                 self._save()
@@ -150,18 +148,18 @@ class Agent:
         Under a `name` that was added before, it is no news, and nothing happens; say whether it is news. Points that were added
         stand in for the random ones at the beginning. ValueError when the configuration is none of the space.
         """
-        token = f"{self.number:05d}-added-{len(self._told)}" if name is None else f"{self.number:05d}-added:{name}"
-        if token in self._told:
+        token = f"{self.number:05d}-added-{len(self._log.told)}" if name is None else f"{self.number:05d}-added:{name}"
+        if token in self._log.told:
             return False
-        worth = None if value is None or not math.isfinite(value) else float(value)
-        self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": worth, "at": time.time()})
-        self._mind = self._taken_in(token, worth)
+        value = None if value is None or not math.isfinite(value) else float(value)
+        self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": value, "at": time.time()})
+        self._file = self._taken_in(token, value)
         self._save()
         return True
 
     def pending(self, client: str | None = None) -> list[Suggestion]:
         """List what was asked, by a `client` if it is given, and not yet told; oldest first."""
-        return [self._suggestion(token) for token in self._open if client in (None, self._points[token]["client"])]
+        return [self._suggestion(token) for token in self._log.open if client in (None, self._log.points[token]["client"])]
 
     def given(self, token: str) -> Suggestion:
         """Give a suggestion once more; KeyError when the token is not one of this agent's."""
@@ -169,11 +167,11 @@ class Agent:
 
     def best(self) -> tuple[dict[str, Any], float] | None:
         """Give the best configuration that was told and its value; None before the first."""
-        worths = {token: value for token, value in self._told.items() if value is not None}
-        if not worths:
+        values = {token: value for token, value in self._log.told.items() if value is not None}
+        if not values:
             return None
-        token = max(worths, key=lambda each: self._sign * worths[each])
-        return self._suggestion(token).configuration, worths[token]
+        token = max(values, key=lambda each: self._sign * values[each])
+        return self._suggestion(token).configuration, values[token]
 
     def close(self) -> None:
         """Let another process open the folder."""
@@ -185,104 +183,79 @@ class Agent:
     def __exit__(self, *failure: object) -> None:
         self.close()
 
-    @property
-    def _open(self) -> list[str]:
-        return [token for token in self._points if token not in self._told]
-
     def _recall(self) -> None:
         """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
-        self._mind = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
+        self._file = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
         with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
-            self._mind = read_checkpoint(self.folder / "state.checkpoint")
-        known = self._mind.lines
+            self._file = read_checkpoint(self.folder / "state.checkpoint")
+        known = self._file.lines
         for place, entry in enumerate(self._log.entries):
-            again = entry.get("ask") in self._points
+            again = entry.get("ask") in self._log.points
             if place >= known and "ask" in entry and not again:
-                self._mind = self._decided()[1]
-            self._note(entry)
+                self._file = self._decided()[1]
+            self._log.note(entry)
             if place >= known and "tell" in entry:
-                self._mind = self._learned(entry["tell"], entry["value"])
+                self._file = self._learned(entry["tell"], entry["value"])
             if place >= known and "add" in entry:
-                self._mind = self._taken_in(entry["add"], entry["value"])
-            self._mind = self._mind._replace(lines=max(known, place + 1))
+                self._file = self._taken_in(entry["add"], entry["value"])
+            self._file = self._file._replace(lines=max(known, place + 1))
 
     def _enter(self, entry: LogEntry) -> None:
         self._log.append(entry)
-        self._note(entry)
-        self._mind = self._mind._replace(lines=self._mind.lines + 1)
-
-    def _note(self, entry: LogEntry) -> None:
-        if "tell" in entry:
-            self._told[entry["tell"]] = entry["value"]
-        elif "add" in entry:
-            self._points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
-            self._told[entry["add"]] = entry["value"]
-        else:
-            self._points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
+        self._file = self._file._replace(lines=self._file.lines + 1)
 
     def _save(self) -> None:
-        write_checkpoint(self._mind, self.folder / "state.checkpoint")
-
-    def _again(self, client: str | None) -> list[str]:
-        """List the open points that may be handed out again."""
-        found, now = [], time.time()
-        for token in self._open:
-            point = self._points[token]
-            ran_out = point["until"] is not None and point["until"] < now
-            mine = point["client"] == client and (client is not None or token not in self._handed)
-            if mine or ran_out:
-                found.append(token)
-        return found
+        write_checkpoint(self._file, self.folder / "state.checkpoint")
 
     def _until(self) -> float | None:
         return None if self.terms.lease is None else time.time() + self.terms.lease
 
     def _new(self, client: str | None) -> str:
-        u, mind = self._decided()
-        token = f"{self.number:05d}-{self._mind.asked:06d}"
+        u, file = self._decided()
+        token = f"{self.number:05d}-{self._file.asked:06d}"
         self._enter({"ask": token, "u": u.tolist(), "client": client, "until": self._until()})
-        self._mind = mind._replace(lines=self._mind.lines)
+        self._file = file._replace(lines=self._file.lines)
         self._save()
         return token
 
     def _decided(self) -> tuple[Array, _AgentFile]:
         """Choose the next point `(d,)`: a random one at first, then what the algorithm asks, given those under way."""
-        mind = self._mind
-        if mind.asked + mind.added < self.terms.initial:
+        file = self._file
+        if file.asked + file.added < self.terms.initial:
             uniform = self._streams.at(0).rng("initial points").random((self.terms.initial, self._problem.dim))
             if isinstance(self._algorithm, Starting):
                 uniform = self._algorithm.initial_points(self._problem, uniform)
-            u, state = uniform[mind.asked % len(uniform)], mind.algorithm
-            mind = mind._replace(asked=mind.asked + 1)
+            u, state = uniform[file.asked % len(uniform)], file.algorithm
+            file = file._replace(asked=file.asked + 1)
         else:
-            streams = self._streams.at(mind.asked + mind.added - self.terms.initial + 1)
-            waiting = np.array([self._points[token]["u"] for token in self._open]).reshape(-1, self._problem.dim)
-            state = self._algorithm.pending(mind.algorithm, waiting)
-            decision, state = self._algorithm.ask(state, mind.inbox, streams)
-            u, mind = decision.x[0], mind._replace(asked=mind.asked + 1, inbox=())
-        return self._space.project(u[None, :])[0], mind._replace(algorithm=state)
+            streams = self._streams.at(file.asked + file.added - self.terms.initial + 1)
+            waiting = np.array([self._log.points[token]["u"] for token in self._log.open]).reshape(-1, self._problem.dim)
+            state = self._algorithm.pending(file.algorithm, waiting)
+            decision, state = self._algorithm.ask(state, file.inbox, streams)
+            u, file = decision.x[0], file._replace(asked=file.asked + 1, inbox=())
+        return self._space.project(u[None, :])[0], file._replace(algorithm=state)
 
-    def _learned(self, token: str, worth: float | None) -> _AgentFile:
-        mind = self._mind._replace(told=self._mind.told + 1)
-        if worth is None:
-            return mind
-        u = np.array([self._points[token]["u"]])
-        return mind._replace(algorithm=self._algorithm.tell(mind.algorithm, u, np.array([self._sign * worth])))
+    def _learned(self, token: str, value: float | None) -> _AgentFile:
+        file = self._file._replace(told=self._file.told + 1)
+        if value is None:
+            return file
+        u = np.array([self._log.points[token]["u"]])
+        return file._replace(algorithm=self._algorithm.tell(file.algorithm, u, np.array([self._sign * value])))
 
-    def _taken_in(self, token: str, worth: float | None) -> _AgentFile:
-        learned = self._learned(token, worth)
-        return learned._replace(added=learned.added + (worth is not None))
+    def _taken_in(self, token: str, value: float | None) -> _AgentFile:
+        learned = self._learned(token, value)
+        return learned._replace(added=learned.added + (value is not None))
 
     def _exchanged(self, meeting: Meeting) -> bool:
         """Bring a message where one is due, and fetch what others have sent."""
-        step = self._mind.told - self.terms.initial
+        step = self._file.told - self.terms.initial
         if step < 0 or not self._algorithm.sends(step):
             return False
-        payload, state = self._algorithm.outbox(self._mind.algorithm, self._streams.at(step))
+        payload, state = self._algorithm.outbox(self._file.algorithm, self._streams.at(step))
         message = (self.number, step, payload)
         answers = meeting.exchange(self._algorithm, self._problem, self._streams, self._digest, message)
-        self._mind = self._mind._replace(algorithm=state, inbox=(*self._mind.inbox, *answers))
+        self._file = self._file._replace(algorithm=state, inbox=(*self._file.inbox, *answers))
         return True
 
     def _suggestion(self, token: str) -> Suggestion:
-        return Suggestion(token, self._space.decode(np.array(self._points[token]["u"])))
+        return Suggestion(token, self._space.decode(np.array(self._log.points[token]["u"])))

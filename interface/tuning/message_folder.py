@@ -1,6 +1,6 @@
-"""The place where agents that run their own loops exchange messages: a folder that all of them reach, and nothing that runs.
+"""A shared folder through which ask/tell agents exchange messages, without a coordinator process.
 
-Whoever brings a message carries out the coordinator's half for it, alone for that moment, and takes the answer along.
+The agent that sends a message carries out the coordinator's half of the algorithm for it, under a lock, and reads its answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedbo.coordinator.messages import fault
 
 
 class _ServerFile(NamedTuple):
-    """The server's file: what it is of, its state, the last step heard of each agent, and answers not yet fetched."""
+    """The checkpoint of the server: digest of the terms, state, last step received from each agent, unread answers."""
 
     terms: str
     state: Any
@@ -31,7 +31,7 @@ class _ServerFile(NamedTuple):
 
 
 class Meeting:
-    """A folder, perhaps one that several machines share, in which only messages and the coordinator's state lie."""
+    """A folder, possibly shared by several machines, that holds only messages and the coordinator's state."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -47,31 +47,31 @@ class Meeting:
         """
         agent, step, payload = message
         path = self.folder / "coordinator.checkpoint"
-        with self._alone():
+        with self._locked():
             if path.exists():
-                desk: _ServerFile = read_checkpoint(path)
+                server: _ServerFile = read_checkpoint(path)
             else:
-                desk = _ServerFile(terms, algorithm.server_init(problem), {}, {})
-            if desk.terms != terms:
+                server = _ServerFile(terms, algorithm.server_init(problem), {}, {})
+            if server.terms != terms:
                 raise ValueError(f"'{self.folder}': other terms hold here; let all its agents have the same space and terms")
-            state, now = desk.state, time.time()
-            if payload is not None and desk.heard.get(agent, -1) < step:
+            state, now = server.state, time.time()
+            if payload is not None and server.heard.get(agent, -1) < step:
                 declared = algorithm.upload(problem)
                 if wrong := fault(payload, declared or {}):
                     raise ValueError(f"agent {agent}: its message of step {step} is refused: {wrong}")
                 state = algorithm.receive(state, Inbound(agent, step, now, payload), now)
             worth = np.ones(problem.n_agents)
             answers, state = algorithm.broadcast(state, [agent], worth, streams.of(COORDINATOR).at(step))
-            kept = dict(desk.answers)
+            kept = dict(server.answers)
             for receiver, answer in answers.items():
                 kept[receiver] = (*kept.get(receiver, ()), Inbound(COORDINATOR, step, now, answer))
             fetched = kept.pop(agent, ())
-            heard = {**desk.heard, agent: max(step, desk.heard.get(agent, -1))}
+            heard = {**server.heard, agent: max(step, server.heard.get(agent, -1))}
             write_checkpoint(_ServerFile(terms, state, heard, kept), path)
         return fetched
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)

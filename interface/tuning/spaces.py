@@ -1,4 +1,4 @@
-"""Search spaces as people declare them: by ConfigSpace, as a dictionary, or as Ray Tune and Optuna have them."""
+"""Search spaces declared by ConfigSpace, as a dictionary, or as in Ray Tune and Optuna, converted to one form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import ConfigSpace as CS
 
 from fedbo.objectives.typed_spaces.declared_space import read_space
 
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 
 
 def written_space(space: Any) -> str:
@@ -19,7 +19,7 @@ def written_space(space: Any) -> str:
 
     `space` is a `ConfigSpace.ConfigurationSpace`, or a dictionary of names, each with a range `(low, high)`, a list of choices,
     a constant, one of ConfigSpace's hyperparameters, or what `ray.tune.uniform` and its like or Optuna's distributions make;
-    what has been written already stays. ValueError names what cannot be taken over, with what would do.
+    what has been written already stays. ValueError names what cannot be converted, with the remedy.
     """
     if isinstance(space, str):
         read_space(space)
@@ -82,7 +82,7 @@ def _from_optuna(name: str, distribution: Any) -> Any:
 def _stepped(name: str, low: float, high: float, step: float, whole: bool) -> Any:
     """Make an ordinal of the values from low to high in steps."""
     count = math.floor((high - low) / step + 1e-9) + 1
-    if count > MOST_STEPS:
-        raise ValueError(f"parameter {name}: has {count} steps of {step:g}; at most {MOST_STEPS} would do, or none")
+    if count > MAX_STEPS:
+        raise ValueError(f"parameter {name}: has {count} steps of {step:g}; at most {MAX_STEPS} would do, or none")
     values = [low + place * step for place in range(count)]
     return CS.OrdinalHyperparameter(name, [int(value) if whole else float(f"{value:.12g}") for value in values])

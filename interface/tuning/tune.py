@@ -1,4 +1,4 @@
-"""Tuning a function of a configuration at several sites in real time: the study that `fedbo.tune` makes of its arguments."""
+"""The study that `fedbo.tune` makes of its arguments, and how it is run or resumed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
-from fedbo.execution.directory import DirectoryError, unfinished
+from fedbo.execution.directory import unfinished
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.results.manifest import read_manifest
+from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.tuning.spaces import written_space
 
@@ -23,7 +24,7 @@ Resources = Mapping[str, float]
 
 
 class Options(TypedDict):
-    """What `fedbo.tune` takes besides the objective, the space and the number of agents; every one has a default."""
+    """The keyword arguments of `fedbo.tune` besides objective, space and number of agents; all have defaults."""
 
     algorithm: NotRequired[str | Mapping[str, Any]]
     iterations: NotRequired[int]
@@ -49,7 +50,7 @@ class Options(TypedDict):
 
 
 def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, progress: Progress | None = None) -> Result:
-    """Carry a tuning study out, or go on with it, and give its results; see `fedbo.tune`."""
+    """Run a tuning study, or resume it, and give its results; see `fedbo.tune`."""
     study = tuning_study(function, space, agents, options)
     out = Path(options["out"]) if "out" in options else None
     callbacks = options.get("callbacks", ())

@@ -41,7 +41,7 @@ class DataDamaged(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class InventoryRow:
-    """What is known of one data set on this machine; `where` is its folder when found whole."""
+    """The state of one data set on this machine; `where` is its folder when found whole."""
 
     name: str
     files: tuple[str, ...]

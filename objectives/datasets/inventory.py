@@ -1,4 +1,4 @@
-"""Which public data sets there are: their files, sizes, sha256, addresses, licences, and the papers to cite."""
+"""The inventory of public data sets: their files, sizes, sha256, addresses, licences, and the papers to cite."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedbo.objectives.datasets import hapt
 
 @dataclass(frozen=True, slots=True)
 class MadeFrom:
-    """How a file that nobody publishes is made from a published `archive`, and how it is recognised.
+    """The recipe of a file that nobody publishes: how it is made from a published `archive`, and how it is recognised.
 
     `make(archive, target)` writes it, or raises ValueError where the archive is another. `digest(path)` is a sha256 over what
     the file holds, since the same content may be packed in other bytes. A user without a network may put the

@@ -1,1 +1,1 @@
-"""Objectives made from other objectives: their mean, all agents as one, with noise, shifted, scaled."""
+"""Objectives made from other objectives: their mean, and all agents as one."""

@@ -1,4 +1,4 @@
-"""A federation as one agent: it evaluates the mean of all agents' functions, as who had all their data in one place would."""
+"""A federation as one agent that evaluates the mean of all agents' functions, as with all data in one place."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ class Centralised:
     federation: Federation
 
     @property
-    def drawn(self) -> bool:
+    def random_per_replicate(self) -> bool:
         """Say what the federation says."""
-        return self.federation.drawn
+        return self.federation.random_per_replicate
 
     @property
     def n_agents(self) -> int:
@@ -100,6 +100,6 @@ class Centralised:
         """Make the objective from those of all agents."""
         return MeanObjective(tuple(objectives))
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Objective:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
         """Refuse: one agent's streams do not make the others' objectives."""
         raise TypeError("the objective of a centralised run is made by `mean` from those of all agents")

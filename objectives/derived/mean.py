@@ -25,7 +25,7 @@ CUSP, SMOOTH = 1e-16, 1e-6  # half the side of the last box about a place
 
 
 @runtime_checkable
-class Vectorised(Protocol):
+class BatchFunction(Protocol):
     """An objective that gives its noise-free values at many points at once; `x (n, d)` is in native units."""
 
     def scores(self, x: Array) -> Array:
@@ -49,7 +49,7 @@ class MeanFunction:
     parameters: tuple[Parameter, ...]
 
     def __post_init__(self) -> None:
-        if unable := [type(agent).__name__ for agent in self.agents if not isinstance(agent, Vectorised)]:
+        if unable := [type(agent).__name__ for agent in self.agents if not isinstance(agent, BatchFunction)]:
             raise TypeError(f"{unable[0]} gives no `scores` at many points, so the mean of all agents is not to be had")
 
     def __call__(self, x: Array) -> Array:

@@ -1,1 +1,1 @@
-"""What objectives compute: test functions and their families, noise, classifiers, an epidemic."""
+"""Models that objectives compute: test functions and their families, noise, classifiers, an epidemic."""

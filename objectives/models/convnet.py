@@ -34,7 +34,7 @@ Weights = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a network is trained: `l2` weighs half the squared norm of its weights, `dropout` leaves out so many features."""
+    """Training settings: `l2` weighs half the squared norm of the weights, `dropout` leaves out so many features."""
 
     learning_rate: float
     l2: float

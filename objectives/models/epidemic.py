@@ -29,7 +29,7 @@ ROWS = 512  # of a batch: keeps the campaigns of a batch below 30 MB
 
 @dataclass(frozen=True, slots=True)
 class Epidemic:
-    """How it begins: the effective reproduction number, and the share of those who are not immune that carries the virus."""
+    """Initial conditions: the effective reproduction number, and the share of the susceptible that carries the virus."""
 
     growth: float
     carriers: float

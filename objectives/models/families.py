@@ -1,6 +1,6 @@
-"""How agents' functions differ: one formula moved, turned, mixed or lifted for each, so that they peak in unlike places.
+"""Heterogeneity of agents' functions: one formula shifted, rotated, mixed or offset for each agent.
 
-A move takes the unit cube to itself: what would leave it is reflected at its faces, so that values keep their range.
+A transform takes the unit cube to itself: what would leave it is reflected at its faces, so that values keep their range.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ SIDES = ((1.0, 0.0), (-1.0, 0.0), (-1.0, 2.0))  # a place, and its reflections a
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Move:
-    """Takes u to turn @ u + shift, reflected into the unit cube; `turn (d, d)` is None where nothing is turned."""
+class Transform:
+    """A transform of u to turn @ u + shift, reflected into the unit cube; `turn (d, d)` is None where nothing is turned."""
 
     shift: Array
     turn: Array | None = None
 
     def __call__(self, u: Array) -> Array:
-        """Move points `(n, d)`."""
+        """Transform points `(n, d)`."""
         turned = u if self.turn is None else u @ self.turn.T
         return 1.0 - np.abs(1.0 - np.abs(turned + self.shift) % 2.0)
 
 
 @dataclass(frozen=True, eq=False)
 class FormulaAgent:
-    """One agent's function: offset + factor * sum of weights (k,) times the formula at each of k moves, plus noise.
+    """One agent's function: offset + factor * sum of weights (k,) times the formula at each of k transforms, plus noise.
 
-    Without moves it is the formula itself.
+    Without transforms it is the formula itself.
     """
 
     formula: Formula
     noise: Noise
-    moves: tuple[Move, ...] = ()
+    transforms: tuple[Transform, ...] = ()
     weights: Array | None = None
     factor: float = 1.0
     offset: float = 0.0
@@ -57,13 +57,17 @@ class FormulaAgent:
     @property
     def best_value(self) -> float | None:
         """Give the largest value over the box; of a mixture it is not known."""
-        return None if len(self.moves) > 1 else self.offset + self.factor * self.formula.best
+        return None if len(self.transforms) > 1 else self.offset + self.factor * self.formula.best
 
     @property
     def cusps(self) -> Array:
         """Give the places `(k, 1)` where the function has a cusp: the formula's, moved back, also from beyond the sides."""
         places = np.array(self.formula.cusps)
-        moved = [sign * places + turn - move.shift[0] for move in self.moves or (Move(np.zeros(1)),) for sign, turn in SIDES]
+        moved = [
+            sign * places + turn - transform.shift[0]
+            for transform in self.transforms or (Transform(np.zeros(1)),)
+            for sign, turn in SIDES
+        ]
         found = np.concatenate(moved)
         return found[(found >= 0.0) & (found <= 1.0)][:, None]
 
@@ -88,17 +92,17 @@ class FormulaAgent:
         return self._values(inside(self.parameters, x))
 
     def _values(self, x: Array) -> Array:
-        if not self.moves:
+        if not self.transforms:
             return self.offset + self.factor * self.formula.function(x)
         low, width = self.formula.box
         unit = (x - low) / width
-        values = [self.formula.function(low + width * move(unit)) for move in self.moves]
+        values = [self.formula.function(low + width * transform(unit)) for transform in self.transforms]
         mixed = values[0] if self.weights is None else np.asarray(self.weights @ np.array(values))
         return self.offset + self.factor * mixed
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class Heterogeneity:
     """A family and its `spread`, what that means being the family's; None takes the usual one.
 
     With `scaled`, values run from h to 1 - h at most, h the half width of the uniform noise, so that rewards lie in [0, 1].
@@ -108,24 +112,26 @@ class Likeness:
     spread: float | None = None
     scaled: bool = False
 
-    def of(self, formula: Formula, noise: Noise, world: np.random.Generator, own: np.random.Generator) -> FormulaAgent:
-        """Draw one agent: a mixture's parts and the pivot of turns are of the world, all else is the agent's own."""
+    def of(
+        self, formula: Formula, noise: Noise, shared_rng: np.random.Generator, agent_rng: np.random.Generator
+    ) -> FormulaAgent:
+        """Draw one agent: a mixture's parts and the pivot of turns are shared, all else is the agent's own."""
         factor, offset = _scale(formula, noise) if self.scaled else (1.0, 0.0)
         agent = FormulaAgent(formula, noise, factor=factor, offset=offset)
-        d, reach = len(formula.parameters), self.reach
+        d, scale = len(formula.parameters), self.scale
         if self.family == "offset":
-            return FormulaAgent(formula, noise, offset=reach * float(own.standard_normal()))
+            return FormulaAgent(formula, noise, offset=scale * float(agent_rng.standard_normal()))
         if self.family == "shift":
-            return _moved(agent, (Move(reach * own.uniform(-1.0, 1.0, d)),))
+            return _moved(agent, (Transform(scale * agent_rng.uniform(-1.0, 1.0, d)),))
         if self.family == "mixture":
-            parts = reach * world.uniform(-1.0, 1.0, (COMPONENTS, d))
-            return _moved(agent, tuple(Move(part) for part in parts), own.dirichlet(np.ones(COMPONENTS)))
+            parts = scale * shared_rng.uniform(-1.0, 1.0, (COMPONENTS, d))
+            return _moved(agent, tuple(Transform(part) for part in parts), agent_rng.dirichlet(np.ones(COMPONENTS)))
         if self.family == "rotation":
-            return _moved(agent, (_turn(formula, reach, world, own),))
+            return _moved(agent, (_turn(formula, scale, shared_rng, agent_rng),))
         return agent
 
     @property
-    def reach(self) -> float:
+    def scale(self) -> float:
         """Give the spread that is meant; 0 where all are the same."""
         return USUAL_SPREAD.get(self.family, 0.0) if self.spread is None else self.spread
 
@@ -134,7 +140,7 @@ class Likeness:
         most = {"same": 0.0, "offset": np.inf, "rotation": 0.5}.get(self.family, formula.peak[1])
         remedy = f"the family {self.family!r} takes at most {most:.4g}" if most else 'the family "same" takes none'
         require(self.spread is None or 0.0 <= self.spread < np.inf, "spread", self.spread, "take a number from 0 on")
-        require(self.reach <= most, "spread", self.reach, remedy)
+        require(self.scale <= most, "spread", self.scale, remedy)
         turned = self.family == "rotation" and len(formula.parameters) == 1
         require(not turned, "family", self.family, "one dimension cannot be turned; take shift or mixture")
         scales = not (self.scaled and self.family == "offset")
@@ -148,27 +154,27 @@ def _scale(formula: Formula, noise: Noise) -> tuple[float, float]:
     return factor, noise.half_width - factor * formula.worst
 
 
-def _moved(agent: FormulaAgent, moves: tuple[Move, ...], weights: Array | None = None) -> FormulaAgent:
-    return FormulaAgent(agent.formula, agent.noise, moves, weights, agent.factor, agent.offset)
+def _moved(agent: FormulaAgent, transforms: tuple[Transform, ...], weights: Array | None = None) -> FormulaAgent:
+    return FormulaAgent(agent.formula, agent.noise, transforms, weights, agent.factor, agent.offset)
 
 
-def _turn(formula: Formula, reach: float, world: np.random.Generator, own: np.random.Generator) -> Move:
-    """Turn the cube about a common pivot by up to `reach` of a full turn, in a plane that holds the peak.
+def _turn(formula: Formula, scale: float, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Transform:
+    """Turn the cube about a common pivot by up to `scale` of a full turn, in a plane that holds the peak.
 
     The pivot is half as far from the peak as the nearest face, so that the peak goes along a circle and stays in the cube.
     Turned about the centre of the cube, a function with its peak there would keep it.
     """
     peak, margin = formula.peak
-    first = _direction(world, len(peak))
+    first = _direction(shared_rng, len(peak))
     pivot = peak + 0.5 * margin * first
-    second = own.standard_normal(len(peak))
+    second = agent_rng.standard_normal(len(peak))
     second -= (second @ first) * first
     second /= np.linalg.norm(second)
-    angle = 2.0 * np.pi * reach * own.uniform(-1.0, 1.0)
+    angle = 2.0 * np.pi * scale * agent_rng.uniform(-1.0, 1.0)
     plane = np.column_stack([first, second])
     rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     turn = np.eye(len(peak)) + plane @ (rotation - np.eye(2)) @ plane.T
-    return Move(pivot - turn @ pivot, turn)
+    return Transform(pivot - turn @ pivot, turn)
 
 
 def _direction(rng: np.random.Generator, d: int) -> Array:

@@ -20,7 +20,7 @@ ORDER = {"LT": (-1.0,), "GT": (1.0,), "EQ": (0.0,), "LE": (-1.0, 0.0), "GE": (0.
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """What has been read of the parameters so far."""
+    """The parameters that have been read so far."""
 
     parameters: list[Parameter] = field(default_factory=list)
     choices: list[tuple[Any, ...] | None] = field(default_factory=list)

@@ -20,13 +20,13 @@ from fedbo.objectives.base import Array, Federation, Parameter
 from fedbo.objectives.space import from_unit, to_unit
 
 Mask = npt.NDArray[np.bool_]
-MOST = 20_000  # combinations that are looked through for the nearest allowed one
+MAX_COMBINATIONS = 20_000  # combinations that are looked through for the nearest allowed one
 _ULPS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A statement about a point in native units.
+    """A condition on a point in native units.
 
     "in": axis `axis` is one of `values`; "between": it is above `above` and below `below`; "compare": it is `values[0]` than
     axis `other`, -1 less, 0 equal, 1 greater; "all" and "any" join `parts`, and without parts they are true and false. What it
@@ -57,7 +57,7 @@ class Rule:
         return np.asarray(order & active[:, self.axis] & active[:, self.other])
 
     def axes(self) -> set[int]:
-        """List the axes that it speaks of."""
+        """List the axes that it concerns."""
         own = {self.axis, self.other} - {-1}
         return own.union(*(part.axes() for part in self.parts))
 
@@ -93,10 +93,10 @@ class Space:
                 words = "a forbidden clause over real numbers has no nearest allowed point"
                 raise ValueError(f"parameter {parameter.name}: {words}; give it as a range, a condition or an ordinal")
             count *= parameter.high - parameter.low + 1
-        if count > MOST:
+        if count > MAX_COMBINATIONS:
             names = ", ".join(parameter.name for parameter in numbers)
             words = f"forbidden clauses over {names} have {count:.3g} combinations"
-            raise ValueError(f"{words}; at most {MOST} are looked through: give a coarser ordinal")
+            raise ValueError(f"{words}; at most {MAX_COMBINATIONS} are looked through: give a coarser ordinal")
         if self.forbidden and self._wrong(np.array([self.defaults])).any():
             raise ValueError("the default configuration is forbidden; give other defaults")
 
@@ -168,7 +168,7 @@ class Space:
         return np.asarray(np.logical_or.reduce([rule.holds(x, active) for rule in self.forbidden]))
 
     def _repaired(self, x: Array) -> Array:
-        """Give the nearest allowed point, in the axes of which forbidden clauses speak, of those that are forbidden."""
+        """Give the nearest allowed point, in the axes that forbidden clauses concern, of forbidden points."""
         wrong = np.flatnonzero(self._wrong(x))
         if not len(wrong):
             return x
@@ -198,13 +198,13 @@ def lattice_of(federation: Federation) -> Space | None:
 
 
 def _involved(space: Space) -> list[int]:
-    """List the axes of which forbidden clauses speak."""
+    """List the axes that forbidden clauses concern."""
     return sorted(set[int]().union(*(rule.axes() for rule in space.forbidden)))
 
 
 @lru_cache(maxsize=32)
 def _combinations(space: Space) -> tuple[list[int], Array]:
-    """Give the axes of which forbidden clauses speak, and all combinations of their whole numbers."""
+    """Give the axes that forbidden clauses concern, and all combinations of their whole numbers."""
     axes = _involved(space)
     ranges = [np.arange(space.parameters[axis].low, space.parameters[axis].high + 1.0) for axis in axes]
     return axes, np.array(list(itertools.product(*ranges)))

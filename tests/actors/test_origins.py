@@ -11,7 +11,7 @@ import fedbo
 from fedbo.actors.evaluation.batches import Made
 from fedbo.actors.storage.rows import checked
 from fedbo.algorithms.base import ORIGINS, Decision
-from fedbo.papers.statements import HEARD
+from fedbo.papers.statements import FEDERATED_ORIGINS
 from fedbo.plots.timeline import _kind
 
 STUDY: dict[str, Any] = {
@@ -34,7 +34,7 @@ def test_an_origin_that_is_none_of_the_known_ones_is_refused_where_the_row_is_ma
 
 
 def test_what_counts_as_federated_is_named_by_the_closed_set() -> None:
-    assert set(HEARD) <= ORIGINS
+    assert set(FEDERATED_ORIGINS) <= ORIGINS
     kinds = {origin: _kind({"error": None, "phase": "search", "origin": origin}) for origin in ORIGINS}
     assert [origin for origin, kind in kinds.items() if kind == "federated query"] == ["federated"]
 

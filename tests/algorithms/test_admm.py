@@ -15,8 +15,8 @@ from fedbo.algorithms.admm import Allocation, Consensus
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.federated_acquisition import ACQUISITIONS, Subproblem, Term, bound, improvement, mean, sample
-from fedbo.algorithms.components.native_scaling import Frame
-from fedbo.algorithms.components.penalty_schedule import Course, Penalty
+from fedbo.algorithms.components.native_scaling import NativeScaling
+from fedbo.algorithms.components.penalty_schedule import PenaltySchedule, PenaltyState
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.admm_toys import ADMMToy, Plants, joint_score, plants_allocation, plants_consensus
 from fedbo.objectives.network_flow import NetworkFlow, best_flows
@@ -157,9 +157,9 @@ def test_nodes_of_a_network_agree_on_the_flows_of_their_edges() -> None:
 def _local(dim: int = 2, coordinates: str = "arcsine") -> Subproblem:
     rng = np.random.default_rng(0)
     x = rng.random((9, dim))
-    frame = Frame(np.full(dim, -1.0), np.full(dim, 3.0), np.full(dim, -0.5), np.full(dim, 2.5), coordinates)
+    scaling = NativeScaling(np.full(dim, -1.0), np.full(dim, 3.0), np.full(dim, -0.5), np.full(dim, 2.5), coordinates)
     posterior = condition(Hyperparameters(0.4, 1.0, 1e-3), x, np.sin(5 * x[:, 0]) + x[:, -1])
-    return Subproblem(posterior, 2.0, frame, Term(rng.normal(size=(3, dim)), rng.normal(size=3), rng.normal(size=3), 1.7))
+    return Subproblem(posterior, 2.0, scaling, Term(rng.normal(size=(3, dim)), rng.normal(size=3), rng.normal(size=3), 1.7))
 
 
 @pytest.mark.parametrize("coordinates", ["arcsine", "plain"])
@@ -178,39 +178,39 @@ def test_the_gradients_of_federated_acquisitions_are_those_of_differences(coordi
 def test_places_in_an_agents_box_are_native_points_and_back() -> None:
     local = _local()
     v = np.random.default_rng(3).random((6, 2))
-    z = local.frame.at(v)[1]
-    np.testing.assert_allclose(local.frame.v(z), v, atol=1e-12)
-    np.testing.assert_allclose(local.frame.to_native(local.frame.to_cube(z)), z, atol=1e-12)
+    z = local.scaling.at(v)[1]
+    np.testing.assert_allclose(local.scaling.v(z), v, atol=1e-12)
+    np.testing.assert_allclose(local.scaling.to_native(local.scaling.to_cube(z)), z, atol=1e-12)
     assert (z >= -0.5).all() and (z <= 2.5).all()
 
 
 def test_the_penalty_grows_to_rho_is_balanced_and_then_constant() -> None:
-    penalty = Penalty(8.0, 0.125, 3.0, 10.0, 5.0, 0.1, 2)
-    course, seen = Course(), []
+    penalty = PenaltySchedule(8.0, 0.125, 3.0, 10.0, 5.0, 0.1, 2)
+    progress, seen = PenaltyState(), []
     for _ in range(7):
-        seen.append(penalty.at(course))
-        course = penalty.next(course, (100.0, 1.0), 4, 1.0)
+        seen.append(penalty.at(progress))
+        progress = penalty.next(progress, (100.0, 1.0), 4, 1.0)
     np.testing.assert_allclose(seen, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 32.0])
-    assert not course.done
+    assert not progress.done
     for _ in range(2):
-        course = penalty.next(course, (0.2, 0.2), 4, 1.0)  # the tolerance times sqrt(4)
-    assert course.done
+        progress = penalty.next(progress, (0.2, 0.2), 4, 1.0)  # the tolerance times sqrt(4)
+    assert progress.done
 
 
 def test_half_a_round_counts_half() -> None:
-    penalty = Penalty(4.0, 0.25, 2.0, 0.0, 2.0, 0.0, 1)
-    course = penalty.next(Course(), (1.0, 1.0), 1, 0.5)
-    assert penalty.at(course) == pytest.approx(4.0 * 0.25**0.75) and not course.done
+    penalty = PenaltySchedule(4.0, 0.25, 2.0, 0.0, 2.0, 0.0, 1)
+    progress = penalty.next(PenaltyState(), (1.0, 1.0), 1, 0.5)
+    assert penalty.at(progress) == pytest.approx(4.0 * 0.25**0.75) and not progress.done
 
 
-def _desk(algorithm: Any, n: int = 2) -> tuple[Any, Problem]:
+def _empty_server(algorithm: Any, n: int = 2) -> tuple[Any, Problem]:
     problem = Problem(1, n, tuple(range(n)), 1, 10)
     return algorithm.server_init(problem), problem
 
 
 def test_the_coordinator_keeps_the_newest_message_of_each_agent_and_goes_on_with_those_it_has() -> None:
     algorithm = Consensus(rho=2.0, rho_start=1.0)
-    state, _ = _desk(algorithm)
+    state, _ = _empty_server(algorithm)
     assert algorithm.broadcast(state, [0, 1], np.ones(2), Streams(0))[0] == {}
     for step, x in ((2, 3.0), (1, 9.0)):  # the older one comes later
         state = algorithm.receive(state, Inbound(0, step, 0.0, {"x": np.array([x]), "dual": np.array([1.0])}), 0.0)
@@ -227,7 +227,7 @@ def test_the_coordinator_keeps_the_newest_message_of_each_agent_and_goes_on_with
 def test_the_price_moves_with_the_excess_and_is_not_negative_where_less_may_be_used() -> None:
     for sense, wanted in (("equal", -2.0), ("at_most", 0.0)):
         algorithm = Allocation(rho=2.0, rho_start=1.0, total=(4.0,), sense=sense)
-        state, _ = _desk(algorithm)
+        state, _ = _empty_server(algorithm)
         for agent in range(2):
             payload = {"use": np.array([1.0]), "relaxed": np.array([1.0])}
             state = algorithm.receive(state, Inbound(agent, 1, 0.0, payload), 0.0)
@@ -283,7 +283,7 @@ def test_every_exchange_mode_carries_it_to_its_end(mode: str, tmp_path: Path) ->
     [
         ("admm_consensus", {"acquisition": "ucb"}, "no acquisition 'ucb'"),
         ("admm_consensus", {"rho": 0.0}, "rho must be above 0"),
-        ("admm_consensus", {"relaxation": 2.0}, "relaxation must be between 0 and 2"),
+        ("admm_consensus", {"relaxation": 2.0}, r"relaxation must be in \(0, 2\)"),
         ("admm_consensus", {"balance": 0.5}, "balance must be 0 .none. or above 1"),
         ("admm_consensus", {"evaluations": 4}, "evaluations must be below the 4 iterations"),
         ("admm_consensus", {"weights": (1.0,)}, "weights must be one number above 0 for each of the 3 agents"),

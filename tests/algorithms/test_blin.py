@@ -263,8 +263,8 @@ def test_the_best_cube_is_never_dropped_in_the_world_of_the_theory() -> None:
     [
         ({"zooming": -1.0}, "zooming must be at least 0, not -1.0"),
         ({"batches": -1}, "batches must be at least 0, not -1"),
-        ({"lipschitz": 0.0}, "lipschitz must be above 0, not 0.0"),
-        ({"factor": math.inf}, "factor must be above 0, not inf"),
+        ({"lipschitz": 0.0}, "lipschitz must be above 0 and finite, not 0.0"),
+        ({"factor": math.inf}, "factor must be above 0 and finite, not inf"),
         ({"point": "any"}, "no point 'any'"),
     ],
 )

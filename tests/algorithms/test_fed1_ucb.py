@@ -126,7 +126,7 @@ def test_it_has_to_know_how_many_evaluations_there_are() -> None:
     ("given", "said"),
     [
         ({"arms": 0}, "arms must be at least 1, not 0"),
-        ({"sigma": 0.0}, "sigma must be above 0, not 0.0"),
+        ({"sigma": 0.0}, "sigma must be above 0 and finite, not 0.0"),
         ({"missing": "men"}, "no missing 'men'; did you mean 'mean'"),
     ],
 )

@@ -14,8 +14,9 @@ from phased_play import Played, bernoulli, garland, play
 
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.components.missing_clients import Missing
-from fedbo.algorithms.fed_pne import FedPNE, FedPNEServer
+from fedbo.algorithms.components.elimination_phases import FedPNEServer
+from fedbo.algorithms.components.missing_clients import MissingPolicy
+from fedbo.algorithms.fed_pne import FedPNE
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.objectives.models import formulas
 
@@ -232,7 +233,7 @@ def test_missing_clients_are_told_of_and_widen_the_confidence_by_what_they_could
 
 def test_the_bias_of_those_who_responded_is_within_its_bound() -> None:
     """Of 2,000 draws of ten clients' deviations and of who responds, none is beyond; and the bound is reached."""
-    rng, policy = np.random.default_rng(5), Missing("flag", 1.0)
+    rng, policy = np.random.default_rng(5), MissingPolicy("flag", 1.0)
     for _ in range(2000):
         deviations = rng.uniform(-1.0, 1.0, 10)
         deviations -= deviations.mean()
@@ -250,7 +251,7 @@ def test_importance_weights_make_up_for_clients_that_are_often_missing() -> None
     Over 400 rounds the corrected mean is within 0.02 of it: its standard error is below 0.01, from 200 draws of 4 each. The
     plain mean over who responds is 1/3 and less.
     """
-    rng, corrected, plain = np.random.default_rng(1), Missing("correct", 0.0), Missing("flag", 0.0)
+    rng, corrected, plain = np.random.default_rng(1), MissingPolicy("correct", 0.0), MissingPolicy("flag", 0.0)
     chance = np.repeat([0.5, 1.0], 4)
     found = []
     for _ in range(400):
@@ -264,8 +265,8 @@ def test_importance_weights_make_up_for_clients_that_are_often_missing() -> None
 def test_wrong_settings_are_refused_by_name() -> None:
     for settings, words in (
         ({"nu": 0.0}, "nu must be above 0"),
-        ({"rho": 1.0}, "rho must lie between 0 and 1"),
-        ({"quorum": 1.5}, "quorum must be above 0 and at most 1"),
+        ({"rho": 1.0}, r"rho must be in \(0, 1\)"),
+        ({"quorum": 1.5}, r"quorum must be in \(0, 1\]"),
         ({"split": "sides"}, "no split 'sides'"),
         ({"missing": "ignore"}, "no missing 'ignore'"),
         ({"heterogeneity": -1.0}, "heterogeneity must be at least 0"),

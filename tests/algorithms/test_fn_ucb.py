@@ -188,8 +188,8 @@ def test_the_more_agents_the_less_each_loses() -> None:
     ("given", "said"),
     [
         ({"width": 0}, "width must be at least 1, not 0"),
-        ({"ridge": 0.0}, "ridge must be above 0, not 0.0"),
-        ({"threshold": -1.0}, "threshold must be at least 0, not -1.0"),
+        ({"ridge": 0.0}, "ridge must be above 0 and finite, not 0.0"),
+        ({"threshold": -1.0}, "threshold must be at least 0 and finite, not -1.0"),
         ({"criterion": "trace"}, "no criterion 'trace'"),
         ({"start": "first"}, "no start 'first'"),
     ],

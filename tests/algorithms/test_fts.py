@@ -149,10 +149,10 @@ def test_a_message_knows_more_as_t_n_grows() -> None:
     state = algorithm.agent_init(Problem(2, 2, (0,), 0, 5, 0), Streams(1))
     spreads = []
     for _ in range(5):
-        state = algorithm.tell(state, np.random.default_rng(len(state.own.y)).random((20, 2)), np.arange(20.0))
+        state = algorithm.tell(state, np.random.default_rng(len(state.local.y)).random((20, 2)), np.arange(20.0))
         state = state._replace(t=1)
         draws = [algorithm.outbox(state, Streams(seed))[0]["omega"] for seed in range(30)]  # type: ignore[index]
-        spreads.append(float(np.std(draws, axis=0).mean()) / float(state.own.y.std()))
+        spreads.append(float(np.std(draws, axis=0).mean()) / float(state.local.y.std()))
     assert spreads == sorted(spreads, reverse=True)
 
 
@@ -242,7 +242,7 @@ def test_a_point_that_was_evaluated_already_gives_way_to_a_uniform_one() -> None
         ({"kernel": "rbf"}, "no kernel 'rbf'"),
         ({"features": 0}, "features must be at least 1, not 0"),
         ({"noise": 0.0}, "noise must be above 0, not 0.0"),
-        ({"every": -1}, "every must be 0 .* or more, not -1"),
+        ({"every": -1}, "every must be at least 0, not -1; 0 is once, before the start"),
         ({"weights": (0.0, 0.0)}, "weights must be at least 0 with a positive sum"),
         ({"weights": (1.0, -1.0)}, "weights must be at least 0 with a positive sum"),
     ],
@@ -271,4 +271,4 @@ def test_who_knows_nothing_has_nothing_to_say() -> None:
 def test_the_surrogate_is_fitted_on_schedule_also_when_a_query_is_federated() -> None:
     loop = Loop(FTS(p=0.0, every=1, features=20))
     loop.run(1)
-    assert [state.own.fitted for state in loop.states] == [3] * N
+    assert [state.local.fitted for state in loop.states] == [3] * N

@@ -28,7 +28,7 @@ def test_lambda_and_v_are_those_of_the_paper() -> None:
         state = algorithm.tell(state, grid(1, 20)[[arm]], np.array([0.4]))
     gram = correlations("se", 0.2, grid(1, 20))[np.ix_(played, played)]
     gain = 0.5 * np.linalg.slogdet(np.eye(4) + gram / state.regulariser)[1]
-    assert algorithm.scale(state.belief) == pytest.approx(2.0 + 0.3 * sqrt(2.0 * (gain + 1.0 + log(2.0 / 0.05))))
+    assert algorithm.scale(state.posterior) == pytest.approx(2.0 + 0.3 * sqrt(2.0 * (gain + 1.0 + log(2.0 / 0.05))))
 
 
 def test_without_a_budget_of_pulls_the_decisions_are_the_horizon() -> None:
@@ -40,7 +40,7 @@ def test_the_preset_has_the_independent_draws_of_the_other_code() -> None:
     assert isinstance(algorithm, GPTS)
     state = algorithm.agent_init(Problem(1, 1, (0,), 0, 50), Streams(0))
     # lambda nu = 0.01 is the variance of a first draw, and there is no v_t.
-    np.testing.assert_allclose(algorithm.scale(state.belief) * deviations(state.belief), 0.1)
+    np.testing.assert_allclose(algorithm.scale(state.posterior) * deviations(state.posterior), 0.1)
     assert state.regulariser == 0.1
 
 
@@ -56,8 +56,8 @@ def test_points_in_flight_may_come_back_in_any_order() -> None:
     together, apart = algorithm.tell(state, x, y), state
     for place in (5, 2, 0, 4, 1, 3):
         apart = algorithm.tell(apart, x[[place]], y[[place]])
-    np.testing.assert_allclose(together.belief.mean, apart.belief.mean, atol=1e-12)
-    np.testing.assert_allclose(deviations(together.belief), deviations(apart.belief), atol=1e-12)
+    np.testing.assert_allclose(together.posterior.mean, apart.posterior.mean, atol=1e-12)
+    np.testing.assert_allclose(deviations(together.posterior), deviations(apart.posterior), atol=1e-12)
 
 
 @pytest.mark.parametrize("given", [{"kernel": "matern52"}, {"draws": "diagonal", "regulariser": 0.1, "multiplier": 0.3}])
@@ -77,7 +77,7 @@ def test_it_finds_a_bump_under_noise(given: dict[str, object]) -> None:
         ({"draws": "independent"}, "no draws 'independent'"),
         ({"regulariser": 0.0}, "regulariser must be above 0, not 0.0"),
         ({"norm": -1.0}, "norm must be at least 0, not -1.0"),
-        ({"delta": 1.0}, "delta must lie between 0 and 1, not 1.0"),
+        ({"delta": 1.0}, r"delta must be in \(0, 1\), not 1.0"),
     ],
 )
 def test_wrong_settings_are_named(given: dict[str, object], said: str) -> None:

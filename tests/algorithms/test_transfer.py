@@ -16,8 +16,8 @@ from fedbo.algorithms.components.transfer import Transfer, TransferState
 from fedbo.algorithms.rgpe import RGPE
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.algorithms.taf import TAF
-from fedbo.surrogates.acquisition import belief, expected_improvement
-from fedbo.surrogates.ensemble import Ensemble, beliefs, ensemble, means
+from fedbo.surrogates.acquisition import expected_improvement, prediction
+from fedbo.surrogates.ensemble import Ensemble, ensemble, means, predictions
 from fedbo.surrogates.gp import condition, predict
 
 both = pytest.mark.parametrize("name", ["rgpe", "taf"])
@@ -81,7 +81,7 @@ def held(algorithm: Transfer, signs: tuple[float, ...]) -> tuple[Any, TransferSt
     there = state.weight > 0
     models = ensemble(state.features, state.nu[there], state.inverse[there], algorithm.noise)
     state = state._replace(weight=state.weight[there], best=state.best[there])
-    return algorithm.own.posterior(state.own), state, models
+    return algorithm.own.posterior(state.local), state, models
 
 
 def test_rgpe_trusts_who_ranks_well_and_drops_who_ranks_badly() -> None:
@@ -95,7 +95,7 @@ def test_rgpe_trusts_who_ranks_well_and_drops_who_ranks_badly() -> None:
 def test_rgpe_counts_everybody_alike_before_there_is_anything_to_rank() -> None:
     algorithm: RGPE = made("rgpe")
     posterior, state, models = held(algorithm, (1.0, -1.0, 0.0))
-    short = state._replace(own=state.own._replace(u=state.own.u[:2], y=state.own.y[:2]))
+    short = state._replace(local=state.local._replace(u=state.local.u[:2], y=state.local.y[:2]))
     weights = algorithm.ensemble_weights(posterior, short, models, Streams(1, owner=0).at(1))
     np.testing.assert_allclose(weights, 0.25)
 
@@ -111,7 +111,7 @@ def test_rgpe_maximises_the_expected_improvement_of_the_mixture() -> None:
 
     def acquisition(u: Array) -> Array:
         own_mean, own_variance = predict(posterior, u)
-        at = beliefs(models, u)
+        at = predictions(models, u)
         mean = weights[-1] * own_mean + sum(w * at.mean[:, n] for n, w in enumerate(weights[:-1]))
         variance = weights[-1] ** 2 * own_variance + sum(w**2 * at.variance[:, n] for n, w in enumerate(weights[:-1]))
         sd = np.sqrt(variance)
@@ -131,14 +131,14 @@ def test_taf_weighs_by_epanechnikovs_kernel_of_the_share_of_wrong_pairs() -> Non
     acquisition = algorithm._acquisition(posterior, state, models, Streams(1, owner=0))
     assert acquisition is not None
     u = np.random.default_rng(0).random((50, 2))
-    y, predicted = state.own.y, means(models, posterior.x).T
+    y, predicted = state.local.y, means(models, posterior.x).T
     weight = []
     for one in predicted:
         wrong = [(one[j] < one[k]) != (y[j] < y[k]) for j in range(6) for k in range(6) if j != k]
         distance = np.mean(wrong) / 0.5
         weight.append(0.75 * (1 - distance**2) if distance < 1 else 0.0)
     assert weight[0] > 0.5 and weight[1] == 0.0
-    own = expected_improvement(belief(posterior, u), posterior.y.max())[0]
+    own = expected_improvement(prediction(posterior, u), posterior.y.max())[0]
     gains = np.maximum(means(models, u) - state.best, 0.0)
     expected = (0.75 * own + gains @ np.array(weight)) / (0.75 + sum(weight))
     np.testing.assert_allclose(acquisition(u)[0], expected, atol=1e-12)
@@ -163,7 +163,7 @@ def test_without_a_message_it_is_expected_improvement_alone(name: str) -> None:
     decision, _ = algorithm.ask(state, (), Streams(1, owner=0).at(1))
     alone = entry("gp_ei").make(incumbent="observed")
     mine = alone.agent_init(PROBLEM, Streams(1, owner=0))
-    mine = alone.tell(mine, np.sin(0.5 * np.pi * state.own.u) ** 2, state.own.y)
+    mine = alone.tell(mine, np.sin(0.5 * np.pi * state.local.u) ** 2, state.local.y)
     other, _ = alone.ask(mine, (), Streams(1, owner=0).at(1))
     np.testing.assert_allclose(decision.x, other.x, atol=1e-6)
     assert decision.origin == "own"
@@ -199,7 +199,7 @@ def test_a_stale_surrogate_counts_for_less(name: str) -> None:
     [
         ("features", 0, "features must be at least 1, not 0"),
         ("noise", 0.0, "noise must be above 0, not 0.0"),
-        ("every", -1, "every must be 0"),
+        ("every", -1, "every must be at least 0"),
         ("kernel", "sea", "no kernel 'sea'; did you mean 'se'"),
     ],
 )

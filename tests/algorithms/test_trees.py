@@ -13,7 +13,7 @@ import pytest
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.components.box_tree import box, deepest, index, leaf_of, nodes, records
+from fedbo.algorithms.components.box_tree import box, deepest, index, leaf_of, nodes, nodes_per_block
 from fedbo.algorithms.components.partitions import Partition
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.models import formulas
@@ -143,7 +143,7 @@ def children(address: tuple[int, ...], k: int) -> Path:
 
 
 def same_nodes(algorithm: Any, state: Any, slow: Any, dim: int, pulls: int, seed: int = 0) -> Any:
-    """Pull both ways, and compare every node pulled, every centre, and at the end every record."""
+    """Pull both ways, and compare every node pulled, every centre, and at the end every node."""
     rng = np.random.default_rng(seed)
     for _ in range(pulls):
         decision, state = algorithm.ask(state, (), STREAMS)
@@ -152,13 +152,13 @@ def same_nodes(algorithm: Any, state: Any, slow: Any, dim: int, pulls: int, seed
         y = garland(decision.x) + rng.uniform(-0.1, 0.1)
         state = algorithm.tell(state, decision.x, np.array([y]))
         slow.tell(path, y)
-    found = {children(address, slow.k): record for address, record in nodes(state.tree, slow.k)}
+    found = {children(address, slow.k): node for address, node in nodes(state.tree, slow.k)}
     assert found.keys() == slow.leaves | slow.parents
-    for path, (_, _, upper, least, heir) in found.items():
+    for path, (_, _, upper, least, best_child) in found.items():
         if path:
             assert upper == pytest.approx(slow.u(path), rel=1e-12)
         assert least == pytest.approx(slow.b(path), rel=1e-12)
-        assert bool(heir) == (path in slow.parents)
+        assert bool(best_child) == (path in slow.parents)
     return state
 
 
@@ -166,7 +166,7 @@ def same_nodes(algorithm: Any, state: Any, slow: Any, dim: int, pulls: int, seed
 def test_hct_pulls_the_nodes_of_a_slow_hct(k: int, dim: int, rho: float, nu: float, c: float) -> None:
     algorithm, state = make("hct", dim, 200, branching=k, rho=rho, nu=nu, c=c)
     state = same_nodes(algorithm, state, SlowHCT(k, nu, rho, c, 0.01), dim, 200)
-    assert len(state.tree) > records(k)
+    assert len(state.tree) > nodes_per_block(k)
 
 
 @pytest.mark.parametrize(("k", "dim", "rho", "nu"), [(2, 1, 0.5, 1.0), (2, 2, 0.7, 0.3), (4, 3, 0.3, 2.0)])
@@ -182,16 +182,16 @@ def test_t_hoo_pulls_the_nodes_of_a_slow_t_hoo(k: int, dim: int, rho: float, nu:
 def test_values_that_come_in_any_order_count_for_the_nodes_that_were_pulled(name: str, point: str) -> None:
     """Up to seven pulls in flight; every node must end with the values of its own points, whoever was told first."""
     algorithm, state = make(name, 2, 400, rho=0.7, point=point)
-    rng, flight, held = np.random.default_rng(1), [], {}
+    rng, in_flight, held = np.random.default_rng(1), [], {}
     for number in range(400):
         decision, state = algorithm.ask(state, (), STREAMS.at(number))
-        flight.append((decision.x, state.flight[-1][1]))
-        while len(flight) > rng.integers(7):
-            x, address = flight.pop(rng.integers(len(flight)))
+        in_flight.append((decision.x, state.in_flight[-1][1]))
+        while len(in_flight) > rng.integers(7):
+            x, address = in_flight.pop(rng.integers(len(in_flight)))
             y = garland(x) + rng.uniform(-0.1, 0.1)
             state = algorithm.tell(state, x, np.array([y]))
             held.setdefault(children(address, 2), []).append(y)
-    assert len(state.flight) == len(flight) and state.told == 400 - len(flight)
+    assert len(state.in_flight) == len(in_flight) and state.told == 400 - len(in_flight)
     for address, (pulls, mean, _, _, _) in nodes(state.tree, 2):
         path = children(address, 2)
         below = [
@@ -256,7 +256,7 @@ def test_boxes_and_points_are_those_of_the_common_partition(k: int, dim: int, po
     partition = Partition(dim, k, point=point)
     for number in range(200):
         decision, state = algorithm.ask(state, (), STREAMS.at(number))
-        address = state.flight[-1][1]
+        address = state.in_flight[-1][1]
         node, (low, width) = np.array([index(address, k)]), box(address, k, dim)
         np.testing.assert_allclose(partition.boxes(address[0], node, STREAMS), [[low], [np.add(low, width)]], atol=1e-15)
         np.testing.assert_allclose(decision.x, partition.points(address[0], node, STREAMS), rtol=0, atol=1e-15)
@@ -269,9 +269,9 @@ def test_a_thousand_points_that_failed_are_kept_in_mind_and_no_more() -> None:
     algorithm, state = make("hct", 1, 5000)
     for _ in range(1100):
         decision, state = algorithm.ask(state, (), STREAMS)
-    assert len(state.flight) == 1024
+    assert len(state.in_flight) == 1024
     state = algorithm.tell(state, decision.x, np.array([0.5]))
-    assert len(state.flight) == 1023 and state.told == 1
+    assert len(state.in_flight) == 1023 and state.told == 1
 
 
 @pytest.mark.parametrize("k", [2, 3, 7])
@@ -338,10 +338,10 @@ def test_hct_and_t_hoo_find_the_maximum_of_a_smooth_objective_in_two_inputs() ->
     ("settings", "words"),
     [
         ({"nu": 0.0}, "nu must be above 0, not 0.0"),
-        ({"rho": 1.0}, "rho must lie between 0 and 1, not 1.0"),
+        ({"rho": 1.0}, r"rho must be in \(0, 1\), not 1.0"),
         ({"branching": 1}, "branching must be at least 2, not 1"),
         ({"c": 0.0}, "c must be above 0, not 0.0"),
-        ({"delta": 1.0}, "delta must lie between 0 and 1, not 1.0"),
+        ({"delta": 1.0}, r"delta must be in \(0, 1\), not 1.0"),
         ({"point": "center"}, "no point 'center'; did you mean 'centre'"),
     ],
 )

@@ -14,8 +14,8 @@ from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import Overlapping, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.inner_search import top_of_draw
-from fedbo.algorithms.components.surrogate import OwnState
+from fedbo.algorithms.components.inner_search import maximise_draw
+from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.typed import Space
@@ -38,9 +38,9 @@ def drawn(dim: int, seed: int) -> Draw:
 def test_among_whole_numbers_and_categories_the_very_best_point_is_found(seed: int) -> None:
     typed = space(n=(1, 12), kind=["a", "b", "c"], m=(1, 9))
     draw = drawn(3, seed)
-    own = OwnState(np.empty((0, 3)), np.empty(0), lattice=typed)
+    own = LocalState(np.empty((0, 3)), np.empty(0), lattice=typed)
     every = to_coordinates(np.array(list(itertools.product(*(typed.centres(axis) for axis in range(3))))), "arcsine")
-    u = top_of_draw(draw, own, "arcsine", Streams(seed))
+    u = maximise_draw(draw, own, "arcsine", Streams(seed))
     assert value(draw, u[None, :])[0] == pytest.approx(value(draw, every).max(), abs=1e-12)
 
 
@@ -49,8 +49,8 @@ def test_with_real_numbers_beside_them_nothing_on_a_fine_grid_is_better(seed: in
     typed = space(n=(1, 4000), x=(0.0, 1.0))
     draw = drawn(2, seed)
     names = [parameter.name for parameter in typed.parameters]
-    own = OwnState(np.empty((0, 2)), np.empty(0), lattice=typed)
-    u = top_of_draw(draw, own, "plain", Streams(seed))
+    own = LocalState(np.empty((0, 2)), np.empty(0), lattice=typed)
+    u = maximise_draw(draw, own, "plain", Streams(seed))
     assert np.array_equal(typed.project(u[None, :])[0], u)
     grid = np.stack(np.meshgrid(typed.centres(names.index("n"))[::20], np.linspace(0, 1, 300)), -1).reshape(-1, 2)
     grid = grid if names[0] == "n" else grid[:, ::-1]

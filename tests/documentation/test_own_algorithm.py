@@ -25,13 +25,13 @@ print([row.algorithm for row in result.summary()], result.observations.num_rows)
 """
 
 
-def test_the_example_has_forty_lines_of_code() -> None:
+def test_the_example_has_less_than_forty_lines_of_code() -> None:
     left_out: set[int] = set()
     for node in ast.walk(ast.parse(SHOWN)):
         words = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if isinstance(node, ast.stmt) and (words or isinstance(node, (ast.Import, ast.ImportFrom))):
             left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    assert sum(bool(line.strip()) for number, line in enumerate(SHOWN.splitlines(), 1) if number not in left_out) == 40
+    assert sum(bool(line.strip()) for number, line in enumerate(SHOWN.splitlines(), 1) if number not in left_out) < 40
 
 
 def test_the_example_runs_in_a_study(tmp_path: Path) -> None:

@@ -146,7 +146,9 @@ def test_the_presets_of_the_page_on_studies_are_those_of_the_catalogue() -> None
 
 def test_the_federations_that_are_the_same_in_every_replicate_are_those_that_are_named() -> None:
     needing = {"python_function", "tabulated", "typed_function"}  # cannot be built without a function or a table; all say no
-    fixed = needing | {name for name, federation in federations().items() if name not in needing and not federation().drawn}
+    fixed = needing | {
+        name for name, federation in federations().items() if name not in needing and not federation().random_per_replicate
+    }
     sentence = re.search(r"Only (.*?) have\s+the\s+same objectives", _section("agents.history"), re.DOTALL)
     assert sentence is not None
     assert set(re.findall(r"`(\w+)`", sentence[1])) == fixed

@@ -147,7 +147,7 @@ def test_moved_agents_peak_at_their_own_places_with_the_full_height(federation: 
     peak, margin = formula.peak
     low, width = formula.box
     for one in agents(federation):
-        (move,) = one.moves
+        (move,) = one.transforms
         turn = np.eye(len(peak)) if move.turn is None else move.turn
         top = np.linalg.solve(turn, peak - move.shift)
         assert one.score(low + width * top) == pytest.approx(one.best_value, abs=1e-6)
@@ -159,8 +159,8 @@ def test_a_turned_function_keeps_its_peak_on_a_circle_about_a_common_pivot() -> 
     federation = Ackley(agents=6, family="rotation", dimensions=3)
     made = agents(federation)
     peak, margin = federation.formula.peak
-    tops = np.array([np.linalg.solve(one.moves[0].turn, peak - one.moves[0].shift) for one in made])
-    assert all(one.moves[0].turn @ one.moves[0].turn.T == pytest.approx(np.eye(3), abs=1e-12) for one in made)
+    tops = np.array([np.linalg.solve(one.transforms[0].turn, peak - one.transforms[0].shift) for one in made])
+    assert all(one.transforms[0].turn @ one.transforms[0].turn.T == pytest.approx(np.eye(3), abs=1e-12) for one in made)
     assert np.linalg.norm(tops - peak, axis=1).max() <= margin + 1e-12
     assert np.linalg.norm(tops - peak, axis=1).min() > 0.0
 
@@ -214,7 +214,7 @@ def test_the_best_of_many_shifted_garlands_is_the_best_of_all_their_cusps(seed: 
     """A cusp of one agent leaves the others nearly as they are, so that the mean is largest at one of 20 x 30 known places."""
     federation = Garland(agents=30)
     made = agents(federation, seed)
-    cusps = np.array([np.pi * k / 60.0 - one.moves[0].shift[0] for one in made for k in range(20)])
+    cusps = np.array([np.pi * k / 60.0 - one.transforms[0].shift[0] for one in made for k in range(20)])
     mean = MeanFunction(made, federation.parameters)
     inside = cusps[(cusps >= 0.0) & (cusps <= 1.0)]
     assert optimum(mean, federation).value == pytest.approx(mean(inside[:, None]).max(), abs=2e-8)

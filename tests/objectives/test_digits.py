@@ -41,19 +41,19 @@ def test_both_halves_of_every_split_have_two_classes_also_with_many_wrong_labels
     federation = Digits(agents=100, alpha=0.01, mislabelled=0.9)
     for agent in range(100):
         one = holder(federation, agent)
-        for half in one.halves:
+        for half in one.splits:
             assert len(set(half.given)) >= 2 and len(set(one.label[half.validate])) >= 2
             assert sorted([*half.train, *half.validate]) == list(range(len(one.label)))
 
 
 def test_wrong_labels_are_exchanged_so_the_share_of_each_class_stays() -> None:
     one = holder(Digits(mislabelled=0.3), 0)
-    for half in one.halves:
+    for half in one.splits:
         true = one.label[half.train]
         assert np.array_equal(np.sort(true), np.sort(half.given))
         assert 0.1 < np.mean(true != half.given) <= 0.3 + 1.0 / len(true)
     clean = holder(Digits(mislabelled=0.0), 0)
-    assert all(np.array_equal(clean.label[half.train], half.given) for half in clean.halves)
+    assert all(np.array_equal(clean.label[half.train], half.given) for half in clean.splits)
 
 
 def test_the_landscape_has_a_small_good_region_that_differs_between_agents() -> None:

@@ -21,7 +21,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Costly, Federation, LibraryMissing, Objective, Repeated, cost_of, reports_costs
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
-from fedbo.objectives.derived.mean import Vectorised
+from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.objectives.space import from_unit
 from fedbo.tuning.spaces import written_space
 
@@ -167,7 +167,7 @@ def test_the_score_is_repeatable_and_free_of_noise(federation: Federation) -> No
 
 def test_what_is_given_at_many_points_or_many_times_is_what_is_given_one_by_one(federation: Federation) -> None:
     one, x = objective(federation, 0), points(federation, 2)
-    if isinstance(one, Vectorised):
+    if isinstance(one, BatchFunction):
         np.testing.assert_allclose(one.scores(x), [judged(one, point) for point in x], rtol=1e-10, atol=1e-12)
     if isinstance(one, Repeated):
         singly = draws()

@@ -21,7 +21,7 @@ from fedbo.objectives.functions import BRANIN_BOX, Branin
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.tables.surfaces import ABOUT, Nearest, PosteriorMean, Process, fit
 from fedbo.objectives.tables.table import TableError, fingerprint
-from fedbo.objectives.tabulated import Tabulated, Twin
+from fedbo.objectives.tabulated import Tabulated, TabulatedAgent
 from fedbo.study.document import to_toml
 
 AGENTS = 2
@@ -34,7 +34,7 @@ def branin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def twin(folder: Path, agent: int, interpolation: Any) -> Twin:
+def twin(folder: Path, agent: int, interpolation: Any) -> TabulatedAgent:
     streams = Streams(0)
     return Tabulated(str(folder), interpolation).objective(agent, streams.rng("world"), streams.rng("own"))
 
@@ -45,7 +45,7 @@ def live(agent: int) -> Any:
     return Branin(AGENTS).objective(agent, streams.shared("objective"), own)
 
 
-def value(one: Twin, x: Array) -> float:
+def value(one: TabulatedAgent, x: Array) -> float:
     return one.evaluate(np.asarray(x), Streams(0).rng("unused"))
 
 
@@ -144,7 +144,7 @@ def test_a_twin_survives_pickling_to_the_bit(branin: Path) -> None:
 def test_the_twin_has_the_parameters_and_the_metric_of_what_was_tabulated(branin: Path) -> None:
     made, source = Tabulated(str(branin)), Branin(AGENTS)
     assert (made.parameters, made.metric, made.n_agents) == (source.parameters, source.metric, AGENTS)
-    assert made.described == "tabulated branin (gp, 288 points)" and not made.drawn
+    assert made.described == "tabulated branin (gp, 288 points)" and not made.random_per_replicate
 
 
 def test_a_table_that_is_missing_wrong_or_damaged_is_refused_by_name(branin: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from fedbo.objectives.datasets.data import inventory, locate
 from fedbo.objectives.datasets.qmnist import Handwriting, read
 from fedbo.objectives.models.convnet import DEVIATION, MEAN, Recipe, Weights, share_wrong, trained
 from fedbo.objectives.space import from_unit
-from fedbo.objectives.writers import LEAST, MOST_AGENTS, Writer, Writers, halves, writers_in_turn
+from fedbo.objectives.writers import MAX_AGENTS, MIN_IMAGES, Writer, Writers, halves, writers_in_turn
 
 NO_DATA = not any(row.name == "qmnist" and row.state == "found" for row in inventory())
 needs_data = pytest.mark.skipif(NO_DATA, reason="QMNIST is not here: see `fedbo data list`")
@@ -67,17 +67,17 @@ def test_the_agents_are_employees_and_students_in_turn_with_the_most_digits_firs
     found, order = stored(), writers_in_turn(stored())
     series = {int(number): int(one) for number, one in zip(found.writer, found.series, strict=True)}
     n = np.bincount(found.writer)
-    assert len(order) == len(set(order)) == MOST_AGENTS == np.sum(n >= LEAST)
+    assert len(order) == len(set(order)) == MAX_AGENTS == np.sum(n >= MIN_IMAGES)
     assert [series[number] for number in order[:50]] == [0, 4] * 25
     for one in (0, 4):
         sizes = [n[number] for number in order if series[number] == one]
-        assert sizes == sorted(sizes, reverse=True) and sizes[-1] >= LEAST
+        assert sizes == sorted(sizes, reverse=True) and sizes[-1] >= MIN_IMAGES
     assert {series[number] for number in order[-4:]} == {4}  # 218 employees and 222 students have enough
 
 
 def test_writers_with_equally_many_digits_come_by_number_and_those_with_few_not_at_all() -> None:
-    numbers = np.repeat([7, 3, 9, 2, 5], [LEAST, LEAST, LEAST + 1, LEAST - 1, LEAST])
-    series = np.repeat([0, 0, 0, 0, 4], [LEAST, LEAST, LEAST + 1, LEAST - 1, LEAST])
+    numbers = np.repeat([7, 3, 9, 2, 5], [MIN_IMAGES, MIN_IMAGES, MIN_IMAGES + 1, MIN_IMAGES - 1, MIN_IMAGES])
+    series = np.repeat([0, 0, 0, 0, 4], [MIN_IMAGES, MIN_IMAGES, MIN_IMAGES + 1, MIN_IMAGES - 1, MIN_IMAGES])
     images = np.zeros((len(numbers), 28, 28), dtype=np.uint8)
     assert writers_in_turn(Handwriting(images, np.zeros_like(numbers), series, numbers)) == (9, 5, 3, 7)
 

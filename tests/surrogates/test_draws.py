@@ -9,8 +9,8 @@ from scipy.stats import chi2
 
 from fedbo.surrogates.draws import (
     Draw,
+    KernelPart,
     WeightSpace,
-    mean_function,
     message_function,
     pathwise_draw,
     value,
@@ -36,13 +36,13 @@ def draws_of(family: str) -> dict[str, Draw]:
     return {
         "weight space": weight_space_draw(posterior.hyper, posterior.x, posterior.y, rng),
         "pathwise": pathwise_draw(posterior, rng),
-        "mean": mean_function(posterior),
+        "kernel": Draw(kernel_part=KernelPart(posterior.hyper.kernel, posterior.x, posterior.alpha), offset=0.4, scale=1.5),
         "message": message_function(draw_features(rng, 2, 50, 0.3), rng.standard_normal(50)),
     }
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("kind", ["weight space", "pathwise", "mean", "message"])
+@pytest.mark.parametrize("kind", ["weight space", "pathwise", "kernel", "message"])
 def test_gradients_and_hessians_agree_with_differences(family: str, kind: str) -> None:
     draw, x, step = draws_of(family)[kind], np.random.default_rng(2).random((6, 2)), 1e-6
     at_x, gradient, hessian = draw_derivatives(draw)(x)
@@ -52,11 +52,6 @@ def test_gradients_and_hessians_agree_with_differences(family: str, kind: str) -
         np.testing.assert_allclose(gradient[:, j], (high[0] - low[0]) / (2 * step), atol=1e-5)
         np.testing.assert_allclose(hessian[:, j], (high[1] - low[1]) / (2 * step), atol=1e-3)
     np.testing.assert_array_equal(value_and_gradient(draw, x)[1], gradient)
-
-
-def test_the_mean_function_is_the_posterior_mean() -> None:
-    posterior, x = posterior_of(), np.random.default_rng(3).random((9, 2))
-    np.testing.assert_allclose(value(mean_function(posterior), x), predict(posterior, x)[0], rtol=1e-12)
 
 
 def whitened(samples: Array, mean: Array, spread: Array) -> Array:

@@ -10,7 +10,6 @@ from scipy.stats import chi2, kendalltau
 
 from fedbo.surrogates.ensemble import (
     Ensemble,
-    beliefs,
     combined,
     discordance,
     ensemble,
@@ -18,8 +17,9 @@ from fedbo.surrogates.ensemble import (
     leave_one_out_draws,
     leave_one_out_loss,
     means,
+    means_with_gradients,
+    predictions,
     ranking_loss,
-    rises,
 )
 from fedbo.surrogates.features import Features, draw_features, phi
 from fedbo.surrogates.linear import LinearModel, inverse_precision, linear_model, mean, predict, update
@@ -43,13 +43,13 @@ def models(noise: float = NOISE) -> tuple[Features, list[LinearModel], Ensemble]
 def test_an_ensemble_believes_what_each_model_believes() -> None:
     features, known, together = models()
     x = np.random.default_rng(2).random((7, 2))
-    at = beliefs(together, x)
+    at = predictions(together, x)
     for n, one in enumerate(known):
         expected_mean, expected_variance = predict(one, phi(features, x))
         np.testing.assert_allclose(at.mean[:, n], expected_mean, atol=1e-12)
         np.testing.assert_allclose(at.variance[:, n], expected_variance, atol=1e-12)
     np.testing.assert_array_equal(means(together, x), at.mean)
-    np.testing.assert_array_equal(rises(together, x)[1], at.mean_gradient)
+    np.testing.assert_array_equal(means_with_gradients(together, x)[1], at.mean_gradient)
 
 
 def test_the_variance_is_right_at_the_authors_noise_too() -> None:
@@ -57,17 +57,17 @@ def test_the_variance_is_right_at_the_authors_noise_too() -> None:
     x = np.random.default_rng(2).random((7, 2))
     for n, one in enumerate(known):
         np.testing.assert_allclose(
-            beliefs(together, x).variance[:, n], predict(one, phi(features, x))[1], rtol=1e-6, atol=1e-12
+            predictions(together, x).variance[:, n], predict(one, phi(features, x))[1], rtol=1e-6, atol=1e-12
         )
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
     _, _, together = models()
     x, h = np.random.default_rng(3).random((5, 2)), 1e-6
-    at = beliefs(together, x)
+    at = predictions(together, x)
     for j in range(2):
         step = h * np.eye(2)[j]
-        above, below = beliefs(together, x + step), beliefs(together, x - step)
+        above, below = predictions(together, x + step), predictions(together, x - step)
         np.testing.assert_allclose(at.mean_gradient[:, :, j], (above.mean - below.mean) / (2 * h), atol=1e-7)
         np.testing.assert_allclose(at.variance_gradient[:, :, j], (above.variance - below.variance) / (2 * h), atol=1e-7)
 
@@ -75,7 +75,7 @@ def test_gradients_are_those_of_finite_differences() -> None:
 def test_a_weighted_sum_of_models_is_one_model() -> None:
     _, _, together = models()
     x, weight = np.random.default_rng(4).random((4, 2)), np.array([0.5, 0.0, 0.3])
-    one, each = beliefs(combined(together, weight), x), beliefs(together, x)
+    one, each = predictions(combined(together, weight), x), predictions(together, x)
     np.testing.assert_allclose(one.mean[:, 0], each.mean @ weight, atol=1e-12)
     np.testing.assert_allclose(one.variance[:, 0], each.variance @ weight**2, rtol=1e-10)
     np.testing.assert_allclose(

@@ -31,17 +31,6 @@ def test_gradients_with_respect_to_inputs_agree_with_differences(family: str, sc
     np.testing.assert_allclose(kernel.gradient(X, Z), np.stack(differences, axis=2), atol=1e-8)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("scale", SCALES)
-def test_gradients_with_respect_to_log_hyperparameters_agree_with_differences(family: str, scale: float) -> None:
-    def at(theta: Array) -> Array:
-        return make_kernel(family, np.exp(theta[:-1]), float(np.exp(theta[-1])))(X, X)
-
-    theta = np.log(np.append(np.atleast_1d(scale), 1.7))
-    differences = [(at(theta + e) - at(theta - e)) / 2e-6 for e in 1e-6 * np.eye(len(theta))]
-    np.testing.assert_allclose(make_kernel(family, scale, 1.7).log_gradients(X), differences, atol=1e-8)
-
-
 @pytest.mark.parametrize("kernel", [SE(), Matern(nu=1.5), Matern(nu=2.5)])
 def test_slopes_are_the_derivatives_of_the_correlation(kernel: Kernel) -> None:
     u, step = np.linspace(0.05, 4.0, 30), 1e-5

@@ -14,13 +14,10 @@ import pytest
 from scipy.optimize import Bounds, direct
 
 from fedbo.surrogates import candidates
-from fedbo.surrogates.climb import climb
-from fedbo.surrogates.climb_plane import climb_plane, plane
 from fedbo.surrogates.draws import (
     Draw,
     KernelPart,
     derivatives,
-    mean_function,
     message_function,
     pathwise_draw,
     value,
@@ -30,6 +27,8 @@ from fedbo.surrogates.features import draw_features
 from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.kernels import FAMILIES, make_kernel
 from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_from, maximise_function
+from fedbo.surrogates.newton_ascent import newton_ascent
+from fedbo.surrogates.newton_ascent_2d import newton_ascent_2d, plane
 
 Array = npt.NDArray[np.float64]
 
@@ -49,7 +48,7 @@ def many_climbs(draw: Draw, dim: int, scale: float, count: int) -> float:
     """The best of climbs from the better quarter of many uniform points."""
     starts = np.random.default_rng(0).random((count, dim))
     starts = starts[np.argsort(-value(draw, starts))[: count // 4]]
-    return climb(derivatives(draw), starts, np.full(dim, scale), 1e-8, 40)[1]
+    return newton_ascent(derivatives(draw), starts, np.full(dim, scale), 1e-8, 40)[1]
 
 
 @pytest.mark.parametrize("normalise", [True, False])
@@ -117,7 +116,8 @@ def test_pathwise_draws_and_means_are_maximised_as_on_a_dense_grid(family: str) 
     posterior = condition(Hyperparameters((0.1, 0.3), 1.0, 1e-3, family, 5.0, 2.0), x, np.cos(8.0 * x[:, 0]) + x[:, 1])
     axis = np.linspace(0.0, 1.0, 151)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    for draw in (pathwise_draw(posterior, rng), mean_function(posterior)):
+    mean = Draw(kernel_part=KernelPart(posterior.hyper.kernel, posterior.x, posterior.alpha), offset=5.0, scale=2.0)
+    for draw in (pathwise_draw(posterior, rng), mean):
         point, found = maximise(draw, rng, 2, extra=x)
         assert found >= value(draw, grid).max() - 1e-9
         assert value(draw, point[None])[0] == pytest.approx(found, abs=1e-9)
@@ -138,8 +138,8 @@ def test_both_climbs_end_at_the_same_maximum() -> None:
             draw = message(seed, dim, 0.2, normalise=seed % 2 == 0)
             assert draw.features is not None and draw.weights is not None
             starts, reach = np.random.default_rng(seed).random((1, dim)), np.full(dim, 0.2)
-            at_once = climb(derivatives(draw), starts, reach, settings.tolerance, settings.iterations)
-            alone = climb_plane(plane(draw.features, draw.weights), starts, reach, settings.tolerance, settings.iterations)
+            at_once = newton_ascent(derivatives(draw), starts, reach, settings.tolerance, settings.iterations)
+            alone = newton_ascent_2d(plane(draw.features, draw.weights), starts, reach, settings.tolerance, settings.iterations)
             assert alone[1] == pytest.approx(at_once[1], abs=1e-6)
 
 

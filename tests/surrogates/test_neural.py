@@ -7,7 +7,7 @@ import pytest
 
 from fedbo.surrogates.neural import Diverged, Sample, added, descend, empty, jacobian, parameters, value
 from fedbo.surrogates.posterior import NotPositiveDefinite
-from fedbo.surrogates.ridge import joined, norms, ridge
+from fedbo.surrogates.ridge import norms, ridge, updated
 
 
 def _network(dim: int, width: int, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +59,7 @@ def test_a_ridge_grown_by_rows_is_the_dense_one_after_ten_thousand() -> None:
     rows, lam = jacobian(weights, x), 0.1
     grown = ridge(np.zeros((len(weights),) * 2), lam)
     for row in rows:
-        grown = joined(grown, row)
+        grown = updated(grown, row)
     dense = lam * np.eye(len(weights)) + rows.T @ rows
     made = ridge(rows.T @ rows, lam)
     for inverse in (grown.inverse, made.inverse):

@@ -132,7 +132,7 @@ class _Brittle:
 
 @dataclass(frozen=True)
 class BrittleFederation(Quadratic):
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Any:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Any:
         return _Brittle()
 
 

@@ -317,7 +317,7 @@ def test_nodes_with_some_bytes_changed_are_a_value_or_refused(data: st.DataObjec
         (("fedbo.algorithms.ts", "TS.__init__"), "which is not here"),
         (("fedbo.algorithms.ts", "np.dtype"), "neither"),
         (("fedbo.algorithms.ts", "math.inf"), "which is not here"),
-        (("fedbo.algorithms.components.surrogate", "OwnState", "u"), "with the fields u, but here it has u, y, hyper"),
+        (("fedbo.algorithms.components.surrogate", "LocalState", "u"), "with the fields u, but here it has u, y, hyper"),
         (("fedbo.__main__", "X"), "which is not here"),
         (("fedbo..x", "X"), "which is not here"),
         (("fedbo.nowhere.at_all", "X"), "another version: run the study again"),
@@ -368,7 +368,7 @@ def test_a_fresh_process_finds_the_classes_of_this_package_by_itself(tmp_path: P
     code = "import sys; from pathlib import Path; from fedbo.actors.storage.checkpoint import read_checkpoint; "
     code += "assert 'fedbo.algorithms.ts' not in sys.modules; "
     code += f"print(type(read_checkpoint(Path({str(tmp_path / 'state')!r}))).__name__)"
-    assert _python(code) == "OwnState"
+    assert _python(code) == "LocalState"
 
 
 def _python(code: str, environment: dict[str, str] | None = None) -> str:

@@ -147,22 +147,22 @@ def test_decisions_take_longer_with_the_power_of_t_n() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Constant(-1), "^mean must be at least 0, not -1$"),
-        (lambda: Constant(nan), "^mean must be at least 0, not nan$"),
-        (lambda: Lognormal(-1), "^mean must be above 0, not -1$"),
-        (lambda: Lognormal(sigma=-0.5), "^sigma must be at least 0, not -0.5$"),
-        (lambda: Exponential(0), "^mean must be above 0, not 0$"),
-        (lambda: Exponential(inf), "^mean must be finite, not inf$"),
-        (lambda: Pareto(-2.0), "^mean must be above 0, not -2.0$"),
-        (lambda: Pareto(alpha=1.0), "^alpha must be above 1 and finite, for a finite expectation, not 1.0$"),
-        (lambda: Gamma(shape=0.0), "^shape must be above 0, not 0.0$"),
-        (lambda: Cost(-1.0), "^rate must be at least 0, not -1.0$"),
+        (lambda: Constant(-1), "^mean must be at least 0 and finite, not -1$"),
+        (lambda: Constant(nan), "^mean must be at least 0 and finite, not nan$"),
+        (lambda: Lognormal(-1), "^mean must be above 0 and finite, not -1$"),
+        (lambda: Lognormal(sigma=-0.5), "^sigma must be at least 0 and finite, not -0.5$"),
+        (lambda: Exponential(0), "^mean must be above 0 and finite, not 0$"),
+        (lambda: Exponential(inf), "^mean must be above 0 and finite, not inf$"),
+        (lambda: Pareto(-2.0), "^mean must be above 0 and finite, not -2.0$"),
+        (lambda: Pareto(alpha=1.0), "^alpha must be above 1 and finite, not 1.0; else its expectation is infinite$"),
+        (lambda: Gamma(shape=0.0), "^shape must be above 0 and finite, not 0.0$"),
+        (lambda: Cost(-1.0), "^rate must be at least 0 and finite, not -1.0$"),
         *[
-            (lambda declared=declared: declared(between=-1.0), "^between must be at least 0, not -1.0$")
+            (lambda declared=declared: declared(between=-1.0), "^between must be at least 0 and finite, not -1.0$")
             for declared in (Lognormal, Exponential, Pareto, Gamma)
         ],
-        (lambda: DecisionTimeModel(-1.0), "^coefficient must be at least 0, not -1.0$"),
-        (lambda: DecisionTimeModel(1.0, inf), "^power must be finite, not inf$"),
+        (lambda: DecisionTimeModel(-1.0), "^coefficient must be at least 0 and finite, not -1.0$"),
+        (lambda: DecisionTimeModel(1.0, inf), "^power must be at least 0 and finite, not inf$"),
         (lambda: SpeedClasses(()), r"^factors must be one or more numbers above 0, not \(\)$"),
         (lambda: SpeedClasses((1.0, 0.0)), r"^factors must be one or more numbers above 0, not \(1.0, 0.0\)$"),
         (lambda: SpeedClasses((1.0, 2.0), (1.0,)), "^shares must be as many as the 2 factors, or none, not 1$"),

@@ -48,7 +48,7 @@ class Counted:
 class CountedFederation(Quadratic):
     made: Any = field(default_factory=lambda: Counted(-1, 1.0))
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Any:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Any:
         return self.made
 
 

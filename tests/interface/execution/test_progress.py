@@ -6,6 +6,7 @@ import io
 
 from rich.console import Console
 
+from fedbo.actors.storage.rows import RunKey
 from fedbo.execution.progress import LineProgress, LiveProgress, RowInfo, progress_for
 
 ROWS = [RowInfo(0, "TS", 2, "error"), RowInfo(0, "FTS", 2, "error")]
@@ -15,11 +16,11 @@ def test_without_a_terminal_there_is_a_line_when_an_algorithm_is_done_and_never_
     stream = io.StringIO()
     lines = LineProgress(stream)
     lines.start(ROWS)
-    lines.update(0, "TS", 0, 10, 10, 0.3)
-    lines.update(0, "TS", 1, 5, 10, 0.1)
+    lines.update(RunKey(0, "TS", 0), 10, 10, 0.3)
+    lines.update(RunKey(0, "TS", 1), 5, 10, 0.1)
     assert stream.getvalue() == ""
     for _ in range(2):
-        lines.update(0, "TS", 1, 10, 10, 0.1)
+        lines.update(RunKey(0, "TS", 1), 10, 10, 0.1)
     lines.finish()
     assert stream.getvalue() == "TS: 100%, best error 0.2 (all 50%, 0 s, 0 s left)\n"
 
@@ -28,7 +29,7 @@ def test_without_a_terminal_there_is_a_line_every_so_often() -> None:
     stream = io.StringIO()
     lines = LineProgress(stream, every=0.0)
     lines.start(ROWS)
-    lines.update(0, "FTS", 0, 1, 10, None)
+    lines.update(RunKey(0, "FTS", 0), 1, 10, None)
     assert stream.getvalue().startswith("FTS: 5% (all 2%, 0 s, ")
 
 
@@ -38,7 +39,7 @@ def test_on_a_terminal_there_is_a_bar_for_each_algorithm_and_one_for_all() -> No
     bars = progress_for(console)
     assert isinstance(bars, LiveProgress)
     bars.start(ROWS)
-    bars.update(0, "TS", 0, 10, 10, 0.25)
+    bars.update(RunKey(0, "TS", 0), 10, 10, 0.25)
     bars.finish()
     shown = stream.getvalue()
     assert all(word in shown for word in ("TS", "FTS", "all", "error 0.25", "50 %", "25 %"))

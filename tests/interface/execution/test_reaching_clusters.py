@@ -16,7 +16,7 @@ import pytest
 import ray
 
 from fedbo.commands.arguments import hosting_sets
-from fedbo.execution.cluster import complaint, faults
+from fedbo.execution.cluster import connection_error, host_problems
 from fedbo.study.study import StudyError, load_study
 
 STUDY: dict[str, Any] = {
@@ -96,7 +96,9 @@ def test_a_client_without_rays_client_is_told_what_to_install(told: dict[str, st
 
 
 def test_other_versions_of_ray_are_told_in_rays_own_words() -> None:
-    said = complaint("'auto'", RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1\n    Python: 3.8"))
+    said = connection_error(
+        "'auto'", RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1\n    Python: 3.8")
+    )
     assert said == (
         "the Ray cluster at 'auto' has other versions: Version mismatch: The cluster was started with: Ray: 2.1 Python: 3.8"
     )
@@ -106,13 +108,15 @@ def test_a_token_that_is_refused_is_found_behind_the_error_that_ray_raises() -> 
     error = ConnectionError("Failed to connect")
     error.__cause__ = RuntimeError("connection error")
     error.__cause__.__cause__ = ray.exceptions.AuthenticationError("RPC error: InvalidAuthToken: missing or incorrect")
-    assert complaint("'h:1'", error).startswith("the Ray cluster at 'h:1' refuses this process's token; give it the cluster's")
+    assert connection_error("'h:1'", error).startswith(
+        "the Ray cluster at 'h:1' refuses this process's token; give it the cluster's"
+    )
 
 
 def test_rays_own_advice_gives_way_to_what_helps_here() -> None:
-    absent = complaint("'auto'", ConnectionError("Could not find any running Ray instance. Please specify the one to …"))
+    absent = connection_error("'auto'", ConnectionError("Could not find any running Ray instance. Please specify the one to …"))
     assert absent.startswith("no Ray cluster at 'auto': no Ray runs on this host; start Ray, go to a host of the cluster")
-    late = complaint("'ray://h:1'", ConnectionError("ray client connection timeout"))
+    late = connection_error("'ray://h:1'", ConnectionError("ray client connection timeout"))
     assert late.endswith("is this the port of Ray's client server (10001), and the token that of the cluster?")
 
 
@@ -141,5 +145,5 @@ OURS = {"python": "3.11.9", "numpy": "2.4.6", "package": "abc"}
 )
 def test_what_is_amiss_with_a_host_is_said_with_what_would_do(found: Any, said: str) -> None:
     told = found if isinstance(found, Exception) else {**OURS, "seen": True, "writes": True, **found}
-    lines = [*faults(told, OURS, Path("/shared/run"))]
+    lines = [*host_problems(told, OURS, Path("/shared/run"))]
     assert len(lines) == bool(said) and "".join(lines).startswith(said)

@@ -14,9 +14,9 @@ from killing import TROUBLED, tables
 import fedbo
 from fedbo.cli import main
 from fedbo.coordinator.runtime.engine import ReplayError
-from fedbo.execution.directory import DirectoryError
 from fedbo.execution.replay import replay
 from fedbo.results.manifest import read_manifest, write_manifest
+from fedbo.study.paths import DirectoryError
 
 SMALL: dict[str, Any] = {
     **TROUBLED,

@@ -220,8 +220,8 @@ def test_what_would_change_a_result_is_refused(cut_off: Path, forks: Forks) -> N
 
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
     from fedbo.actors.storage.sealed import Damaged
-    from fedbo.execution.directory import DirectoryError
     from fedbo.execution.runner import resume_study
+    from fedbo.study.paths import DirectoryError
 
     (tmp_path / "file").touch()
     (tmp_path / "damaged").mkdir()

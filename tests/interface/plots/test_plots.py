@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from synthetic_run import document, write_run
 
 import fedbo
-from fedbo.plots.cells import looks
+from fedbo.plots.cells import cell_styles
 from fedbo.plots.plot import PlotError, View, figure_of
 from fedbo.plots.timeline import within, without
 from fedbo.results.result import Result, ResultError
@@ -134,21 +134,21 @@ def test_regret_is_drawn_where_optima_are_known_and_refused_elsewhere(make: Make
 
 
 def test_few_cells_have_a_legend_and_many_numbers_a_bar_of_colours(make: Make) -> None:
-    few = looks(make(agents=4, replicates=3, objective__alpha=[0.1, 0.3, 0.5]), [0, 1, 2])
+    few = cell_styles(make(agents=4, replicates=3, objective__alpha=[0.1, 0.3, 0.5]), [0, 1, 2])
     assert few.bar is None and few.titles == {0: "0.1", 1: "0.3", 2: "0.5"}
-    assert len({str(look["color"]) for look in few.lines.values()}) == 3
+    assert len({str(options["color"]) for options in few.lines.values()}) == 3
     many = make(agents=2, iterations=2, replicates=2, objective__alpha=[round(0.1 * step, 1) for step in range(1, 11)])
-    chosen = looks(many, list(range(10)))
+    chosen = cell_styles(many, list(range(10)))
     assert chosen.bar is not None and chosen.handles == []
     assert figure_of(many, View("sweep")).axes[-2].get_title("left") == "objective.alpha"  # the last has the rows
 
 
 def test_two_swept_keys_are_colours_and_styles_of_lines(make: Make) -> None:
     both = make(agents=2, iterations=2, replicates=2, objective__alpha=[0.1, 0.3, 0.5], exchange__mode=["immediate", "barrier"])
-    chosen = looks(both, list(range(6)))
+    chosen = cell_styles(both, list(range(6)))
     assert list(chosen.keys) == ["objective.alpha", "exchange.mode"]
     assert [key for key, _ in chosen.handles] == ["objective.alpha", "exchange.mode"]
-    styles = {(str(look["color"]), str(look["linestyle"])) for look in chosen.lines.values()}
+    styles = {(str(options["color"]), str(options["linestyle"])) for options in chosen.lines.values()}
     assert len(styles) == 6 and len({style for _, style in styles}) == 2
     assert chosen.titles[3] == "0.3 · barrier"
     figure_of(both, View("sweep"))
@@ -157,8 +157,8 @@ def test_two_swept_keys_are_colours_and_styles_of_lines(make: Make) -> None:
 def test_three_swept_keys_give_every_cell_a_shade_of_its_own(make: Make) -> None:
     keys = {"objective__alpha": [0.1, 0.3], "exchange__mode": ["immediate", "barrier"], "agents__initial": [3, 4]}
     three = make(agents=2, iterations=2, replicates=1, **keys)
-    chosen = looks(three, list(range(8)))
-    assert len({str(look["color"]) for look in chosen.lines.values()}) == 8
+    chosen = cell_styles(three, list(range(8)))
+    assert len({str(options["color"]) for options in chosen.lines.values()}) == 8
     figure_of(three, View("sweep"))
 
 

@@ -12,7 +12,7 @@ from synthetic_run import document, write_run
 from test_plots import words
 
 from fedbo.plots.plot import View, figure_of
-from fedbo.results.compare import goal_of, reaches
+from fedbo.results.compare import target_of, times_to_target
 from fedbo.results.result import Result
 
 
@@ -125,7 +125,7 @@ def test_legends_are_in_the_order_of_the_file_and_cover_no_panel(tmp_path: Path)
 def test_times_that_span_much_have_a_logarithmic_axis_and_partial_means_are_hatched(swept: Result) -> None:
     for level, scale in ((None, "linear"), (0.1, "log"), (0.08, "log")):  # the last for its wide intervals
         reach = figure_of(swept, View("sweep", level=level)).axes[3]
-        found = reaches(swept, goal_of(swept, "Together", level))
+        found = times_to_target(swept, target_of(swept, "Together", level))
         means = [one.mean for one in found if one.mean is not None]
         times = [time for one in found for time in one.reached.values()]
         assert reach.get_xscale() == scale

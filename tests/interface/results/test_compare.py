@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import gmean, ttest_1samp
 from synthetic_run import document, write_run
 
-from fedbo.results.compare import GeometricMean, Reach, goal_of, reaches, short
+from fedbo.results.compare import GeometricMean, TimeToTarget, short, target_of, times_to_target
 from fedbo.results.result import Result, ResultError
 
 
@@ -31,32 +31,32 @@ def mean_at(result: Result, run: tuple[int, str, int], time: float) -> float:
     return float(np.mean(list(best.values())))
 
 
-def first_time(result: Result, run: tuple[int, str, int], goal: float) -> float:
+def first_time(result: Result, run: tuple[int, str, int], target: float) -> float:
     rows = result.observations.to_pylist()
     times = sorted(r["finished"] for r in rows if (r["cell"], r["algorithm"], r["replicate"]) == run)
-    return next((time for time in times if mean_at(result, run, time) >= goal - 1e-12), math.inf)
+    return next((time for time in times if mean_at(result, run, time) >= target - 1e-12), math.inf)
 
 
 def test_the_level_is_what_the_baseline_had_in_the_end_of_the_same_cell_and_replicate(swept: Result) -> None:
-    for found in reaches(swept, goal_of(swept, None)):
+    for found in times_to_target(swept, target_of(swept, None)):
         assert found.algorithm == "Together"
         for replicate in range(4):
-            goal = mean_at(swept, (found.cell, "Alone", replicate), math.inf)
-            assert found.levels[replicate] == pytest.approx(-goal)
-            assert found.times[replicate] == first_time(swept, (found.cell, "Together", replicate), goal)
+            target = mean_at(swept, (found.cell, "Alone", replicate), math.inf)
+            assert found.levels[replicate] == pytest.approx(-target)
+            assert found.times[replicate] == first_time(swept, (found.cell, "Together", replicate), target)
         assert found.reached
 
 
 def test_a_given_level_is_a_native_value_and_may_not_be_reached(swept: Result) -> None:
-    (some, *_), (none, *_) = (reaches(swept, goal_of(swept, "Together", level)) for level in (0.1, 0.01))
+    (some, *_), (none, *_) = (times_to_target(swept, target_of(swept, "Together", level)) for level in (0.1, 0.01))
     assert some.times == {r: first_time(swept, (0, "Together", r), -0.1) for r in range(4)} and some.level == 0.1
     assert none.mean is None and none.reached == {} and set(none.times.values()) == {math.inf}
-    (regret, *_) = reaches(swept, goal_of(swept, "Together", 0.05, regret=True))
+    (regret, *_) = times_to_target(swept, target_of(swept, "Together", 0.05, regret=True))
     assert regret.times == some.times  # the best error is 0.05
 
 
 def test_the_mean_time_is_geometric_with_an_interval_of_the_logarithms(swept: Result) -> None:
-    for found in reaches(swept, goal_of(swept, "Together", 0.12)):
+    for found in times_to_target(swept, target_of(swept, "Together", 0.12)):
         times = [first_time(swept, (found.cell, "Together", r), -0.12) for r in range(4)]
         reached = [time for time in times if math.isfinite(time)]
         ends = np.exp(ttest_1samp(np.log(reached), 0.0).confidence_interval(0.95))
@@ -66,9 +66,9 @@ def test_the_mean_time_is_geometric_with_an_interval_of_the_logarithms(swept: Re
 
 def test_a_single_time_has_an_empty_interval_and_a_time_of_zero_no_logarithm() -> None:
     levels = {0: 1.0, 1: 1.0}
-    assert Reach(0, "A", levels, {0: math.inf, 1: 4.0}).mean == GeometricMean(4.0, 4.0, 4.0)
-    assert Reach(0, "A", levels, {0: 0.0, 1: 4.0}).mean == GeometricMean(0.0, 0.0, 0.0)
-    assert Reach(0, "A", levels, {0: math.inf, 1: math.inf}).mean is None
+    assert TimeToTarget(0, "A", levels, {0: math.inf, 1: 4.0}).mean == GeometricMean(4.0, 4.0, 4.0)
+    assert TimeToTarget(0, "A", levels, {0: 0.0, 1: 4.0}).mean == GeometricMean(0.0, 0.0, 0.0)
+    assert TimeToTarget(0, "A", levels, {0: math.inf, 1: math.inf}).mean is None
 
 
 def test_numbers_are_short() -> None:

@@ -12,7 +12,7 @@ from synthetic_run import INITIAL, document, write_run
 
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.plots.plot import PlotError, View, figure_of
-from fedbo.plots.timeline import MOST, horizon
+from fedbo.plots.timeline import MAX_AGENTS, horizon
 from fedbo.results.result import Result, ResultError
 from fedbo.results.schemas import EVENTS, OBSERVATIONS
 
@@ -94,8 +94,8 @@ def test_a_figure_that_cannot_be_drawn_is_refused(result: Result, tmp_path: Path
 def test_one_agent_in_one_replicate_and_more_agents_than_rows_can_both_be_drawn(tmp_path: Path) -> None:
     single = Result.open(write_run(tmp_path / "single", document(agents=1, iterations=1, replicates=1)))
     assert single.plot().exists()
-    many = Result.open(write_run(tmp_path / "many", document(agents=MOST + 5, iterations=1, replicates=1)))
-    assert len(figure_of(many, View("timeline")).axes[0].get_yticks()) == MOST
+    many = Result.open(write_run(tmp_path / "many", document(agents=MAX_AGENTS + 5, iterations=1, replicates=1)))
+    assert len(figure_of(many, View("timeline")).axes[0].get_yticks()) == MAX_AGENTS
 
 
 def test_a_time_axis_ends_before_a_straggler_that_takes_far_longer_than_the_rest() -> None:

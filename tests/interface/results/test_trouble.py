@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from synthetic_run import document, write_run
 
-from fedbo.results.agent_states import STATES, Episode, episodes, spells
-from fedbo.results.disruptions import trouble
+from fedbo.results.agent_states import STATES, EventInterval, event_intervals, state_intervals
+from fedbo.results.disruptions import disruptions
 from fedbo.results.grouping import by_run
 from fedbo.results.result import Result
 from fedbo.results.schemas import EVENTS
@@ -38,7 +38,7 @@ def log(*lives: Sequence[Mark]) -> Any:
 
 
 def listed(events: Any) -> list[tuple[int, float, float, str]]:
-    found = spells(events)
+    found = state_intervals(events)
     return [
         (int(agent), float(begin), float(end), STATES[state])
         for agent, begin, end, state in zip(found.agent, found.begin, found.end, found.state, strict=True)
@@ -81,23 +81,26 @@ def test_faults_that_overlap_are_over_when_the_last_one_is() -> None:
     life = [(0.0, "started", ""), (1.0, "hung", "a"), (2.0, "hung", "b"), (3.0, "woke", ""), (5.0, "woke", ""),
             (6.0, "finished", "")]  # fmt: skip
     assert [(begin, state) for _, begin, _, state in listed(log(life))] == [(0, "evaluating"), (1, "down"), (5, "evaluating")]
-    assert episodes(log(life), "hung", "woke") == [Episode(0, 1, 5, "a", True)]
+    assert event_intervals(log(life), "hung", "woke") == [EventInterval(0, 1, 5, "a", True)]
 
 
 def test_copies_and_messages_that_were_given_up_are_no_refusals(tmp_path: Path) -> None:
     result = Result.open(write_run(tmp_path / "run", document(agents=1, iterations=1, replicates=1)))
     details = ("omega: not finite", "duplicate: this message has already taken effect",
                "duplicate: the agent has had this answer", "given up after 3 transmissions")  # fmt: skip
-    (row,) = trouble(result.observations, log([(float(n), "rejected", detail) for n, detail in enumerate(details)]))
+    (row,) = disruptions(result.observations, log([(float(n), "rejected", detail) for n, detail in enumerate(details)]))
     assert (row.rejected, row.duplicates, row.answer_copies, row.given_up) == (1, 1, 1, 1)
 
 
 def test_what_nobody_ended_lasts_until_the_life_or_the_run_is_over() -> None:
     first = [(1.0, "absent", ""), (2.0, "done", "")]
     second = [(1.0, "crashed", "lost"), (2.5, "restarted", ""), (3.0, "absent", ""), (9.0, "arrived", "")]
-    assert episodes(log(first, second), "absent", "returned") == [Episode(0, 1, 2, "", False), Episode(1, 3, 9, "", False)]
-    assert episodes(log(first, second), "crashed", "restarted") == [Episode(1, 1, 2.5, "lost", True)]
-    assert episodes(log(), "down", "up") == [] and listed(log()) == []
+    assert event_intervals(log(first, second), "absent", "returned") == [
+        EventInterval(0, 1, 2, "", False),
+        EventInterval(1, 3, 9, "", False),
+    ]
+    assert event_intervals(log(first, second), "crashed", "restarted") == [EventInterval(1, 1, 2.5, "lost", True)]
+    assert event_intervals(log(), "down", "up") == [] and listed(log()) == []
 
 
 def by_brute_force(rows: Sequence[dict[str, Any]], agent: int) -> dict[str, float]:

@@ -16,10 +16,10 @@ from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES, Staleness
-from fedbo.estimates.cost import estimate
-from fedbo.estimates.privacy import forecasts
+from fedbo.estimates.cost import estimate_cost
+from fedbo.estimates.privacy import privacy_estimates
 from fedbo.objectives.catalog import federations
-from fedbo.study.document import Loc, StudyError, placed
+from fedbo.study.document import Loc, StudyError, with_value
 from fedbo.study.environment_tables import NetworkTable
 from fedbo.study.study import load_study
 from fedbo.study.tables import AgentsTable, BudgetTable, Header, HistoryTable, HostingTable, PrivacyTable, RecoveryTable
@@ -84,7 +84,7 @@ def places() -> Iterator[Place]:
         (("exchange",), MODES, "mode"),
     ):
         for name, model in known.items():
-            yield from ((placed(right(), at, {key: name}), (*at, setting)) for setting in settings(model))
+            yield from ((with_value(right(), at, {key: name}), (*at, setting)) for setting in settings(model))
     for at, declared in (
         (("timing", "speed"), SpeedClasses),
         (("timing", "decision"), DecisionTimeModel),
@@ -98,8 +98,8 @@ def told(document: dict[str, Any]) -> str:
     """Say what is wrong with how a study is taken; nothing where it is right, or refused in lines of their own."""
     try:
         study = load_study(document)
-        estimate(study)
-        forecasts(study)
+        estimate_cost(study)
+        privacy_estimates(study)
         study.to_toml()
     except StudyError as error:
         return "" if all(line.startswith("study: ") for line in str(error).splitlines()) else f"refused: {error}"
@@ -115,7 +115,7 @@ def main() -> None:
     count = 0
     for document, loc in places():
         for value in VALUES:
-            wrong = told(placed(document, loc, value))
+            wrong = told(with_value(document, loc, value))
             count += 1
             if wrong:
                 print(f"{loc} = {value}: {wrong}")

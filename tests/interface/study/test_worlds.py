@@ -15,7 +15,7 @@ from fedbo.coordinator.environment.faults import FAULTS, Crash, Loss, NetworkPar
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Pareto, SpeedClasses
 from fedbo.coordinator.exchange import FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
-from fedbo.estimates.cost import estimate
+from fedbo.estimates.cost import estimate_cost
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.document import to_toml
 from fedbo.study.environment_settings import members, world_of
@@ -230,8 +230,8 @@ def test_a_trace_stands_beside_the_study_and_is_part_of_its_digest(tmp_path: Pat
 
 
 def test_an_estimate_counts_only_the_messages_that_are_asked_for() -> None:
-    every = estimate(load_study(tables()))
-    half = estimate(load_study(tables(exchange={"selection": {"who": "poisson", "share": 0.5}})))
+    every = estimate_cost(load_study(tables()))
+    half = estimate_cost(load_study(tables(exchange={"selection": {"who": "poisson", "share": 0.5}})))
     assert half.messages_up == every.messages_up // 2 and half.bytes_up == every.bytes_up // 2
     assert half.evaluations == every.evaluations
 

@@ -81,7 +81,7 @@ WRONG: list[tuple[str, str]] = [
     (changed(SEED, 'name = ""'), "[study] name = '': must not be empty"),
     (changed(SEED, 'name = "right"\nreplicates = 0'), "[study] replicates = 0: must be at least 1"),
     (added("[timing]\nevaluation = {model = 'lognormal', mean = -1}"),
-     "[timing] evaluation.mean = -1: must be above 0"),
+     "[timing] evaluation.mean = -1: must be above 0 and finite"),
     (added("[availability]\nmodel = 'bernoulli'\nprobability = 1.5"),
      "[availability] probability = 1.5: must be in [0, 1)"),
     (added("[agents.history]\nalgorithm = 'random'\nobservations = 0"),

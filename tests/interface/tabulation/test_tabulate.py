@@ -22,7 +22,7 @@ from fedbo.objectives.tables.table import POINTS
 from fedbo.study.document import to_toml
 from fedbo.tabulation.design import sobol
 from fedbo.tabulation.sources import source
-from fedbo.tabulation.tabulation import Wanted, tabulate
+from fedbo.tabulation.tabulation import TableRequest, tabulate
 from fedbo.tabulation.worker import TableJob, TablePlan, Tabulator, rows_of
 
 HILL = ["function=countable:hill", "low=[0.0, 0.0]", "high=[1.0, 1.0]", "agents=2"]
@@ -268,10 +268,10 @@ def test_what_is_damaged_is_named_and_never_read(capsys: pytest.CaptureFixture[s
 
 
 def test_a_table_is_made_by_one_process_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
-    from fedbo.execution.directory import alone
+    from fedbo.execution.directory import locked
 
     _branin("t", ["agents=2"])
-    with alone(Path("t")):
+    with locked(Path("t")):
         line = complaint(capsys, "branin", "--set", "agents=2", "--points", "16", "--out", "t")
     assert f"is being run by process {os.getpid()}; wait for it" in line
 
@@ -319,9 +319,9 @@ def test_ray_workers_give_the_same_bits(ray_session: None, capsys: pytest.Captur
 
 
 def test_the_same_from_python_with_wanted_agents_and_points() -> None:
-    origin, hands = source("branin", ["agents=3"])
-    assert (hands.workers, hands.address) == (0, None)
-    facts = tabulate(origin, Path("t"), Wanted(points=8, agents=(1,)))
+    origin, hosting = source("branin", ["agents=3"])
+    assert (hosting.workers, hosting.address) == (0, None)
+    facts = tabulate(origin, Path("t"), TableRequest(points=8, agents=(1,)))
     assert list(facts["agents"]) == ["1"] and facts["agents"]["1"]["evaluated"] == 8
 
 

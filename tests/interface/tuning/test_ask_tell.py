@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.execution.directory import DirectoryError
+from fedbo.study.paths import DirectoryError
 
 SPACE: dict[str, Any] = {"rate": (1e-4, 1.0), "n": (1, 30), "kind": ["a", "b"]}
 

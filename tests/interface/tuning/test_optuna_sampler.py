@@ -43,7 +43,7 @@ def conditional() -> CS.ConfigurationSpace:
 def told(sampler: OptunaSampler) -> dict[str, float | None]:
     """Give what the sampler's agent was told, by token."""
     assert sampler._agent is not None
-    return sampler._agent._told
+    return sampler._agent._log.told
 
 
 def test_a_study_comes_to_a_better_value_than_it_began_with(tmp_path: Path) -> None:

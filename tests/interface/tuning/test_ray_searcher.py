@@ -133,15 +133,15 @@ def test_an_experiment_of_ray_tune_runs_fails_and_is_restored(tmp_path: Path, mo
     )
     results = tuner.fit()
     assert len(results) == 3
-    values = [value for value in searcher._agent._told.values() if value is not None]
+    values = [value for value in searcher._agent._log.told.values() if value is not None]
     good = [result.metrics["loss"] for result in results if not result.error]
     assert sorted(values) == sorted(good) and len(good) == 2
-    assert len(searcher._agent._told) == 3
+    assert len(searcher._agent._log.told) == 3
     assert (tmp_path / "meeting" / "coordinator.checkpoint").exists()
     broken.unlink()
     again = tune.Tuner.restore(
         str(tmp_path / "run"), trainable, restart_errored=True, param_space={**SPACE, "broken": str(broken)}
     )
     assert len([result for result in again.fit() if not result.error]) == 3
-    assert len(searcher._agent._told) == 3, "nothing is told twice"
+    assert len(searcher._agent._log.told) == 3, "nothing is told twice"
     searcher.close()

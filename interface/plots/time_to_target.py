@@ -8,9 +8,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.plots.cells import Looks
+from fedbo.plots.cells import CellStyles
 from fedbo.plots.style import FAINT, INK, decades, rows_only
-from fedbo.results.compare import Comparison, Reach, short
+from fedbo.results.compare import Comparison, TimeToTarget, short
 
 TABLE = 0.29  # the width of the words beside the rows, as a part of that of the figure
 
@@ -19,10 +19,12 @@ CAPTION = (
     "small dots: replicates · ratio to first: of times, paired, with its 95 % interval, over replicates that reached it in both"
 )
 
-Rows = Sequence[tuple[Reach, Comparison | None]]
+Rows = Sequence[tuple[TimeToTarget, Comparison | None]]
 
 
-def draw_reach(figure: Figure, box: tuple[float, float, float, float], table: tuple[Rows, Looks, str], unit: str) -> None:
+def draw_time_to_target(
+    figure: Figure, box: tuple[float, float, float, float], table: tuple[Rows, CellStyles, str], unit: str
+) -> None:
     """Draw one row for each cell in a part of the figure; beside it, how the cell compares with the first."""
     rows, chosen, title = table
     found = [one for one, _ in rows]
@@ -44,10 +46,10 @@ def draw_reach(figure: Figure, box: tuple[float, float, float, float], table: tu
     figure.text(left, 0.018, CAPTION, fontsize=9, color=FAINT, va="bottom", linespacing=1.4)
     axes.set_title(title, x=-margin / (width - margin - TABLE), pad=26)
     axes.annotate(keys, (0, 1), (-5, 7), "axes fraction", textcoords="offset points", ha="right", fontsize=9, color=FAINT)
-    _beside(axes, rows, size, 1 / (axes.get_position().width * float(figure.get_size_inches()[0])))
+    _side_table(axes, rows, size, 1 / (axes.get_position().width * float(figure.get_size_inches()[0])))
 
 
-def _scale(axes: Axes, found: Sequence[Reach]) -> None:
+def _scale(axes: Axes, found: Sequence[TimeToTarget]) -> None:
     """Choose the axis: logarithmic where it spans more than a factor of 5. An interval beyond all reason is cut."""
     times = [time for one in found for time in one.reached.values()]
     means = [one.mean for one in found if one.mean is not None]
@@ -63,21 +65,21 @@ def _scale(axes: Axes, found: Sequence[Reach]) -> None:
         axes.set_xlim(0, 1.05 * high or 1.0)
 
 
-def _row(axes: Axes, row: int, one: Reach, colour: str) -> None:
+def _row(axes: Axes, row: int, one: TimeToTarget, colour: str) -> None:
     mean = one.mean
     if mean is None:
         axes.text(0.02, row, "not reached", transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=FAINT)
         return
-    look: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": "/////", "alpha": 0.6}
+    options: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": "/////", "alpha": 0.6}
     if len(one.reached) == len(one.times):
-        look = {"color": colour, "alpha": 0.25}
-    axes.barh(row, mean.high - mean.low, left=mean.low, height=0.46, linewidth=0.8, **look)
+        options = {"color": colour, "alpha": 0.25}
+    axes.barh(row, mean.high - mean.low, left=mean.low, height=0.46, linewidth=0.8, **options)
     times = list(one.reached.values())
     axes.plot(times, [row] * len(times), "o", color=colour, markersize=3.6, alpha=0.7, markeredgewidth=0, zorder=3)
     axes.plot([mean.mean], [row], "o", color=colour, markersize=9, markeredgecolor="white", markeredgewidth=1.2, zorder=4)
 
 
-def _beside(axes: Axes, rows: Rows, size: float, inch: float) -> None:
+def _side_table(axes: Axes, rows: Rows, size: float, inch: float) -> None:
     """Write a small table to the right of the rows, a line for each."""
     columns = ((1 + 0.42 * inch, "reached"), (1 + 1.65 * inch, "ratio to first"), (1 + 3.6 * inch, "final minus first"))
     for place, heading in columns:

@@ -1,7 +1,7 @@
 """Newton's method for one start at a time in one or two inputs, in plain floats.
 
-It is `climb` written out for features alone: at this size numpy spends its time on calls, and a study of a thousand
-agents spends its time here.
+It is `newton_ascent` written out for features alone. With 100 or 200 features it takes a third of the time from one start, half
+from four to ten, and nearly as long from 24 (measured on one core): at this size NumPy spends its time on calls.
 """
 
 from __future__ import annotations
@@ -71,26 +71,26 @@ def plane(features: Features, omega: Array) -> Plane:
     return normalised
 
 
-def climb_plane(at: Plane, starts: Array, reach: Array, tolerance: float, iterations: int) -> tuple[Array, float]:
+def newton_ascent_2d(at: Plane, starts: Array, step_bound: Array, tolerance: float, iterations: int) -> tuple[Array, float]:
     """The best local maximum in the unit square reached from `starts (k, d)`, d <= 2: the point `(d,)` and its value.
 
-    The rules are those of `climb`, but a start is climbed to its end before the next.
+    The rules are those of `newton_ascent`, but a start is climbed to its end before the next.
     """
     dim = starts.shape[1]
-    reach_x, reach_y = reach.tolist() if dim == 2 else (float(reach[0]), 1.0)
+    step_bound_x, step_bound_y = step_bound.tolist() if dim == 2 else (float(step_bound[0]), 1.0)
     best, place = -np.inf, (0.0, 0.0)
     for start in starts.tolist():
         x, y = start if dim == 2 else (start[0], 0.0)
         here, radius = at(x, y), 1.0
         for _ in range(iterations):
-            dx, dy, gain = _step(here, x, y, (radius * reach_x, radius * reach_y))
+            dx, dy, gain = _step(here, x, y, (radius * step_bound_x, radius * step_bound_y))
             if gain <= tolerance * max(1.0, abs(here.value)) or here.value + 4.0 * gain <= best:
                 break
             there = at(x + dx, y + dy)
             if there.value > here.value:
                 x, y, here, radius = x + dx, y + dy, there, 2.0 * radius
             else:
-                radius = 0.25 * max(abs(dx) / reach_x, abs(dy) / reach_y)
+                radius = 0.25 * max(abs(dx) / step_bound_x, abs(dy) / step_bound_y)
         if here.value > best:
             best, place = here.value, (x, y)
     return np.array(place[:dim]), best

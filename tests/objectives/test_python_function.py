@@ -1,8 +1,7 @@
-"""Objectives made from other objectives, and from Python functions."""
+"""Objectives made from Python functions, and what evaluations cost."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Costly, Objective, cost_of, reports_costs
-from fedbo.objectives.derived.wrappers import Noisy, Scaled, Shifted
 from fedbo.objectives.functions import Branin, Quadratic
 from fedbo.objectives.python_function import PythonFunction
 
@@ -27,53 +25,10 @@ def draws(step: int = 0) -> np.random.Generator:
     return Streams(0, step=step).rng("noise")
 
 
-def test_wrappers_compose_and_carry_best_value_and_score_through() -> None:
-    inner = bowl()
-    value = inner.score(X)
-    assert value is not None
-    wrapped = Shifted(Scaled(Noisy(inner, 0.04), factor=3.0, offset=1.0), shift=-2.0)
-    assert isinstance(wrapped, Objective)
-    assert wrapped.best_value == -1.0
-    assert wrapped.score(X) == (1.0 + 3.0 * value) - 2.0
-    _, second = draws().standard_normal(2)  # the bowl draws first, though its noise is nought
-    noise = 0.2 * second
-    assert wrapped.evaluate(X, draws()) == pytest.approx((1.0 + 3.0 * (value + noise)) - 2.0, rel=1e-14)
-    assert pickle.loads(pickle.dumps(wrapped)).evaluate(X, draws()) == wrapped.evaluate(X, draws())
-
-
-def test_noise_on_noise_uses_one_stream_without_repeating_a_draw() -> None:
-    """The variances add: chi-squared with 4,000 degrees of freedom, fixed seed, false alarm below 1e-5."""
-    noisy, rng = Noisy(bowl(noise=0.01), 0.03), draws()
-    assert np.var([noisy.evaluate(X, rng) for _ in range(4000)]) == pytest.approx(0.04, rel=0.1)
-
-
-def test_an_objective_without_a_score_gets_one_when_noise_is_added() -> None:
-    plain = PythonFunction(lambda x: float(x[0]), (0.0, 0.0), (1.0, 1.0)).objective(0, draws(), draws())
-    assert plain.score(X) is None and Scaled(plain, 2.0).score(X) is None and Shifted(plain, 2.0).best_value is None
-    assert Noisy(plain, 1.0).score(X) == 0.25
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: Noisy(bowl(), -0.1), "variance = -0.1 will not do"),
-        (lambda: Scaled(bowl(), -1.0), "factor = -1.0 will not do: take a positive number"),
-        (lambda: Scaled(bowl(), 1.0, float("nan")), "offset = nan will not do"),
-        (lambda: Shifted(bowl(), float("inf")), "shift = inf will not do"),
-    ],
-)
-def test_a_wrapper_refuses_what_would_break_the_order_of_values(make: Callable[[], Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        make()
-
-
-def test_wrappers_cost_what_the_objective_inside_costs_and_1_where_it_says_nothing() -> None:
-    inner = Quadratic(cost_spread=3.0).objective(0, draws(), draws())
+def test_what_says_no_costs_costs_1() -> None:
+    inner, plain = Quadratic(cost_spread=3.0).objective(0, draws(), draws()), Branin().objective(0, draws(), draws())
     assert cost_of(inner, X) == 1.0 + 3.0 * 0.5
-    plain = Branin().objective(0, draws(), draws())
     assert not isinstance(plain, Costly) and cost_of(plain, X) == 1.0
-    for wrap in (lambda one: Noisy(one, 0.04), lambda one: Scaled(one, 3.0), lambda one: Shifted(one, -2.0)):
-        assert wrap(inner).cost(X) == 2.5 and wrap(plain).cost(X) == 1.0
 
 
 def test_a_bowl_costs_most_in_the_corner_farthest_from_the_origin() -> None:

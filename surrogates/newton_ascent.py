@@ -14,7 +14,7 @@ Surface = Callable[[Array], tuple[Array, Array, Array]]
 
 
 class _Starts(NamedTuple):
-    """Points `(k, d)`, value, gradient, Hessian there, and the longest step allowed, `(k,)`, in units of `reach`."""
+    """Points `(k, d)`, value, gradient, Hessian there, and the longest step allowed, `(k,)`, in units of `step_bound`."""
 
     x: Array
     value: Array
@@ -26,16 +26,16 @@ class _Starts(NamedTuple):
         return _Starts(*(part[which] for part in self))
 
 
-def climb(surface: Surface, x: Array, reach: Array, tolerance: float, iterations: int) -> tuple[Array, float]:
+def newton_ascent(surface: Surface, x: Array, step_bound: Array, tolerance: float, iterations: int) -> tuple[Array, float]:
     """The best local maximum in `[0, 1]^d` reached from the starts `x (k, d)`: the point `(d,)` and its value.
 
-    `surface` gives values `(k,)`, gradients `(k, d)` and Hessians `(k, d, d)`; a step is at first at most `reach
+    `surface` gives values `(k,)`, gradients `(k, d)` and Hessians `(k, d, d)`; a step is at first at most `step_bound
     (d,)` long. A start is given up when four times the gain that its model promises would not make it the best. The
     climb ends when no start promises more than `tolerance` times max(1, |value|), or after `iterations` evaluations.
     """
     starts = _Starts(x, *surface(x), np.ones(len(x)))
     for _ in range(iterations):
-        step, gain = _steps(starts, reach)
+        step, gain = _steps(starts, step_bound)
         best = float(starts.value.max())
         small = tolerance * max(1.0, abs(best))
         live = (gain > small) & (starts.value + 4.0 * gain > best)
@@ -45,12 +45,12 @@ def climb(surface: Surface, x: Array, reach: Array, tolerance: float, iterations
             # The best start stays even when it has arrived: it is what the others must beat.
             live[starts.value.argmax()] = True
             starts, step = starts.keep(live), step[live]
-        starts = _advance(surface, starts, step, reach)
+        starts = _advance(surface, starts, step, step_bound)
     winner = int(starts.value.argmax())
     return starts.x[winner], float(starts.value[winner])
 
 
-def _advance(surface: Surface, starts: _Starts, step: Array, reach: Array) -> _Starts:
+def _advance(surface: Surface, starts: _Starts, step: Array, step_bound: Array) -> _Starts:
     """Take the steps that rise, and allow the others a quarter of theirs."""
     x = starts.x + step
     np.maximum(x, 0.0, out=x)
@@ -59,15 +59,15 @@ def _advance(surface: Surface, starts: _Starts, step: Array, reach: Array) -> _S
     rises = moved.value > starts.value
     if rises.all():
         return moved
-    stay = starts._replace(radius=0.25 * np.abs(step / reach).max(axis=1))
+    stay = starts._replace(radius=0.25 * np.abs(step / step_bound).max(axis=1))
     parts = []
     for new, old in zip(moved, stay, strict=True):
         parts.append(np.where(rises.reshape(-1, *[1] * (new.ndim - 1)), new, old))
     return _Starts(*parts)
 
 
-def _steps(starts: _Starts, reach: Array) -> tuple[Array, Array]:
-    """Newton steps `(k, d)` within the cube and the reach, and the first-order gain of each, `(k,)`."""
+def _steps(starts: _Starts, step_bound: Array) -> tuple[Array, Array]:
+    """Newton steps `(k, d)` within the cube and the step_bound, and the first-order gain of each, `(k,)`."""
     x, gradient, hessian = starts.x, starts.gradient, starts.hessian
     edge = (x <= 0.0) | (x >= 1.0)
     held = edge & ((x < 0.5) == (gradient < 0.0)) if edge.any() else edge
@@ -80,14 +80,14 @@ def _steps(starts: _Starts, reach: Array) -> tuple[Array, Array]:
     size = np.maximum(size, 1e-9 * np.maximum(size[:, :1], size[:, -1:]))
     along = np.matmul(gradient[:, None, :], axes) / size[:, None, :]
     step = np.matmul(along, axes.transpose(0, 2, 1))[:, 0]
-    longest = np.abs(step / reach).max(axis=1)
+    longest = np.abs(step / step_bound).max(axis=1)
     step *= np.minimum(1.0, starts.radius / np.maximum(longest, TINY))[:, None]
     inside = np.minimum(np.maximum(x + step, 0.0), 1.0) - x
     gain = np.einsum("ij,ij->i", gradient, inside)
     lost = gain <= 0.0
     if lost.any():
         # The cube cut the step short and turned it downhill, or there is no slope left: follow the plain gradient.
-        steepest = gradient / np.maximum(np.abs(gradient / reach).max(axis=1, keepdims=True), TINY)
+        steepest = gradient / np.maximum(np.abs(gradient / step_bound).max(axis=1, keepdims=True), TINY)
         plain = np.minimum(np.maximum(x + steepest * starts.radius[:, None], 0.0), 1.0) - x
         inside = np.where(lost[:, None], plain, inside)
         gain = np.where(lost, np.einsum("ij,ij->i", gradient, plain), gain)

@@ -1,0 +1,67 @@
+"""Ranges that are declared on fields: how they are written, and what `check` refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, nan
+from typing import Annotated
+
+import pytest
+from annotated_types import Ge, Gt, Le, Lt
+
+from fedbo.algorithms.settings import OneOf, SettingError, UnknownChoice, check, marks_of, range_of
+
+
+@dataclass(frozen=True)
+class Marked:
+    count: Annotated[int, Ge(1)] = 1
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+    width: Annotated[float, Ge(0), Lt(inf)] | None = None
+    scale: Annotated[float, Gt(0), "a millimetre is enough"] = 1.0
+    kind: Annotated[str, OneOf(("left", "right"))] = "left"
+    free: float = -1.0
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class Narrower(Marked):
+    """A subclass that declares nothing more."""
+
+
+def test_a_range_is_written_in_words() -> None:
+    assert {name: range_of(marks) for name, marks in marks_of(Marked).items()} == {
+        "count": "at least 1",
+        "share": "in (0, 1]",
+        "width": "at least 0 and finite",
+        "scale": "above 0",
+        "kind": "one of left, right",
+    }
+    assert range_of((Le(1_000_000),)) == "at most 1000000"
+
+
+@pytest.mark.parametrize("declared", [Marked, Narrower])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"count": 0}, "count must be at least 1, not 0"),
+        ({"share": 0.0}, "share must be in (0, 1], not 0.0"),
+        ({"share": 1.5}, "share must be in (0, 1], not 1.5"),
+        ({"share": nan}, "share must be in (0, 1], not nan"),
+        ({"width": inf}, "width must be at least 0 and finite, not inf"),
+        ({"scale": -1.0}, "scale must be above 0, not -1.0; a millimetre is enough"),
+        ({"kind": "lift"}, "no kind 'lift'; did you mean 'left'? there are: left, right"),
+    ],
+)
+def test_what_is_outside_is_refused_with_name_range_and_value(
+    declared: type[Marked], settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        declared(**settings)
+    assert str(caught.value) == message
+    assert caught.value.key in settings and isinstance(caught.value, UnknownChoice) == ("kind" in settings)
+
+
+def test_the_ends_of_a_range_and_none_pass() -> None:
+    Marked(count=1, share=1.0, width=0.0, kind="right")
+    Marked(width=None)

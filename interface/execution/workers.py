@@ -149,8 +149,8 @@ class _LocalCoordinator(Coordinator):
 
     def _note_progress(self, *details: Any) -> None:
         super()._note_progress(*details)
-        self._report(self._standing)
-        self._stop = self._interrupted()
+        self._report(self._progress)
+        self._stopped = self._interrupted()
 
 
 class InProcess:
@@ -164,8 +164,8 @@ class InProcess:
             if interrupted():
                 break
 
-            def report(standing: RunProgress, done: int = number) -> None:
-                on_progress(done, [standing], ended)
+            def report(progress: RunProgress, done: int = number) -> None:
+                on_progress(done, [progress], ended)
 
             coordinator = _LocalCoordinator(interrupted, report)
             if isinstance(job, WarmupRun):

@@ -190,7 +190,7 @@ class CoordinatorActors:
             return (coordinator.learn if isinstance(job, WarmupRun) else coordinator.run).remote(job)
 
         def progress(done: int, busy: Sequence[Any]) -> None:
-            if on_progress(done, _standings(busy), ended):
+            if on_progress(done, _progress_of(busy), ended):
                 for coordinator in busy:
                     coordinator.stop_early.remote()
 
@@ -199,16 +199,16 @@ class CoordinatorActors:
                 ended.append(result)
 
 
-def _standings(coordinators: Sequence[Any]) -> list[RunProgress]:
+def _progress_of(coordinators: Sequence[Any]) -> list[RunProgress]:
     calls = [coordinator.progress.remote() for coordinator in coordinators]
     done, _ = ray.wait(calls, num_returns=len(calls), timeout=0.5) if calls else ([], [])
-    standings: list[RunProgress] = []
+    found: list[RunProgress] = []
     for call in done:
         try:
-            standings.append(ray.get(call))
+            found.append(ray.get(call))
         except ray.exceptions.RayActorError:
             pass  # its job is given to another one
-    return standings
+    return found
 
 
 def _result(future: Any) -> Any:

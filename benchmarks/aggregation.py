@@ -21,7 +21,8 @@ import numpy as np
 from fedbo.algorithms.base import Private, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.privacy.aggregator import PrivacyBudget, PrivateAggregator
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator
+from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.noise import Seeded
 
 
@@ -37,25 +38,25 @@ def main() -> None:
     algorithm = entry("dp_fts_de").make(regions=given.regions, share=given.q, features=given.features)
     assert isinstance(algorithm, Private)
     problem = Problem(2, given.agents, tuple(range(given.agents)), 0, given.repeats)
-    door = PrivateAggregator(
+    aggregator = PrivateAggregator(
         algorithm, problem, PrivacyBudget(), Seeded(Streams(1).of(COORDINATOR)), "" if given.q < 1 else "every agent is asked"
     )
-    state, server = door.fresh(given.features), algorithm.server_init(problem)  # type: ignore[attr-defined]
+    state, server = aggregator.fresh(given.features), algorithm.server_init(problem)  # type: ignore[attr-defined]
     messages = np.random.default_rng(0).standard_normal((given.agents, given.features))
-    norms = np.sqrt(np.vecdot(messages, messages))  # the door takes them when a message arrives
+    norms = np.sqrt(np.vecdot(messages, messages))  # taken when a message arrives
     large = np.ones(2**25)
     worth, times = np.ones(given.agents), list[list[float]]()
     for _ in range(given.repeats):
-        asked = sorted(door.ask(state, range(given.agents)))
+        asked = sorted(aggregator.sample(state, range(given.agents)))
         state.held[asked], state.norms[asked], state.bases[asked] = messages[asked], norms[asked], 0
         instants = [time.perf_counter()]
         large.sum()
         instants.append(time.perf_counter())
         weights = algorithm.weights(problem, state.release)
         instants.append(time.perf_counter())
-        door._vectors(state, weights, worth, np.flatnonzero(state.bases >= 0))
+        aggregator._vectors(state, weights, worth, np.flatnonzero(state.bases >= 0))
         instants.append(time.perf_counter())
-        server = door.release(state, server, worth, 0.0)
+        server = aggregator.release(state, server, worth, 0.0)
         instants.append(time.perf_counter())
         times.append([end - begun for begun, end in pairwise(instants)])
     whole, weighing, vectors, release = (1e3 * median(column) for column in zip(*times, strict=True))

@@ -22,7 +22,7 @@ from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.environment.environment import Models, World
+from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal, durations
 from fedbo.coordinator.exchange import Immediate
 from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
@@ -60,9 +60,9 @@ class FreeHosts:
     def submit(self, order: Order) -> None:
         self._orders[order.agent] = order
 
-    def result(self, agent: int, lease: int) -> StepReport:
+    def result(self, agent: int) -> StepReport:
         order = self._orders[agent]
-        return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, lease)
+        return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, order.lease)
 
     def decide(self, order: Order) -> Choice:
         return Choice(1)
@@ -89,7 +89,7 @@ class FreeHosts:
 def with_fedbo(agents: int, iterations: int) -> tuple[float, int, float]:
     """Run the model; give seconds, events and the last time."""
     problem = Problem(1, agents, tuple(range(agents)), 0, iterations)
-    world = World(Models(evaluation=Lognormal(1.0, 1.0), latency=Constant(LATENCY)))
+    world = Environment(AgentModels(evaluation=Lognormal(1.0, 1.0), latency=Constant(LATENCY)))
     core = Core(Task(Quadratic(agents=agents), Talkative(), problem, Streams(1)), Immediate(), world)
     records, agenda = [], EventQueue()
     begun = time.process_time()

@@ -19,16 +19,18 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import fedbo.actors.host
 import fedbo.coordinator.core
-import fedbo.coordinator.privacy.aggregator
+import fedbo.coordinator.privacy.budget
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.remote import RayHosts, _Remote
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
+from fedbo.coordinator.privacy.local import DisclosureLog
+from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.engine import EventQueue
 from fedbo.coordinator.runtime.snapshots import Snapshotter
-from fedbo.coordinator.server import Server
+from fedbo.coordinator.uplink import Uplink
 from fedbo.testing.__main__ import Trial, tried
 from fedbo.testing.carrying_out import Hostings
 from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, start_ray
@@ -59,16 +61,19 @@ def restored(change: Callable[[Any], Any]) -> tuple[Any, str, Plant]:
 
         return restore
 
-    return Snapshotter, "restore", make
+    return Snapshotter, "load_latest", make
 
 
 def forgets(*names: str) -> Callable[[Any], Any]:
-    """Empty some collections of the core's state."""
+    """Empty some collections of the rounds, or lower some flags of the agents, in the core's state."""
 
     def change(found: Any) -> Any:
         for name in names:
-            owner = found.state.rounds if hasattr(found.state.rounds, name) else found.state
-            getattr(owner, name).clear()
+            if hasattr(found.state.rounds, name):
+                getattr(found.state.rounds, name).clear()
+                continue
+            for agent in found.state.agents:
+                setattr(agent, name, False)
         return found
 
     return change
@@ -145,32 +150,32 @@ def _keeps_held(before: Any) -> Any:
 
 
 def _drops_entries(before: Any) -> Any:
-    def pour(self: Any, journal: Any) -> None:
-        if self.door is not None:
-            self.door.entries = [entry for entry in self.door.entries if entry.release != 1]
-        before(self, journal)
+    def flush(self: Any, log: Any) -> None:
+        if self.aggregator is not None:
+            self.aggregator.entries = [entry for entry in self.aggregator.entries if entry.release != 1]
+        before(self, log)
 
-    return pour
+    return flush
 
 
 def _accepts_late(before: Any) -> Any:
-    def init(self: Any, core: Any) -> None:
-        before(self, core)
-        self._drops = False
+    def init(self: Any, *parts: Any) -> None:
+        before(self, *parts)
+        self._drops_late = False
 
     return init
 
 
 def _accepts_copies(before: Any) -> Any:
-    def refusal(self: Any, message: Any) -> Any:
-        found = before(self, message)
+    def refusal(self: Any, state: Any, message: Any) -> Any:
+        found = before(self, state, message)
         return None if found and found.startswith("duplicate") else found
 
     return refusal
 
 
 def _younger(before: Any) -> Any:
-    return lambda self, base: max(0, before(self, base) - 1)
+    return lambda self, rounds, base: max(0, before(self, rounds, base) - 1)
 
 
 def _late_orders(before: Any) -> Any:
@@ -182,7 +187,7 @@ def _saved_now(before: Any) -> Any:
 
 
 def _no_end(before: Any) -> Any:
-    return lambda core, hosts, watch, agenda, until=float("inf"): before(core, hosts, watch, agenda)
+    return lambda core, hosts, hooks, queue, until=float("inf"): before(core, hosts, hooks, queue)
 
 
 MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
@@ -197,25 +202,25 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "resume: order of equal times": ("kills", (EventQueue, "become", lambda _: _become)),
     "resume: the buffer is forgotten": ("kills", restored(forgets("buffer", "reported"))),
     "resume: who waits is forgotten": ("kills", restored(forgets("waiting"))),
-    "resume: crashed states are forgotten": ("kills", restored(forgets("forgetful", "ready", "off"))),
+    "resume: crashed states are forgotten": ("kills", restored(forgets("needs_restore", "ready", "known_offline"))),
     "resume: the length of the log": ("kills", restored(lambda found: found._replace(lines=0))),
     "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
     "resume: rows are written twice": ("laws", (HostedAgent, "take", _take_again)),
     "resume: checkpoints are too young": ("kills", (fedbo.actors.host, "_kept", _saved_now)),
-    "ledger: a release is missing": ("laws", (Core, "pour", _drops_entries)),
+    "ledger: a release is missing": ("laws", (Core, "flush", _drops_entries)),
     "ledger: every third local message is missing": (
         "laws",
-        (Core, "disclose", sometimes(3, lambda *_: None)),
+        (DisclosureLog, "record", sometimes(3, lambda *_: None)),
     ),
-    "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy.aggregator, "contributions", _half)),
+    "ledger: half the norm is charged": ("laws", (fedbo.coordinator.privacy.budget, "sensitivities", _half)),
     "ledger: nine tenths of epsilon": (
         "laws",
         (fedbo.coordinator.privacy.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
     ),
     "ledger: a message is released twice": ("laws", (PrivateAggregator, "release", _keeps_held)),
-    "exchange: messages are thought younger": ("laws", (Server, "_staleness", _younger)),
-    "exchange: late messages take effect": ("laws", (Server, "__init__", _accepts_late)),
-    "exchange: copies take effect": ("laws", (Server, "_refusal", _accepts_copies)),
+    "exchange: messages are thought younger": ("laws", (Rules, "staleness", _younger)),
+    "exchange: late messages take effect": ("laws", (Uplink, "__init__", _accepts_late)),
+    "exchange: copies take effect": ("laws", (Uplink, "_refusal", _accepts_copies)),
     "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.runtime.actor, "run_virtual", _no_end)),
 }
 

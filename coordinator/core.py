@@ -1,8 +1,19 @@
-"""What happens between agents: a state machine without input or output, `(state, event, now) -> effects`.
+"""The core: a state machine without input or output for all that happens between agents, `(state, event, now) -> effects`.
 
-The core knows neither clocks nor processes. A shell feeds it events in order of time and carries out its effects: in
-virtual time a heap, in wall-clock time real processes. `Core` holds the rules, which never change during a run, and one
-`CoreState`, which is all that does. The rules are in three parts: the steps of agents, the server, and the fault injector.
+The core knows neither clocks nor processes. A shell feeds it events in order of time and applies its effects: in virtual time
+an event queue, in wall-clock time real processes. The parts of the core hold what never changes during a run (`Rules`); all
+that does is in one `CoreState`, which each part gets as an argument and changes in place (decision 001). No part knows those
+that are listed after it:
+
+    Network         latency, bandwidth, faults of messages
+    Server          who has reported, when a round closes, the answers
+    Uplink          messages that arrive at the coordinator
+    StepScheduler   steps that begin, and how long they take
+    AgentProcesses  steps that end, and what follows: a message, the next step, or waiting
+    Downlink        answers that arrive at agents
+    Interruptions   agents that stand still, go on, or are lost
+    Presence        absences in continuous time
+    FaultInjector   faults of agents and of the coordinator
 """
 
 from __future__ import annotations
@@ -11,10 +22,11 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from fedbo.actors.task import Order, Task
-from fedbo.algorithms.base import LocallyPrivate, Payload, Private
+from fedbo.algorithms.base import Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.agent_processes import AgentProcesses
-from fedbo.coordinator.environment.environment import World
+from fedbo.coordinator.downlink import Downlink
+from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.events import (
     AckTimeout,
     AgentAvailable,
@@ -27,6 +39,7 @@ from fedbo.coordinator.events import (
     FaultEnded,
     FaultStarted,
     Finished,
+    Message,
     MessageAtLink,
     MessageReceived,
     ProcessDied,
@@ -35,132 +48,170 @@ from fedbo.coordinator.events import (
 )
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.fault_injection import FaultInjector
+from fedbo.coordinator.interruptions import Interruptions
 from fedbo.coordinator.network import Network
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, PrivacyBudget, PrivateAggregator, charged_whole, unkept
-from fedbo.coordinator.privacy.ledger import LedgerEntry, local_entry
+from fedbo.coordinator.presence import Presence
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
+from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.noise import Secure, Seeded
+from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import EndlessError, ProtocolError, fresh_state
+from fedbo.coordinator.state import CoreState, EndlessError, ProtocolError, fresh_state
+from fedbo.coordinator.step_scheduler import StepScheduler
+from fedbo.coordinator.uplink import Uplink
 
 if TYPE_CHECKING:
     from fedbo.coordinator.runtime.event_log import EventLog
 
 __all__ = ["Core", "ProtocolError"]
 
+Handler = Callable[[CoreState, Any, float], list[Effect]]
+
 
 class Core:
-    """The rules of one run, its state, and the journal of what happened since the shell last emptied it."""
+    """The core of one run: its rules, its parts, and its state. A secret `key` is for private noise without a seed."""
 
     def __init__(
-        self, task: Task, exchange: Exchange, world: World, terms: PrivacyBudget = DEFAULT_TERMS, key: bytes | None = None
+        self,
+        task: Task,
+        exchange: Exchange,
+        environment: Environment,
+        budget: PrivacyBudget = DEFAULT_BUDGET,
+        key: bytes | None = None,
     ) -> None:
-        self.algorithm, self.problem, self.exchange, self.world = task.algorithm, task.problem, exchange, world
-        if wrong := unkept(task.algorithm, task.policy):
+        if wrong := unkept_promise(task.algorithm, task.policy):
             raise ValueError(f"failure = '{task.policy.failure}' {wrong}")
-        self.streams, self.checkpoint = task.streams.of(COORDINATOR), task.checkpoint
-        self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
-        self.targets = frozenset(self.problem.targets)
-        # Asked once: to look whether something keeps a protocol takes longer than to handle an event.
-        self._local = self.algorithm if isinstance(self.algorithm, LocallyPrivate) else None
-        self.journal: list[EventLine] = []
-        self.entries: list[LedgerEntry] = []
-        self.state = fresh_state(self.problem.n_agents, self.algorithm.server_init(self.problem))
-        self.door = self._door(terms, key)
-        self.network = Network(world, task.streams, self.upload, self._tell)
-        self.steps, self.desk, self.trouble = AgentProcesses(self, task), Server(self), FaultInjector(self, task.streams)
-        self._handlers: dict[type, Callable[[Any, float], list[Effect]]] = {
-            StudyStarted: self.steps.began,
-            DecisionMade: self.steps.decided,
-            Finished: self.steps.finished,
-            AgentAvailable: self.steps.returned,
-            MessageAtLink: self.desk.reached,
-            MessageReceived: self.desk.arrived,
-            AnswerReceived: self.desk.delivered,
-            AckTimeout: self.desk.unheard,
-            RoundDeadline: self.desk.due,
-            AvailabilityChanged: self.trouble.changed,
-            FaultStarted: self.trouble.struck,
-            FaultEnded: self.trouble.healed,
-            ProcessDied: self.trouble.died,
+        self.exchange, self.environment = exchange, environment
+        self.aggregator = _aggregator(task, exchange, environment, budget, key)
+        self.rules = rules = Rules(task, exchange, environment, self.aggregator)
+        self.state = _first_state(rules)
+        network = Network(rules)
+        self._server = Server(rules, network)
+        self._uplink = Uplink(rules, network, self._server)
+        scheduler = StepScheduler(rules, self._server)
+        self._processes = AgentProcesses(rules, network, self._server, scheduler)
+        self._downlink = Downlink(rules, network, self._processes)
+        interruptions = Interruptions(rules, self._server, scheduler)
+        self._presence = Presence(rules, interruptions)
+        self._faults = FaultInjector(rules, self._server, interruptions)
+        self._handlers: dict[type, Handler] = {
+            StudyStarted: self._start,
+            DecisionMade: scheduler.decided,
+            Finished: self._processes.finished,
+            AgentAvailable: self._processes.available,
+            MessageAtLink: self._uplink.at_link,
+            MessageReceived: self._uplink.received,
+            AnswerReceived: self._downlink.received,
+            AckTimeout: self._ack_timeout,
+            RoundDeadline: self._server.deadline,
+            AvailabilityChanged: self._presence.changed,
+            FaultStarted: self._faults.started,
+            FaultEnded: self._faults.ended,
+            ProcessDied: interruptions.process_died,
         }
 
-    def _door(self, terms: PrivacyBudget, key: bytes | None) -> PrivateAggregator | None:
-        """Make the door that private messages pass, and its state; a secret `key` for its noise, or the study's streams."""
-        if not isinstance(self.algorithm, Private):
-            return None
-        assert self.upload is not None
-        (declared,) = self.upload.values()
-        source = Seeded(self.streams) if key is None else Secure(key)
-        whole = charged_whole(self.algorithm.mechanism(self.problem), self.exchange, self.world)
-        (length,) = declared.shape
-        assert length is not None, "what is weighed and summed is of one length"
-        door = PrivateAggregator(self.algorithm, self.problem, terms, source, whole)
-        self.state.door = door.fresh(length)
-        return door
-
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """Take in one event; give its effects, in the order in which they are to be carried out."""
-        self.state.events += 1
-        effects = self._handlers[type(event)](event, now)
-        if self.trouble.at_events:
-            effects += self.trouble.at_event(self.state.events)
+        """Take in one event; give its effects, in the order in which they are to be applied."""
+        state = self.state
+        state.progress.events += 1
+        effects = self._handlers[type(event)](state, event, now)
+        if self._faults.at_events:
+            effects += self._faults.at_event(state.progress.events)
         return effects
 
-    def current(self, event: Finished) -> bool:
-        """Say whether the step that has finished is the one that its agent is at; else it has become another's turn."""
-        return self.state.lease[event.agent] == event.lease and event.agent in self.state.steps
+    def _start(self, state: CoreState, event: StudyStarted, now: float) -> list[Effect]:
+        """Begin the study with all agents that take part in it."""
+        rules = self.rules
+        everybody = rules.upload is not None and rules.algorithm.sends(0)
+        present = list(range(len(state.agents))) if everybody else sorted(rules.targets)
+        state.rounds.active.update(present)
+        agents = [state.agents[number] for number in present]
+        effects = [effect for agent in agents for effect in self._presence.start(state, agent, now)]
+        effects += self._faults.start(now)
+        effects += self._server.open(state, present, now)
+        return effects + [effect for agent in agents for effect in self._processes.request_step(state, agent, 0, now)]
+
+    def _ack_timeout(self, state: CoreState, event: AckTimeout, now: float) -> list[Effect]:
+        sent = event.transmission
+        if isinstance(sent, Message):
+            return self._uplink.timed_out(state, sent, now)
+        return self._downlink.timed_out(state, sent, now)
+
+    def is_current(self, event: Finished) -> bool:
+        """Say whether the step that has finished is the one that its agent works on; else its lease has expired."""
+        agent = self.state.agents[event.agent]
+        return agent.lease == event.lease and agent.current is not None
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Say whether nobody takes part any more."""
-        return bool(self.state.events) and not self.state.rounds.active
+        return bool(self.state.progress.events) and not self.state.rounds.active
 
-    def stalled(self) -> bool:
-        """Say whether somebody is only kept from going on by what will pass by itself."""
-        state = self.state
-        held = bool(state.down) or any(state.blocked[agent] and agent not in state.ended for agent in state.rounds.active)
-        return held or (self.exchange.limit is not None and not state.overdue and bool(state.rounds.reported))
+    def will_recover(self) -> bool:
+        """Say whether something keeps somebody from going on that will pass by itself."""
+        state, rounds = self.state, self.state.rounds
+        agents = (state.agents[number] for number in rounds.active)
+        held = bool(state.outages) or any(agent.interruptions and not agent.ended for agent in agents)
+        return held or (self.exchange.deadline is not None and not rounds.deadline_passed and bool(rounds.reported))
 
     def orders(self) -> list[Order]:
-        """List what agents are at, for a shell that has lost its hosts and begins again with others."""
-        steps = self.state.steps
-        given = [steps[agent].order for agent in sorted(steps) if self.world.real or steps[agent].parts]
+        """List what agents work on, for a shell that has lost its hosts and begins again with others."""
+        steps = (agent.current for agent in self.state.agents)
+        given = [step.order for step in steps if step is not None and (self.environment.is_real_time or step.segments)]
         return [order for order in given if order is not None]
 
-    def pour(self, journal: EventLog) -> None:
-        """Hand over all that has been noted, events and releases."""
-        journal.extend(self.journal)
-        self.journal = []
-        if self.door is not None:
-            journal.enter(self.door.entries)
-            self.door.entries = []
-        journal.enter(self.entries)
-        self.entries = []
+    def flush_events(self, sink: Callable[[list[EventLine]], None]) -> None:
+        """Hand over the lines of the event log that came since the last time."""
+        sink(self.rules.log)
+        self.rules.log.clear()
 
-    def disclose(self, agent: int, payload: Payload, now: float) -> None:
-        """Enter a message in the privacy ledger that its sender has hidden itself; also one that never arrives has left it."""
-        if self._local is None or not payload:
-            return
-        disclosure = self._local.disclosure(self.state.server, payload)
-        if disclosure is not None:
-            self.entries.append(local_entry(agent, self.state.disclosed, disclosure, now))
-            self.state.disclosed += 1
+    def flush(self, log: EventLog) -> None:
+        """Hand over all that came since the last time, events and entries of the privacy ledger."""
+        self.flush_events(log.extend)
+        if self.aggregator is not None:
+            log.enter(self.aggregator.entries)
+            self.aggregator.entries.clear()
+        log.enter(self._processes.disclosures.entries)
+        self._processes.disclosures.entries.clear()
 
     def close(self) -> None:
         """Note that nothing else will happen; ProtocolError when an agent still waits for an answer.
 
         EndlessError where the answer may be due to agents that are lost for good, without which the method cannot go on.
         """
-        if not self.state.waiting:
+        waiting = self.state.rounds.waiting
+        if not waiting:
             return
-        words = f"{_named(self.state.waiting)} wait for an answer that never comes"
-        if not self.state.lost:
+        words = f"{_named(waiting)} wait for an answer that never comes"
+        lost = [agent.number for agent in self.state.agents if agent.lost]
+        if not lost:
             raise ProtocolError(words)
         remedy = "let them come back (restart, windows), or take an exchange mode with rounds"
-        raise EndlessError(f"{words}, since {_named(self.state.lost)} are lost for good; {remedy}")
+        raise EndlessError(f"{words}, since {_named(lost)} are lost for good; {remedy}")
 
-    def _tell(self, line: EventLine) -> None:
-        self.journal.append(line)
+
+def _aggregator(
+    task: Task, exchange: Exchange, environment: Environment, budget: PrivacyBudget, key: bytes | None
+) -> PrivateAggregator | None:
+    """Make the aggregator of private messages; its noise comes from a secret `key`, or from the study's streams."""
+    algorithm, problem = task.algorithm, task.problem
+    if not isinstance(algorithm, Private):
+        return None
+    source = Seeded(task.streams.of(COORDINATOR)) if key is None else Secure(key)
+    reason = why_not_amplified(algorithm.mechanism(problem), exchange, environment.is_real_time)
+    return PrivateAggregator(algorithm, problem, budget, source, reason)
+
+
+def _first_state(rules: Rules) -> CoreState:
+    """Give the state before anything has happened."""
+    state = fresh_state(rules.problem.n_agents, rules.algorithm.server_init(rules.problem))
+    if rules.aggregator is not None:
+        (declared,) = (rules.upload or {}).values()
+        (length,) = declared.shape
+        assert length is not None, "what is weighed and summed is of one length"
+        state.privacy = rules.aggregator.fresh(length)
+    return state
 
 
 def _named(agents: Collection[int]) -> str:

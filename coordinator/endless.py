@@ -1,8 +1,8 @@
-"""Runs that would never end: what tells them from those that are only slow, and what is said of them.
+"""Detection of runs that would never end, and the error that says why.
 
 A run comes further when a step begins or ends, when a message has been dealt with, when an agent that waited goes on, and when
 one leaves. In virtual time it is given up when it has not come further for so long that it never will. What counts are events
-and steps begun again, which are the same under every hosting and after every resume; the real clock is not looked at.
+and steps begun again, which are the same under every hosting and after every resume; the real clock has no part in it.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ LEFT = 1e8  # events that a study may have before it until its end in time
 
 def require_progress(core: Core, now: float, until: float) -> None:
     """EndlessError where nothing has come further for so long that nothing will before `until`."""
-    state = core.state
-    most = max(state.restarts.values(), default=0)
-    again = most >= STARTS_EACH and sum(state.restarts.values()) >= STARTS
-    if not again and state.idle < max(EVENTS, EVENTS_EACH * len(state.rounds.active)):
+    progress = core.state.progress
+    most = max(progress.restarts.values(), default=0)
+    again = most >= STARTS_EACH and sum(progress.restarts.values()) >= STARTS
+    if not again and progress.idle < max(EVENTS, EVENTS_EACH * len(core.state.rounds.active)):
         return
-    if math.isfinite(until) and now > state.moved and (until - now) / (now - state.moved) * state.idle <= LEFT:
+    last = progress.last_time
+    if math.isfinite(until) and now > last and (until - now) / (now - last) * progress.idle <= LEFT:
         return  # it ends in time
     raise EndlessError(_words(core, again))
 
 
 def _words(core: Core, again: bool) -> str:
     """Say who is at what, what keeps it from ending, and what would do."""
-    state = core.state
-    agent = max(state.restarts, key=lambda one: (state.restarts[one], -one)) if again else _who(core)
-    step, times = state.step[agent], state.restarts.get(agent, 0)
+    progress = core.state.progress
+    restarts = progress.restarts
+    agent = max(restarts, key=lambda one: (restarts[one], -one)) if again else _who(core)
+    step, times = core.state.agents[agent].step, restarts.get(agent, 0)
     begun = f"has begun step {step} again {times} times and never ended it" if again else f"is at step {step}"
-    since = f"nothing has come further since time {state.moved:g}, in {state.idle} events"
+    since = f"nothing has come further since time {progress.last_time:g}, in {progress.idle} events"
     remedy = "let it go uninterrupted for longer than its step takes, or set [budget] time"
     return f"the run would never end: agent {agent} {begun}, {since}; what interrupts it: {_causes(core, agent)}; {remedy}"
 
@@ -49,14 +51,15 @@ def _words(core: Core, again: bool) -> str:
 def _who(core: Core) -> int:
     """Give the agent that is named: the first that is kept from working, or that still takes part."""
     active = sorted(core.state.rounds.active) or [0]
-    return next((agent for agent in active if core.state.blocked[agent] or agent in core.state.steps), active[0])
+    agents = [core.state.agents[number] for number in active]
+    return next((agent.number for agent in agents if agent.interruptions or agent.current is not None), active[0])
 
 
 def _causes(core: Core, agent: int) -> str:
     """List what may keep an agent from ending its step, or its messages from passing."""
-    models, found = core.world.of(agent), list[str]()
+    models, found = core.environment.of(agent), list[str]()
     name = getattr(models.availability, "model", "always")
     if name != "always":
         found.append(f"availability '{name}' with leaving = \"{models.leaving}\"")
-    found += [f"fault '{fault.kind}'" for fault in core.world.plan if isinstance(fault, Restart) or agent in fault.agents]
+    found += [f"fault '{fault.kind}'" for fault in core.environment.plan if isinstance(fault, Restart) or agent in fault.agents]
     return ", ".join(found) or "nothing that the study names"

@@ -28,22 +28,16 @@ class Finished(NamedTuple):
     report: StepReport | None = None
 
 
-class MessageAtLink(NamedTuple):
-    """A message reached the coordinator's own link and waits there for its turn."""
+class Message(NamedTuple):
+    """A message of an agent, on its way or received.
 
-    message: MessageReceived
-
-
-class MessageReceived(NamedTuple):
-    """A message reached the coordinator.
-
-    `source` is who really sent it, `sender` who it says it is, `base` the round in which its step began, and `sent` when.
-    (`sender`, `step`) is its idempotency key: a second message with the same key changes nothing. `attempt` counts its
-    transmissions.
+    `sender` is who really sent it, `claimed_sender` who it says it is, `base` the round in which its step began, and `sent`
+    when. (`claimed_sender`, `step`) is its idempotency key: a second message with the same key changes nothing. `attempt`
+    counts its transmissions.
     """
 
-    source: int
     sender: int
+    claimed_sender: int
     step: int
     base: int
     sent: float
@@ -51,8 +45,8 @@ class MessageReceived(NamedTuple):
     attempt: int = 0
 
 
-class AnswerReceived(NamedTuple):
-    """Answer number `number` of the coordinator reached an agent; without a payload it only lets the agent go on."""
+class Answer(NamedTuple):
+    """Answer `number` of the coordinator to an agent; without a payload it only lets the agent go on."""
 
     agent: int
     inbound: Inbound | None
@@ -60,10 +54,28 @@ class AnswerReceived(NamedTuple):
     attempt: int = 0
 
 
-class AckTimeout(NamedTuple):
-    """A transmission got no answer in time, so it is repeated or given up."""
+class MessageAtLink(NamedTuple):
+    """A message has reached the coordinator's own link and waits there for its turn."""
 
-    message: MessageReceived | AnswerReceived
+    message: Message
+
+
+class MessageReceived(NamedTuple):
+    """A message has reached the coordinator."""
+
+    message: Message
+
+
+class AnswerReceived(NamedTuple):
+    """An answer has reached its agent."""
+
+    answer: Answer
+
+
+class AckTimeout(NamedTuple):
+    """A transmission was not acknowledged in time, so it is repeated or given up."""
+
+    transmission: Message | Answer
 
 
 class AgentAvailable(NamedTuple):
@@ -86,7 +98,7 @@ class RoundDeadline(NamedTuple):
 
 
 class FaultStarted(NamedTuple):
-    """Fault `fault` of the plan strikes for the `number`-th time; `agent` is COORDINATOR where it strikes all at once."""
+    """Fault `fault` of the plan begins for the `number`-th time; `agent` is COORDINATOR where it hits all agents."""
 
     fault: int
     agent: int
@@ -151,14 +163,23 @@ class ProcessControl(NamedTuple):
     value: float = 0.0
 
 
-# An effect is a step to begin, a decision to be waited for, a step that counts, something done to a process, or an event that
-# shall happen after a delay.
-Effect = Order | Ask | Commit | ProcessControl | tuple[float, Event]
+class After(NamedTuple):
+    """Effect: let an event happen after a delay."""
+
+    delay: float
+    event: Event
+
+
+Effect = Order | Ask | Commit | ProcessControl | After
 EventLine = tuple[float, str, int, int, int, str]
 
 
 class EventRecord(NamedTuple):
-    """A line of the event log with its names; the core itself writes plain tuples, for speed."""
+    """A line of the event log with its names; the core itself writes plain tuples, for speed.
+
+    `step` numbers what the line is about, which `kind` says: an agent's step; with "round", "down" and "up" of the coordinator
+    a round; an answer with "delivered", with "lost" where `detail` is "down", and with "rejected" where it was a copy.
+    """
 
     time: float
     kind: str

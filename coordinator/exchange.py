@@ -1,7 +1,7 @@
-"""When the coordinator answers, what a late message is worth, and who is asked: exchange modes as policies over one stream.
+"""Exchange modes: when the coordinator answers, what a late message counts for, and which agents are asked to send.
 
-Under a mode that *waits*, an agent that has reported stands still until the open round closes; whoever reports by then is
-answered. A round expects the agents that were asked and are known to be there.
+Under a synchronous mode an agent that has reported waits until the open round closes; whoever reports by then is answered. A
+round expects the agents that were asked and that the coordinator does not know to be away.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from fedbo.coordinator.selection import Selection
 
 @dataclass(slots=True)
 class Rounds:
-    """The state of an exchange.
+    """The state of an exchange; agents are given by their numbers.
 
-    `number` counts the rounds closed, or under a mode that does not wait the occasions of answering; `age` does so too, or
-    counts the agents that were answered then. `opened` is when the open round began. `active` take part, `missing` are those
-    whom the open round waits for, `reported` those who wait for it, and `messages` counts what took effect in it. `buffer`
-    holds the senders not yet answered.
+    - `number` counts the rounds closed, or under an asynchronous mode the occasions of answering.
+    - `age` does so too, or counts the agents that were answered then.
+    - `opened` is when the open round began.
+    - `active` take part in the study.
+    - `missing` are those whom the open round waits for, `reported` those who wait for it to close.
+    - `messages` counts what took effect in the open round.
+    - `buffer` holds the senders not yet answered.
+    - `waiting` maps an agent that waits for an answer to the least number of that answer; None as long as it has no number.
+    - `deadline_passed` says whether the open round has lasted as long as it may.
     """
 
     number: int = 0
@@ -34,6 +39,14 @@ class Rounds:
     reported: set[int] = field(default_factory=set)
     messages: int = 0
     buffer: list[int] = field(default_factory=list)
+    waiting: dict[int, int | None] = field(default_factory=dict)
+    deadline_passed: bool = False
+
+    def close(self, now: float, by: int) -> None:
+        """Go on to the next round, which makes what was sent before older `by` so much."""
+        self.reported, self.buffer, self.messages = set(), [], 0
+        self.number, self.opened = self.number + 1, now
+        self.age += by
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +67,7 @@ class Staleness:
         check(self)
 
     @property
-    def even(self) -> bool:
+    def is_constant(self) -> bool:
         """Say whether all messages count alike."""
         return self.weight == "constant" and self.bound is None
 
@@ -72,20 +85,20 @@ class Staleness:
 
 
 class Exchange(Protocol):
-    """A policy of exchange: whether agents wait, when a round closes, and what becomes of late messages."""
+    """An exchange mode: whether agents wait for rounds, when one closes, and what becomes of late messages."""
 
     @property
     def mode(self) -> str: ...
 
     @property
-    def waits(self) -> bool: ...
+    def is_synchronous(self) -> bool: ...
 
     @property
-    def carries(self) -> bool:
+    def accepts_late(self) -> bool:
         """Say whether a message that comes after its round has closed takes effect in the open one."""
 
     @property
-    def limit(self) -> float | None:
+    def deadline(self) -> float | None:
         """Give the length of a round after which it closes with whoever has reported, if there is one."""
 
     @property
@@ -98,13 +111,13 @@ class Exchange(Protocol):
     @property
     def selection(self) -> Selection: ...
 
-    def due(self, rounds: Rounds) -> bool:
+    def should_close(self, rounds: Rounds) -> bool:
         """Say whether the open round closes now, or the buffer is answered."""
 
 
 @runtime_checkable
 class Sampled(Protocol):
-    """What an exchange mode gives besides when it is known what its rounds tell of who was asked (decision 008).
+    """An exchange mode of which it is known what its rounds tell of who was asked (decision 008).
 
     For a mode without it no gain from sampling is claimed.
     """
@@ -112,7 +125,7 @@ class Sampled(Protocol):
     def reveals(self, sampling: str) -> str:
         """Say what tells who was asked, under a `sampling` of `Mechanism`; empty only where it is proven that nothing does.
 
-        Where it is empty, a private message that misses its round is dropped, also under a mode that carries it otherwise.
+        Where it is empty, a private message that misses its round is dropped, also under a mode that accepts it otherwise.
         """
 
 
@@ -128,14 +141,14 @@ class Immediate:
     """Fully asynchronous: every message is answered as soon as it arrives, and its sender does not wait for the answer."""
 
     mode: ClassVar[str] = "immediate"
-    waits: ClassVar[bool] = False
-    carries: ClassVar[bool] = True
-    limit: ClassVar[float | None] = None
+    is_synchronous: ClassVar[bool] = False
+    accepts_late: ClassVar[bool] = True
+    deadline: ClassVar[float | None] = None
     oldest: ClassVar[int | None] = None
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
-    def due(self, rounds: Rounds) -> bool:
+    def should_close(self, rounds: Rounds) -> bool:
         """Answer every message at once."""
         return bool(rounds.buffer)
 
@@ -145,9 +158,9 @@ class Buffered:
     """Semi-asynchronous: the coordinator answers once it has `k` messages, all their senders at once; nobody waits."""
 
     mode: ClassVar[str] = "buffered"
-    waits: ClassVar[bool] = False
-    carries: ClassVar[bool] = True
-    limit: ClassVar[float | None] = None
+    is_synchronous: ClassVar[bool] = False
+    accepts_late: ClassVar[bool] = True
+    deadline: ClassVar[float | None] = None
     oldest: ClassVar[int | None] = None
     k: Annotated[int, Ge(1)] = 5
     staleness: Staleness = Staleness()
@@ -156,7 +169,7 @@ class Buffered:
     def __post_init__(self) -> None:
         check(self)
 
-    def due(self, rounds: Rounds) -> bool:
+    def should_close(self, rounds: Rounds) -> bool:
         """Answer when the buffer is full; who sent nothing that took effect is answered with the others."""
         return rounds.messages >= self.k
 
@@ -166,14 +179,14 @@ class Barrier:
     """Lock-step: a round closes when every agent that is asked and there has reported; all of them wait for it."""
 
     mode: ClassVar[str] = "barrier"
-    waits: ClassVar[bool] = True
-    carries: ClassVar[bool] = True
-    limit: ClassVar[float | None] = None
+    is_synchronous: ClassVar[bool] = True
+    accepts_late: ClassVar[bool] = True
+    deadline: ClassVar[float | None] = None
     oldest: ClassVar[int | None] = None
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
-    def due(self, rounds: Rounds) -> bool:
+    def should_close(self, rounds: Rounds) -> bool:
         """Close when nobody is missing."""
         return bool(rounds.reported) and not rounds.missing
 
@@ -193,7 +206,7 @@ class Deadline:
     """
 
     mode: ClassVar[str] = "deadline"
-    waits: ClassVar[bool] = True
+    is_synchronous: ClassVar[bool] = True
     oldest: ClassVar[int | None] = None
     length: Annotated[float, Gt(0)] = 2.0
     late: Annotated[str, OneOf(LATE)] = "drop"
@@ -204,16 +217,16 @@ class Deadline:
         check(self)
 
     @property
-    def limit(self) -> float:
+    def deadline(self) -> float:
         """Give the length."""
         return self.length
 
     @property
-    def carries(self) -> bool:
+    def accepts_late(self) -> bool:
         """Say what `late` says."""
         return self.late == "carry"
 
-    def due(self, rounds: Rounds) -> bool:
+    def should_close(self, rounds: Rounds) -> bool:
         """Close before the deadline when nobody is missing."""
         return bool(rounds.reported) and not rounds.missing
 
@@ -221,7 +234,7 @@ class Deadline:
         """Say that nothing does where late messages are dropped and each agent has a coin of its own."""
         if sampling != "poisson":
             return "an agent whose answer came late was drawn for another round, and among others"
-        return "a late message is carried over into a round that was sampled anew" if self.carries else ""
+        return "a late message is carried over into a round that was sampled anew" if self.accepts_late else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +246,8 @@ class FirstK:
     """
 
     mode: ClassVar[str] = "first_k"
-    waits: ClassVar[bool] = True
-    limit: ClassVar[float | None] = None
+    is_synchronous: ClassVar[bool] = True
+    deadline: ClassVar[float | None] = None
     k: Annotated[int, Ge(1)] = 5
     late: Annotated[str, OneOf(LATE)] = "drop"
     staleness: Staleness = Staleness()
@@ -245,11 +258,11 @@ class FirstK:
         check(self)
 
     @property
-    def carries(self) -> bool:
+    def accepts_late(self) -> bool:
         """Say what `late` says."""
         return self.late == "carry"
 
-    def due(self, rounds: Rounds) -> bool:
+    def should_close(self, rounds: Rounds) -> bool:
         """Close with k messages, or when nobody is missing who could still send one."""
         return bool(rounds.reported) and (rounds.messages >= self.k or not rounds.missing)
 

@@ -1,8 +1,9 @@
-"""The door of the coordinator: what a message is, what it weighs, and which ones are refused."""
+"""Messages: their bytes, how they are serialised, and what is wrong with one that is not as declared."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from math import isfinite
 from typing import Any
@@ -11,8 +12,10 @@ import numpy as np
 
 from fedbo.algorithms.base import Declaration, Field, Payload
 
-# A damaged message may hold any number. With one like this to the fourth power nothing overflows at those who follow it.
-MOST = 1e60
+DUMMY: Payload = {}  # sent in place of a message, where it shall not show who has something to say
+
+# A damaged message may hold any number. With one like this to the fourth power nothing overflows in what is computed from it.
+LARGEST = 1e60
 ROUNDING = 1e-9  # of matrices that are declared positive, relative to their diagonal
 
 
@@ -22,10 +25,18 @@ def size(payload: Payload) -> int:
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
-def weight(declaration: Declaration | None, length: int = 1) -> int:
+def declared_size(declaration: Declaration | None, length: int = 1) -> int:
     """Count the bytes of a message that is as declared, with `length` where a length varies; 0 where nothing is declared."""
     fields = (declaration or {}).values()
     return sum(math.prod(_shape(field, length)) * np.dtype(field.dtype).itemsize for field in fields)
+
+
+def sizer(declaration: Declaration | None) -> Callable[[Payload], int]:
+    """Give the function that counts a message's bytes; messages that do not differ in length are not looked at."""
+    if varies(declaration):
+        return size
+    fixed = declared_size(declaration)
+    return lambda payload: fixed
 
 
 def varies(declaration: Declaration | None) -> bool:
@@ -41,8 +52,8 @@ def _length(size: int, declaration: Declaration) -> int:
     """Find the length that varies in a serialised message of `size` bytes; ValueError when no length gives that size."""
     if not varies(declaration):
         return 1
-    least = weight(declaration, 0)
-    length, rest = divmod(size - least, weight(declaration, 1) - least)
+    least = declared_size(declaration, 0)
+    length, rest = divmod(size - least, declared_size(declaration, 1) - least)
     if rest or length < 0:
         raise ValueError(f"message of {size} bytes, which no length of what varies in it would give")
     return length
@@ -87,13 +98,13 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
             return f"field '{name}' is {array.dtype}, declared {field.dtype}"
         if array.shape != field.shape:
             if len(array.shape) != len(field.shape) or None not in field.shape:
-                return _misshapen(name, array, field)
+                return _wrong_shape(name, array, field)
             length = array.shape[field.shape.index(None)] if length is None else length
             if array.shape != _shape(field, length):
-                return _misshapen(name, array, field)
+                return _wrong_shape(name, array, field)
         # A finite sum of squares shows it at a third of the price; one that is too large shows nothing.
         total = np.vdot(array, array)
-        if not (isfinite(total) and total <= most * most) and (wrong := _immense(array, field, most)):
+        if not (isfinite(total) and total <= most * most) and (wrong := _too_large(array, field, most)):
             return f"field '{name}' holds a value that is {wrong}"
         if field.positive and not _is_positive(array):
             return f"field '{name}' is no symmetric positive semi-definite matrix, which is declared"
@@ -114,14 +125,14 @@ def _is_positive(matrix: np.ndarray[Any, Any]) -> bool:
     return True
 
 
-def _immense(array: np.ndarray[Any, Any], field: Field, most: float) -> str | None:
+def _too_large(array: np.ndarray[Any, Any], field: Field, most: float) -> str | None:
     finite = np.isfinite(array)
     if field.finite and not finite.all():
         return "not finite"
     return f"not finite enough: beyond {most:g}" if (np.abs(array[finite]) > most).any() else None
 
 
-def _misshapen(name: str, array: np.ndarray[Any, Any], field: Field) -> str:
+def _wrong_shape(name: str, array: np.ndarray[Any, Any], field: Field) -> str:
     varying = " with the same length wherever it varies" if None in field.shape else ""
     return f"field '{name}' has shape {array.shape}, declared {field.shape}{varying}"
 

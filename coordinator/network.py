@@ -1,154 +1,150 @@
-"""What lies between an agent and the coordinator: latency, bandwidth, and the faults that befall messages."""
+"""The network between agents and coordinator: latency, bandwidth, and the faults that messages meet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
 
 from fedbo.algorithms.base import Declaration, Payload
-from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.environment.environment import World
 from fedbo.coordinator.environment.faults import (
-    BEFALLS,
-    Befall,
+    MESSAGE_FAULTS,
     Corruption,
     Delay,
     Duplication,
     Loss,
+    MessageFault,
     NetworkPartition,
     Reordering,
     Restart,
 )
 from fedbo.coordinator.environment.timing import Timing, durations
-from fedbo.coordinator.events import AckTimeout, AnswerReceived, Effect, EventLine, MessageAtLink, MessageReceived
-from fedbo.coordinator.messages import decode, encode, size, varies, weight
+from fedbo.coordinator.events import AckTimeout, After, Answer, AnswerReceived, Effect, Message, MessageAtLink, MessageReceived
+from fedbo.coordinator.messages import declared_size, decode, encode, size, varies
+from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import CoreState
+
+Key = tuple[int, int, int, str]  # of a transmission: its agent, its number there, its attempt and its direction
 
 
 class Network:
-    """Takes messages and says when they come to what; lines of the log go to `tell`."""
+    """The network: says when what is sent arrives, how often, and whether as it was sent."""
 
-    def __init__(self, world: World, streams: Streams, upload: Declaration | None, tell: Callable[[EventLine], None]) -> None:
-        self._world, self._streams, self._declared, self._tell = world, streams, upload, tell
-        self._up_bytes = weight(upload)
-        self._varies = varies(upload)
+    def __init__(self, rules: Rules) -> None:
+        environment, streams = rules.environment, rules.task.streams
+        self._environment, self._streams, self._declared, self._log = environment, streams, rules.upload, rules.log
+        self._message_bytes, self._varies = declared_size(rules.upload), varies(rules.upload)
 
         def latency(agent: int) -> Timing:
-            return world.of(agent).latency
+            return environment.of(agent).latency
 
         self._first = {way: durations(latency, f"latency {way}", streams) for way in ("up", "down")}
         self._again = {way: durations(latency, f"latency {way} again", streams) for way in ("up", "down")}
-        self._befalls = [
-            (place, fault, frozenset(fault.agents)) for place, fault in enumerate(world.plan) if isinstance(fault, BEFALLS)
+        plan = environment.plan
+        self._faults = [
+            (place, fault, frozenset(fault.agents)) for place, fault in enumerate(plan) if isinstance(fault, MESSAGE_FAULTS)
         ]
-        self._narrow = any(models.bandwidth for models in (world.common, *world.exceptions.values()))
-        self.breaks = any(isinstance(fault, NetworkPartition | Restart) for fault in world.plan)  # whether ways are ever cut
-        self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._befalls)
+        self._has_bandwidth = any(models.bandwidth for models in environment.groups())
+        self.has_outages = any(isinstance(fault, NetworkPartition | Restart) for fault in plan)
+        self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._faults)
 
-    def up(self, message: MessageReceived, state: CoreState, now: float) -> list[Effect]:
-        """Send a message to the coordinator; one without contents takes as long as any other, and is not in the log."""
-        agent, step, attempt = message.source, message.step, message.attempt
+    def send_up(self, state: CoreState, message: Message, now: float) -> list[Effect]:
+        """Send a message to the coordinator; a dummy takes as long as any other, and is not in the log."""
+        agent, step, attempt = state.agents[message.sender], message.step, message.attempt
         bytes_ = size(message.payload)
         if bytes_:
-            self._tell((now, "sent", agent, step, bytes_, "again" if attempt else ""))
-        if self._is_cut(agent, state):
-            return self._lost(message, agent, step, bytes_, "up", now)
-        delay = self._delay("up", agent, step, attempt, bytes_ or self._up_bytes)
-        if not self._befalls:
-            return [(delay, self._arrival(message))]
-        return self._befall_up(message, delay, state, now)
-
-    def down(self, answer: AnswerReceived, bytes_: int, state: CoreState, now: float) -> list[Effect]:
-        """Send an answer to an agent."""
-        agent, number, attempt = answer.agent, answer.number, answer.attempt
-        if self._is_cut(agent, state):
-            return self._lost(answer, agent, number, bytes_, "down", now)
-        delay = self._delay("down", agent, number, attempt, bytes_)
-        if not self._befalls:
-            return [(delay, answer)]
-        copies = [0.0]
-        for place, fault in self._striking(agent, number, attempt, "down", now):
+            self._log.append((now, "sent", agent.number, step, bytes_, "again" if attempt else ""))
+        if state.outages or agent.partitions:
+            return self._lost(message, bytes_, now)
+        key = (agent.number, step, attempt, "up")
+        delay = self._delay(key, bytes_ or self._message_bytes)
+        if not self._faults:
+            return [After(delay, self._arrival(message))]
+        copies, carried, effects = [0.0], message, list[Effect]()
+        for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
-                return self._lost(answer, agent, number, bytes_, "down", now)
-            delay, copies = self._detour(place, fault, (agent, number, attempt, "down"), delay, copies)
-        return [(delay + later, answer) for later in copies]
-
-    def reached(self, message: MessageReceived, state: CoreState, now: float) -> list[Effect]:
-        """Let a message wait for its turn on the coordinator's own link."""
-        assert self._world.link is not None
-        # One that was cut short on its way, or is without contents, takes as long as any other.
-        bytes_ = size(message.payload) if self._varies else self._up_bytes
-        state.free = max(now, state.free) + bytes_ / self._world.link
-        return [(state.free - now, message)]
-
-    def lost_at_the_door(
-        self, message: MessageReceived | AnswerReceived, bytes_: int, state: CoreState, now: float
-    ) -> list[Effect]:
-        """Lose a message that arrives where its way is cut; nothing when it is not."""
-        agent, up = (message.source, True) if isinstance(message, MessageReceived) else (message.agent, False)
-        number = message.step if isinstance(message, MessageReceived) else message.number
-        if not (0 <= agent < len(state.cut)) or not self._is_cut(agent, state):
-            return []
-        return self._lost(message, agent, number, bytes_, "up" if up else "down", now)
-
-    def _is_cut(self, agent: int, state: CoreState) -> bool:
-        return bool(state.down or state.cut[agent])
-
-    def _delay(self, way: str, agent: int, number: int, attempt: int, bytes_: int) -> float:
-        if attempt:
-            delay = self._again[way](agent, number * self._world.attempts + attempt)
-        else:
-            delay = self._first[way](agent, number)
-        if not self._narrow:
-            return delay
-        bandwidth = self._world.of(agent).bandwidth
-        return delay + bytes_ / bandwidth if bandwidth else delay
-
-    def _arrival(self, message: MessageReceived) -> MessageReceived | MessageAtLink:
-        return MessageAtLink(message) if self._world.link else message
-
-    def _lost(
-        self, message: MessageReceived | AnswerReceived, agent: int, number: int, bytes_: int, way: str, now: float
-    ) -> list[Effect]:
-        if bytes_ or way == "down":
-            self._tell((now, "lost", agent, number, bytes_, way))
-        return [(self._world.retry, AckTimeout(message))]
-
-    def _befall_up(self, message: MessageReceived, delay: float, state: CoreState, now: float) -> list[Effect]:
-        agent, step, attempt = message.source, message.step, message.attempt
-        copies, carried, key = [0.0], message, (agent, step, attempt, "up")
-        effects: list[Effect] = []
-        for place, fault in self._striking(agent, step, attempt, "up", now):
-            if isinstance(fault, Loss):
-                return self._lost(message, agent, step, size(message.payload), "up", now)
+                return self._lost(message, bytes_, now)
             if isinstance(fault, Corruption) and fault.how == "replay":
-                if agent in state.previous:  # in place of this message, which gets no answer then
-                    carried = state.previous[agent]
-                    effects = [(self._world.retry, AckTimeout(message))]
+                if agent.previous_message is not None:  # in place of this message, which is not acknowledged then
+                    carried = agent.previous_message
+                    effects = [After(self._environment.retry, AckTimeout(message))]
             elif isinstance(fault, Corruption) and self._declared is not None:
                 rng = self._rng(place, key, "damage")
                 carried = carried._replace(payload=corrupted(carried.payload, self._declared, fault.how, rng))
             else:
-                delay, copies = self._detour(place, fault, key, delay, copies)
+                delay, copies = self._disturbed(place, fault, key, delay, copies)
         if self._replays:
-            state.previous[agent] = message
-        return [(delay + later, self._arrival(carried)) for later in copies] + effects
+            agent.previous_message = message
+        return [After(delay + later, self._arrival(carried)) for later in copies] + effects
 
-    def _striking(self, agent: int, number: int, attempt: int, way: str, now: float) -> list[tuple[int, Befall]]:
+    def send_down(self, state: CoreState, answer: Answer, bytes_: int, now: float) -> list[Effect]:
+        """Send an answer to an agent."""
+        if state.outages or state.agents[answer.agent].partitions:
+            return self._lost(answer, bytes_, now)
+        key = (answer.agent, answer.number, answer.attempt, "down")
+        delay = self._delay(key, bytes_)
+        if not self._faults:
+            return [After(delay, AnswerReceived(answer))]
+        copies = [0.0]
+        for place, fault in self._faults_of(key, now):
+            if isinstance(fault, Loss):
+                return self._lost(answer, bytes_, now)
+            delay, copies = self._disturbed(place, fault, key, delay, copies)
+        return [After(delay + later, AnswerReceived(answer)) for later in copies]
+
+    def queue_at_link(self, state: CoreState, message: Message, now: float) -> list[Effect]:
+        """Let a message wait for its turn on the coordinator's own link."""
+        assert self._environment.link is not None
+        # One that was cut short on its way takes as long as any other, and so does a dummy.
+        bytes_ = size(message.payload) if self._varies else self._message_bytes
+        state.link_free_at = max(now, state.link_free_at) + bytes_ / self._environment.link
+        return [After(state.link_free_at - now, MessageReceived(message))]
+
+    def dropped_on_arrival(self, state: CoreState, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
+        """Lose a transmission that arrives while its way is cut off; no effects when it is not."""
+        agent = sent.sender if isinstance(sent, Message) else sent.agent
+        if not 0 <= agent < len(state.agents) or not (state.outages or state.agents[agent].partitions):
+            return []
+        return self._lost(sent, bytes_, now)
+
+    def _delay(self, key: Key, bytes_: int) -> float:
+        agent, number, attempt, way = key
+        if attempt:
+            delay = self._again[way](agent, number * self._environment.attempts + attempt)
+        else:
+            delay = self._first[way](agent, number)
+        if not self._has_bandwidth:
+            return delay
+        bandwidth = self._environment.of(agent).bandwidth
+        return delay + bytes_ / bandwidth if bandwidth else delay
+
+    def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
+        return MessageAtLink(message) if self._environment.link else MessageReceived(message)
+
+    def _lost(self, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
+        if isinstance(sent, Answer):
+            self._log.append((now, "lost", sent.agent, sent.number, bytes_, "down"))
+        elif bytes_:
+            self._log.append((now, "lost", sent.sender, sent.step, bytes_, "up"))
+        return [After(self._environment.retry, AckTimeout(sent))]
+
+    def _faults_of(self, key: Key, now: float) -> list[tuple[int, MessageFault]]:
+        """List the faults that a transmission meets."""
+        agent, _, _, way = key
         return [
             (place, fault)
-            for place, fault, agents in self._befalls
+            for place, fault, agents in self._faults
             if fault.direction in (way, "both")
             and agent in agents
-            and fault.start <= now < (float("inf") if fault.end is None else fault.end)
-            and self._rng(place, (agent, number, attempt, way), "befalls").random() < fault.probability
+            and fault.start <= now < (math.inf if fault.end is None else fault.end)
+            and self._rng(place, key, "befalls").random() < fault.probability
         ]
 
-    def _detour(
-        self, place: int, fault: Befall, key: tuple[int, int, int, str], delay: float, copies: list[float]
+    def _disturbed(
+        self, place: int, fault: MessageFault, key: Key, delay: float, copies: list[float]
     ) -> tuple[float, list[float]]:
+        """Give the delay of a transmission after a fault, and how much later each of its copies arrives."""
         if isinstance(fault, Delay):
             return delay + fault.by, copies
         if isinstance(fault, Reordering):
@@ -156,7 +152,7 @@ class Network:
         assert isinstance(fault, Duplication)
         return delay, [*copies, copies[-1] + fault.by]
 
-    def _rng(self, place: int, key: tuple[int, int, int, str], purpose: str) -> np.random.Generator:
+    def _rng(self, place: int, key: Key, purpose: str) -> np.random.Generator:
         agent, number, attempt, way = key
         return self._streams.of(agent).at(number).rng(f"fault {place} {purpose} {way} {attempt}")
 

@@ -1,4 +1,4 @@
-"""Whom the coordinator asks for a message."""
+"""Client selection: which agents are asked for a message."""
 
 from __future__ import annotations
 

@@ -8,18 +8,23 @@ from typing import Any
 
 from fedbo.actors.task import Order, StepReport
 from fedbo.algorithms.base import Inbound
-from fedbo.coordinator.events import MessageReceived
+from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Rounds
 
 
 @dataclass(slots=True)
 class AgentStep:
-    """The step that an agent is at.
+    """The step that an agent works on.
 
-    `inbox` came with it, `speaks` says whether a message is asked for. `parts` are the lengths of its decision and of each
-    of its points, which cost `costs` and are evaluated `pulls` times; `left` is what was left of their sum at time `since`.
-    `trail` has (time, work done, pace) whenever the pace changed; a pace of 0 is a pause. One that was `timed` before is begun
-    again, and a `void` one will be. `report` waits for retries to take their time. `order` is what the agent was told last.
+    - `inbox` came with it, and `speaks` says whether a message is asked for.
+    - It began at the time `begun`, the last time if it was begun again; it was `timed` when its length had been fixed once.
+    - `costs` are those of its points, which are evaluated `pulls` times each, where either is given.
+    - `segments` are the lengths of its decision and of each of its evaluations at pace 1; empty until they are known.
+    - `remaining` is what was left of their sum at the time `since`.
+    - `pace_history` has (time, work done by then, pace from then on) of every change of pace; a pace of 0 is a pause.
+    - `void` says that it must be begun again when its agent is back.
+    - `report` waits for evaluations that are retried to take their time.
+    - `order` is what the agent was told last.
     """
 
     inbox: tuple[Inbound, ...]
@@ -28,141 +33,155 @@ class AgentStep:
     timed: bool = False
     costs: tuple[float, ...] | None = None
     pulls: tuple[int, ...] | None = None
-    parts: tuple[float, ...] = ()
-    left: float = math.inf
+    segments: tuple[float, ...] = ()
+    remaining: float = math.inf
     since: float = 0.0
-    trail: list[tuple[float, float, float]] | None = None
+    pace_history: list[tuple[float, float, float]] | None = None
     void: bool = False
     report: StepReport | None = None
     order: Order | None = None
 
     def set_pace(self, now: float, before: float, after: float) -> None:
         """Work on at another pace from now on."""
-        if not self.parts:  # how long it takes is not known yet
+        if not self.segments:  # how long it takes is not known yet
             return
-        if self.trail is None:
-            self.trail = [(self.begun, 0.0, before)]
-        self.left = max(0.0, self.left - (now - self.since) * before)
+        if self.pace_history is None:
+            self.pace_history = [(self.begun, 0.0, before)]
+        self.remaining = max(0.0, self.remaining - (now - self.since) * before)
         self.since = now
-        self.trail.append((now, sum(self.parts) - self.left, after))
+        self.pace_history.append((now, sum(self.segments) - self.remaining, after))
 
     def times(self, now: float) -> tuple[float, ...]:
         """Give when its first evaluation began and when each of them ended, the last one now."""
         times, done = [], 0.0
-        for part in self.parts[:-1]:
-            done += part
-            times.append(self.begun + done if self.trail is None else _time(self.trail, done))
+        for segment in self.segments[:-1]:
+            done += segment
+            times.append(self.begun + done if self.pace_history is None else _time_of(self.pace_history, done))
         return (*times, now)
 
 
-def _time(trail: list[tuple[float, float, float]], done: float) -> float:
+def _time_of(pace_history: list[tuple[float, float, float]], done: float) -> float:
     """Give when so much of the work was done."""
-    for place, (time, before, pace) in enumerate(trail):
-        after = trail[place + 1][1] if place + 1 < len(trail) else math.inf
+    for place, (time, before, pace) in enumerate(pace_history):
+        after = pace_history[place + 1][1] if place + 1 < len(pace_history) else math.inf
         if pace > 0 and done <= after:
             return time + (done - before) / pace
-    return trail[-1][0]
+    return pace_history[-1][0]
 
 
 @dataclass(slots=True)
-class CoreState:
-    """All that changes in a run between agents; lists are indexed by agent.
+class AgentRecord:
+    """What the coordinator keeps of one agent.
 
-    - `step` is the number of an agent's step, `steps` those who work with their step, `lease` counts how often an agent was
-      given work: a result that comes on an older lease is discarded. `base` is the age of the exchange when its step began,
-      `evaluated` counts the points begun and `again` those begun once more, `t_n` its observations, `saved_t_n` those of its
-      last checkpoint, and `pulled` its evaluations by what counts.
-    - `inbox` are messages that wait for an agent's next step, `heard` the numbers of the answers that it has had.
-    - An agent in `waiting` stands still until an answer with at least this number; one in `away` is absent before a step,
-      one in `ready` would begin its step but for what is in its way, one in `leaving` has done its work, one in `ended` too,
-      or is lost for good, and one in `forgetful` has lost what it learned since its checkpoint.
-    - Those in `lost` have ended because they are lost for good.
-    - `blocked` counts what keeps an agent from working and `cut` what cuts it off; those in `off` are known not to be there.
-      `pace` is how fast it works, `asked` who was asked to send, `lasted` how long the last step of an agent took.
-    - `awaited` are the messages under way by (agent, step), as they were sent last, `repeated` the answers that were sent more
-      than once by (agent, number), with how often. `seen` are the steps whose message took effect, `newest` is the base of each
-      agent's newest message or -1, `previous` its previous message, where a fault may replay it.
-    - `down` counts what keeps the coordinator down, `free` is when its link will be free, `overdue` whether the open round's
-      deadline has passed, `events` counts the events handled, `server` is the coordinator half of the algorithm and `door` the
-      `DoorState` of messages that are private. `disclosed` counts the messages that their senders have hidden themselves.
-    - The run came further last at the event `reached`, at the time `moved`; `restarts` counts how often each agent has begun
-      its step again since then.
+    Its work
+    - `number` is the agent's own.
+    - `step` is the number of its step, and `current` that step while the agent works on it.
+    - `lease` counts how often it was given work: a result on an older lease is discarded.
+    - `next_evaluation` numbers its evaluations, `next_repetition` those that are made again after a crash or a failure.
+    - `t_n` counts its observations, `saved_t_n` those of its last checkpoint, `pulled` its evaluations that the budget counts.
+    - `last_duration` is how long its last step took.
+    - `pace` is how fast it works, 1 but for a fault.
+    - `interruptions` counts what keeps it from working: absences, crashes and hangs.
+    - `needs_restore` says that it has lost what it learned since its checkpoint, and has not begun again.
+
+    Its part in the study
+    - `absent`: it is away before a step. `ready`: it would begin its step but for an interruption.
+    - `ended`: it has done its work, or is lost. `lost`: it is lost for good.
+    - `known_offline`: the coordinator knows that it is not there, so that no round waits for it.
+
+    Its messages
+    - `asked`: it was asked to send in its present round.
+    - `base` is the age of the exchange when its step began, `newest_base` that of its newest message, or -1.
+    - `partitions` counts the network partitions that cut it off.
+    - `inbox` are answers that wait for its next step.
+    - `unacknowledged` are its messages under way by step, as they were sent last.
+    - `previous_message` is the last one that it sent, where a fault may replay it.
+    - `accepted_steps` are the steps whose message took effect, `received_answers` the numbers of the answers that it has had.
+    - `retransmissions` counts how often an answer was sent again, by its number.
     """
 
-    step: list[int]
-    lease: list[int]
-    base: list[int]
-    evaluated: list[int]
-    again: list[int]
-    t_n: list[int]
-    saved_t_n: list[int]
-    pulled: list[int]
-    inbox: list[list[Inbound]]
-    heard: list[set[int]]
-    seen: list[set[int]]
-    newest: list[int]
-    blocked: list[int]
-    cut: list[int]
-    pace: list[float]
-    server: Any
-    rounds: Rounds = field(default_factory=Rounds)
-    steps: dict[int, AgentStep] = field(default_factory=dict)
-    waiting: dict[int, float] = field(default_factory=dict)
-    away: set[int] = field(default_factory=set)
-    ready: set[int] = field(default_factory=set)
-    leaving: set[int] = field(default_factory=set)
-    ended: set[int] = field(default_factory=set)
-    lost: set[int] = field(default_factory=set)
-    forgetful: set[int] = field(default_factory=set)
-    off: set[int] = field(default_factory=set)
-    asked: set[int] = field(default_factory=set)
-    lasted: dict[int, float] = field(default_factory=dict)
-    awaited: dict[tuple[int, int], MessageReceived] = field(default_factory=dict)
-    repeated: dict[tuple[int, int], int] = field(default_factory=dict)
-    previous: dict[int, MessageReceived] = field(default_factory=dict)
-    down: int = 0
-    free: float = 0.0
-    overdue: bool = False
+    number: int
+    step: int = 0
+    current: AgentStep | None = None
+    lease: int = 0
+    next_evaluation: int = 0
+    next_repetition: int = 0
+    t_n: int = 0
+    saved_t_n: int = 0
+    pulled: int = 0
+    last_duration: float | None = None
+    pace: float = 1.0
+    interruptions: int = 0
+    needs_restore: bool = False
+    absent: bool = False
+    ready: bool = False
+    ended: bool = False
+    lost: bool = False
+    known_offline: bool = False
+    asked: bool = False
+    base: int = 0
+    newest_base: int = -1
+    partitions: int = 0
+    inbox: list[Inbound] = field(default_factory=list)
+    unacknowledged: dict[int, Message] = field(default_factory=dict)
+    previous_message: Message | None = None
+    accepted_steps: set[int] = field(default_factory=set)
+    received_answers: set[int] = field(default_factory=set)
+    retransmissions: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ProgressCounter:
+    """How far a run has come: what tells one that goes on from one that never would.
+
+    - `events` counts the events handled.
+    - `last_event` is the number of the event at which the run came further last, `last_time` its time.
+    - `restarts` counts how often each agent has begun its step again since then.
+    """
+
     events: int = 0
-    door: Any = None
-    disclosed: int = 0
-    reached: int = 0
-    moved: float = 0.0
+    last_event: int = 0
+    last_time: float = 0.0
     restarts: dict[int, int] = field(default_factory=dict)
 
     @property
     def idle(self) -> int:
         """Count the events since the run came further."""
-        return self.events - self.reached
+        return self.events - self.last_event
 
-    def advance(self, now: float) -> None:
+    def note(self, now: float) -> None:
         """Note that the run came further: a step was begun or finished, a message has been dealt with, an agent goes on."""
-        self.reached, self.moved = self.events, now
+        self.last_event, self.last_time = self.events, now
         if self.restarts:
             self.restarts = {}
 
 
+@dataclass(slots=True)
+class CoreState:
+    """All that changes in a run between agents.
+
+    - `agents` has a record of each agent, by its number.
+    - `server` is the state of the algorithm's coordinator half, `privacy` the `AggregatorState` where messages are private.
+    - `rounds` is the state of the exchange.
+    - `progress` says how far the run is.
+    - `outages` counts what keeps the coordinator down.
+    - `link_free_at` is when the coordinator's link will be free.
+    - `disclosures` counts the messages that their senders have made private themselves.
+    """
+
+    agents: list[AgentRecord]
+    server: Any
+    privacy: Any = None
+    rounds: Rounds = field(default_factory=Rounds)
+    progress: ProgressCounter = field(default_factory=ProgressCounter)
+    outages: int = 0
+    link_free_at: float = 0.0
+    disclosures: int = 0
+
+
 def fresh_state(n_agents: int, server: Any) -> CoreState:
     """Give the state before anything has happened."""
-    zeros = [[0] * n_agents for _ in range(7)]
-    return CoreState(
-        step=zeros[0],
-        lease=zeros[1],
-        base=zeros[2],
-        evaluated=zeros[3],
-        again=[0] * n_agents,
-        t_n=zeros[4],
-        saved_t_n=[0] * n_agents,
-        pulled=[0] * n_agents,
-        inbox=[[] for _ in range(n_agents)],
-        heard=[set() for _ in range(n_agents)],
-        seen=[set() for _ in range(n_agents)],
-        newest=[-1] * n_agents,
-        blocked=zeros[5],
-        cut=zeros[6],
-        pace=[1.0] * n_agents,
-        server=server,
-    )
+    return CoreState([AgentRecord(number) for number in range(n_agents)], server)
 
 
 class ProtocolError(RuntimeError):

@@ -46,7 +46,7 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "coordinator": {
         "environment": "",
-        "privacy": "environment events exchange state",
+        "privacy": "events exchange state",
         ".": "environment privacy",
         "runtime": ". environment privacy",
     },

@@ -1,1 +1,1 @@
-"""How the simulated environment behaves: durations, latency, availability, network and faults, as models."""
+"""Models of the simulated environment: durations, latency, availability, network and faults."""

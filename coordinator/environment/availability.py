@@ -1,4 +1,4 @@
-"""Whether an agent is there: before each of its iterations, or as time goes by."""
+"""Availability models: whether an agent is there, before each of its iterations or as time goes by."""
 
 from __future__ import annotations
 

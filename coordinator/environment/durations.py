@@ -1,4 +1,4 @@
-"""How long an agent's step takes in virtual time: its decision, and each of its evaluations."""
+"""Durations of an agent's step in virtual time: of its decision, and of each of its evaluations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.environment.environment import World
+from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.timing import Timing, durations
 
 
@@ -23,41 +23,41 @@ class Evaluations(NamedTuple):
     pulls: tuple[int, ...] | None = None
 
 
-class Lengths:
-    """The lengths of evaluations by number, and of decisions by the observations there are.
+class StepDurations:
+    """The durations of steps: of evaluations by their number, of decisions by the observations there are.
 
-    All pulls of a point take equally long, so that one length is drawn for each point, and the time limit holds for each pull.
+    All pulls of a point take equally long: one duration is drawn for each point, and the time limit holds for each pull.
     """
 
-    def __init__(self, world: World, streams: Streams, policy: Policy) -> None:
-        self._world, self._streams, self._policy = world, streams, policy
+    def __init__(self, environment: Environment, streams: Streams, policy: Policy) -> None:
+        self._environment, self._streams, self._policy = environment, streams, policy
         self._limit = math.inf if policy.time_limit is None else policy.time_limit
         self._length = durations(self._evaluation_of, "evaluation time", streams)
         self._again = durations(self._evaluation_of, "evaluation time again", streams)
         self._factors: dict[int, float] = {}
         self.limited = policy.time_limit is not None
-        every = [world.common, *world.exceptions.values()]
-        self._even = all(models.speed.factors == (1.0,) for models in every)
-        self._instant = not any(models.decision.coefficient for models in every)
-        costly = any(models.evaluation is not None and models.evaluation.costs for models in every)
+        groups = environment.groups()
+        self._even = all(models.speed.factors == (1.0,) for models in groups)
+        self._instant = not any(models.decision.coefficient for models in groups)
+        costly = any(models.evaluation is not None and models.evaluation.costs for models in groups)
         self._plain = self._even and self._instant and not self.limited and not costly
 
     def _evaluation_of(self, agent: int) -> Timing:
-        evaluation = self._world.of(agent).evaluation
+        evaluation = self._environment.of(agent).evaluation
         assert evaluation is not None, "time is real"
         return evaluation
 
     def needs_costs(self, agent: int) -> bool:
         """Say whether an agent's evaluations last as long as its objective says."""
-        evaluation = self._world.of(agent).evaluation
+        evaluation = self._environment.of(agent).evaluation
         return evaluation is not None and evaluation.costs
 
-    def parts(self, agent: int, evaluations: Evaluations, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
+    def segments(self, agent: int, evaluations: Evaluations, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
         """Give the lengths of a decision with `t_n` observations and of evaluations."""
         first, count, again, pulls = evaluations
         if count == 1 and self._plain and not again and pulls is None:
             return (0.0, self._length(agent, first))
-        thought = 0.0 if self._instant else self._world.of(agent).decision(t_n)
+        thought = 0.0 if self._instant else self._environment.of(agent).decision(t_n)
         lengths = self._evaluations(agent, range(first, first + count), again)
         if costs is not None:
             lengths = [length * cost for length, cost in zip(lengths, costs, strict=True)]
@@ -67,11 +67,11 @@ class Lengths:
             lengths = [length * times for length, times in zip(lengths, pulls, strict=True)]
         return (thought, *lengths)
 
-    def tries(self, agent: int, evaluations: Evaluations, next_again: int) -> tuple[float, ...]:
-        """Give how long each pull of a point takes at cost 1, retries included, which have numbers from `next_again` on."""
+    def evaluation_durations(self, agent: int, evaluations: Evaluations, next_repetition: int) -> tuple[float, ...]:
+        """Give how long each pull of a point takes at cost 1; retries are included, and numbered from `next_repetition` on."""
         first, count, again, _ = evaluations
         lengths = self._evaluations(agent, range(first, first + count), again)
-        retries = range(next_again, next_again + count * self._policy.retries)
+        retries = range(next_repetition, next_repetition + count * self._policy.retries)
         return (*lengths, *self._evaluations(agent, retries, True))
 
     def _evaluations(self, agent: int, numbers: range, again: bool) -> list[float]:
@@ -85,5 +85,5 @@ class Lengths:
     def _factor(self, agent: int) -> float:
         if agent not in self._factors:
             rng = self._streams.of(agent).at(0).rng("speed class")
-            self._factors[agent] = self._world.of(agent).speed.factor(rng)
+            self._factors[agent] = self._environment.of(agent).speed.factor(rng)
         return self._factors[agent]

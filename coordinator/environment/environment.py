@@ -1,4 +1,4 @@
-"""The models of an untidy world: how long things take, who is there, what the network does, and what goes wrong."""
+"""The environment of a run: how long things take, who is there, what the network does, and which faults there are."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from fedbo.coordinator.environment.availability import Always, Availability
 from fedbo.coordinator.environment.faults import Plan
-from fedbo.coordinator.environment.timing import Classes, Constant, Growth, Timing
+from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, SpeedClasses, Timing
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
+class AgentModels:
     """The models of one group of agents; without `evaluation`, time is real.
 
     `speed` gives every agent a lasting factor on its evaluation times, `decision` is how long it takes to decide with t_n
@@ -20,8 +20,8 @@ class Models:
     """
 
     evaluation: Timing | None = Constant(1.0)
-    speed: Classes = Classes((1.0,))
-    decision: Growth = Growth()
+    speed: SpeedClasses = SpeedClasses((1.0,))
+    decision: DecisionTimeModel = DecisionTimeModel()
     latency: Timing = Constant(0.0)
     bandwidth: float | None = None
     availability: Availability = Always()
@@ -29,7 +29,7 @@ class Models:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Environment:
     """All models of a run: those `common` to all agents, and those of the `exceptions`, agent by agent.
 
     `link` is the bandwidth of the coordinator's own link, through which all messages to it pass one after the other. A
@@ -37,18 +37,22 @@ class World:
     groups have been replaced by their agents.
     """
 
-    common: Models = Models()
-    exceptions: Mapping[int, Models] = field(default_factory=dict)
+    common: AgentModels = AgentModels()
+    exceptions: Mapping[int, AgentModels] = field(default_factory=dict)
     link: float | None = None
     retry: float = 1.0
     attempts: int = 10
     plan: Plan = ()
 
-    def of(self, agent: int) -> Models:
+    def of(self, agent: int) -> AgentModels:
         """Give an agent's models."""
         return self.exceptions.get(agent, self.common)
 
+    def groups(self) -> tuple[AgentModels, ...]:
+        """List all groups of models."""
+        return (self.common, *self.exceptions.values())
+
     @property
-    def real(self) -> bool:
+    def is_real_time(self) -> bool:
         """Say whether time is real."""
         return self.common.evaluation is None

@@ -1,7 +1,8 @@
 """The fault plan: what goes wrong, with whom and when, as data that acts on simulated and on live agents alike.
 
-A fault that *strikes* does so at a time, at an event number, or at random with a rate; one that befalls *messages* does so
-with a probability within a span of time. `agents` is "all", the name of a group, or a tuple of agents.
+Faults of *processes*, of agents or of the coordinator, begin at a time, at an event number, or at random with a rate; faults of
+*messages* meet each transmission with a probability, within a span of time. `agents` is "all", the name of a group, or a tuple
+of agents.
 """
 
 from __future__ import annotations
@@ -182,18 +183,18 @@ class Corruption:
         _check_span(self)
 
 
-Strike = Crash | Hang | Slow | NetworkPartition | Restart
-Befall = Loss | Duplication | Reordering | Delay | Corruption
-Fault = Strike | Befall
+ProcessFault = Crash | Hang | Slow | NetworkPartition | Restart
+MessageFault = Loss | Duplication | Reordering | Delay | Corruption
+Fault = ProcessFault | MessageFault
 Plan = tuple[Fault, ...]
 
-STRIKES: tuple[type[Strike], ...] = (Crash, Hang, Slow, NetworkPartition, Restart)
-BEFALLS: tuple[type[Befall], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
-FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*STRIKES, *BEFALLS)}
+PROCESS_FAULTS: tuple[type[ProcessFault], ...] = (Crash, Hang, Slow, NetworkPartition, Restart)
+MESSAGE_FAULTS: tuple[type[MessageFault], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
+FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*PROCESS_FAULTS, *MESSAGE_FAULTS)}
 
 
-def strikes(fault: Strike, rng: np.random.Generator) -> Iterator[float]:
-    """Give the times at which a fault strikes, ascending; none when it does at an event number or at the rate 0."""
+def fault_times(fault: ProcessFault, rng: np.random.Generator) -> Iterator[float]:
+    """Give the times at which a fault begins, ascending; none when it does at an event number or at the rate 0."""
     if fault.at is not None:
         return iter((fault.at,))
     if not fault.rate:
@@ -202,7 +203,7 @@ def strikes(fault: Strike, rng: np.random.Generator) -> Iterator[float]:
     return itertools.accumulate(float(rng.exponential(1 / rate)) for _ in itertools.repeat(None))
 
 
-def _check_begin(fault: Strike) -> None:
+def _check_begin(fault: ProcessFault) -> None:
     given = [name for name in ("at", "event", "rate") if getattr(fault, name) is not None]
     if not given:
         raise ValueError("give one of at, event and rate")
@@ -211,7 +212,7 @@ def _check_begin(fault: Strike) -> None:
     check(fault)
 
 
-def _check_span(fault: Befall) -> None:
+def _check_span(fault: MessageFault) -> None:
     check(fault)
     if fault.end is not None and not fault.end > fault.start:
         raise SettingError("end", f"must be above start = {fault.start}", fault.end)

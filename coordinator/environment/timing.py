@@ -1,4 +1,4 @@
-"""How long things take: models of evaluation time, latency and decision time, in the study's unit of time."""
+"""Models of evaluation time, latency and decision time, in the study's unit of time."""
 
 from __future__ import annotations
 
@@ -183,8 +183,8 @@ TIMINGS: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
-    """Classes of speed: each agent belongs to one, whose factor multiplies its evaluation times.
+class SpeedClasses:
+    """SpeedClasses of speed: each agent belongs to one, whose factor multiplies its evaluation times.
 
     `shares` are the chances of the classes up to a common factor; without them all classes are equally likely.
     """
@@ -209,7 +209,7 @@ class Classes:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class DecisionTimeModel:
     """The time that a decision takes with t_n observations: `coefficient` * t_n ** `power`; exact inference has power 3."""
 
     coefficient: Annotated[float, Ge(0), Lt(inf)] = 0.0

@@ -1,14 +1,14 @@
-"""The coordinator's door where messages are private: whom it asks, what it lets in, what it lets out, what that costs whom.
+"""Central differential privacy for one run: sampling of agents, clipping, Gaussian noise, and a ledger of the releases.
 
 A message that comes in is held back until the exchange mode answers; then all that are held are clipped, weighted, summed and
 hidden in noise, as the algorithm's `Mechanism` says, and only this release reaches the coordinator half of the algorithm.
 Every release is entered in a ledger. What an agent's part in it costs follows from what really happened:
 
 - *sampled*: rounds were sampled by coins that nobody else sees, and who else takes part, and when, does not depend on them:
-  a round waits for all who begin it, and who is not asked sends an empty message that takes as long. Then every release is
+  a round waits for all who begin it, and who is not asked sends a dummy message that takes as long. Then every release is
   charged, at the sampling's q, to every agent that optimises and to all others that could have been asked.
-- *whole*: anything else. Given when messages came, a release is a sum with Gaussian noise: it is charged, without any gain
-  from sampling, to those whose messages are in it, and to nobody else.
+- *without amplification*: anything else. Given when messages came, a release is a sum with Gaussian noise: it is charged,
+  without any gain from sampling, to those whose messages are in it, and to nobody else.
 
 Adjacent are two studies that differ in what one agent says: in the other its messages are zeros.
 """
@@ -17,86 +17,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.actors.evaluation.policy import Policy
-from fedbo.algorithms.base import Algorithm, Array, LocallyPrivate, Mechanism, Private, Problem
-from fedbo.coordinator.environment.environment import World
-from fedbo.coordinator.events import MessageReceived
+from fedbo.algorithms.base import Array, Mechanism, Private, Problem
+from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Exchange, revealed
-from fedbo.coordinator.privacy.accounting import Charge, Spending, gaussian_epsilon
-from fedbo.coordinator.privacy.ledger import LedgerEntry, inverse
+from fedbo.coordinator.privacy.budget import PrivacyBudget, PrivacyFilter
+from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure
+from fedbo.coordinator.privacy.sensitivity import clip_factors, noise_stds
+from fedbo.coordinator.privacy.state import AggregatorState
 from fedbo.coordinator.state import ProtocolError
 
-GRAIN = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
-
-
-@dataclass(frozen=True, slots=True)
-class PrivacyBudget:
-    """The privacy budget of a study: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
-
-    With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed.
-    """
-
-    deltas: tuple[float, ...] = (1e-5,)
-    epsilon_max: float | None = None
-    secure_noise: bool = False
-
-
-DEFAULT_TERMS = PrivacyBudget()
-
-
-@dataclass(slots=True)
-class AggregatorState:
-    """All of the door that changes in a run.
-
-    `held (N, M)` are the messages of the open release, `norms (N,)` their norms, and `bases (N,)` the rounds in which their
-    steps began, -1 where there is none. `eligible` and `sampled` are those of the open release, `release` is its number, `clip`
-    its S. `spent (N,)` sums the squares of the norms of all whole charges, and `charges` are the sampled ones, each for the
-    agent to which it costs most. After the budget is spent the door is `closed`, and `told` have heard of it.
-    """
-
-    held: Array
-    norms: Array
-    bases: npt.NDArray[np.int64]
-    clip: float
-    spent: Array
-    eligible: list[int] = field(default_factory=list)
-    sampled: list[int] = field(default_factory=list)
-    charges: list[Charge] = field(default_factory=list)
-    told: set[int] = field(default_factory=set)
-    release: int = 0
-    closed: bool = False
+GRID = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
 
 
 class PrivateAggregator:
-    """The rules of the door; what changes is in its state."""
+    """The private aggregation of one run; what changes is in its state. `no_amplification` says why sampling gains nothing."""
 
-    def __init__(self, algorithm: Private, problem: Problem, terms: PrivacyBudget, source: NoiseSource, whole: str) -> None:
-        self.mechanism, self.terms = algorithm.mechanism(problem), terms
+    def __init__(
+        self, algorithm: Private, problem: Problem, budget: PrivacyBudget, source: NoiseSource, no_amplification: str
+    ) -> None:
+        self.mechanism, self.no_amplification = algorithm.mechanism(problem), no_amplification
         self.entries: list[LedgerEntry] = []
-        self._algorithm, self._problem, self._source, self.whole = algorithm, problem, source, whole
-        self._spending: Spending | None = None
+        self._algorithm, self._problem, self._source = algorithm, problem, source
+        self._filter = PrivacyFilter(self.mechanism, problem, budget, amplified=not no_amplification)
 
     def fresh(self, length: int) -> AggregatorState:
         """Give the state before the first message of this `length`."""
         n = self._problem.n_agents
         return AggregatorState(np.zeros((n, length)), np.zeros(n), np.full(n, -1), self.mechanism.clip, np.zeros(n))
 
-    def ask(self, state: AggregatorState, agents: Sequence[int]) -> set[int]:
+    def sample(self, state: AggregatorState, agents: Sequence[int]) -> set[int]:
         """Choose whom to ask among the agents that begin a round."""
-        if state.closed:
+        if state.budget_exhausted:
             return set()
         state.eligible = sorted(agents)
-        state.sampled = self._sample(state)
+        state.sampled = self._draw(state)
         return set(state.sampled)
 
-    def _sample(self, state: AggregatorState) -> list[int]:
+    def _draw(self, state: AggregatorState) -> list[int]:
         mechanism = self.mechanism
         if mechanism.share == 1.0:
             return state.eligible
@@ -106,27 +69,29 @@ class PrivateAggregator:
         count = max(1, round(mechanism.share * len(state.eligible)))
         return sorted(sorted(state.eligible, key=lambda agent: (coins[agent], agent))[:count])
 
-    def take(self, state: AggregatorState, message: MessageReceived, asked: bool) -> str | None:
+    def accept(self, state: AggregatorState, message: Message, asked: bool) -> str | None:
         """Hold a message for the open release; say why it is refused. A newer one takes the place of an older one."""
-        if state.closed:
+        if state.budget_exhausted:
             return "the privacy budget is spent"
         if not asked:
             return "not sampled: this agent was not asked"
-        if message.base < state.bases[message.sender]:
+        if message.base < state.bases[message.claimed_sender]:
             return "a newer message of this agent is held"
-        (state.held[message.sender],) = message.payload.values()
+        (state.held[message.claimed_sender],) = message.payload.values()
         # Measured here, where the message is in the cache: a release then reads all of them once.
-        with np.errstate(over="ignore"):  # beyond 1e154 a message is shortened to nothing
-            state.norms[message.sender] = math.sqrt(np.vdot(state.held[message.sender], state.held[message.sender]))
-        state.bases[message.sender] = message.base
+        with np.errstate(over="ignore"):  # beyond 1e154 a message is clipped to nothing
+            state.norms[message.claimed_sender] = math.sqrt(
+                np.vdot(state.held[message.claimed_sender], state.held[message.claimed_sender])
+            )
+        state.bases[message.claimed_sender] = message.base
         return None
 
-    def release(self, state: AggregatorState, server: Any, worth: Array, now: float) -> Any:
+    def release(self, state: AggregatorState, server: Any, staleness_weights: Array, now: float) -> Any:
         """Release what is held, if the budget allows it, and hand it to the coordinator half; give that half's next state."""
         arrived = np.flatnonzero(state.bases >= 0)
         weights = self._weights(state.release)
-        charge, charged, norms = self._cost(state, weights, worth, arrived)
-        refused = self._refusal(state, charge, charged, norms)
+        charge, charged, norms = self._filter.cost(state, weights, staleness_weights, arrived)
+        refused = self._filter.refusal(state, charge, charged, norms)
         entry = self._entry(state, now, arrived, weights)._replace(
             share=charge.share,
             sampling=charge.sampling,
@@ -137,12 +102,12 @@ class PrivateAggregator:
         if refused:
             nobody: dict[str, Any] = {"arrived": [], "clipped": 0, "charged": [], "norms": []}
             self.entries.append(entry._replace(refused=refused, **nobody))
-            state.closed = True
+            state.budget_exhausted = True
             server = self._algorithm.closed(server)
         else:
-            vectors, signal, clipped = self._vectors(state, weights, worth, arrived)
+            vectors, signal, clipped = self._vectors(state, weights, staleness_weights, arrived)
             self.entries.append(entry._replace(clipped=clipped, signal=signal))
-            self._spend(state, charge, charged, norms)
+            self._filter.spend(state, charge, charged, norms)
             server = self._algorithm.released(server, vectors, state.release)
         state.held[arrived], state.norms[arrived], state.bases[:] = 0.0, 0.0, -1
         state.release += 1
@@ -158,99 +123,54 @@ class PrivateAggregator:
             )
         return weights
 
-    def tell(self, state: AggregatorState, payloads: Mapping[int, Any]) -> dict[int, Any]:
+    def announce(self, state: AggregatorState, payloads: Mapping[int, Any]) -> dict[int, Any]:
         """Let an answer go to those who have not yet heard that there will be no more."""
-        if not state.closed:
+        if not state.budget_exhausted:
             return dict(payloads)
-        new = {agent: payload for agent, payload in payloads.items() if agent not in state.told}
-        state.told.update(new)
+        new = {agent: payload for agent, payload in payloads.items() if agent not in state.announced}
+        state.announced.update(new)
         return new
 
     def _vectors(
-        self, state: AggregatorState, weights: Array, worth: Array, arrived: npt.NDArray[np.int64]
+        self, state: AggregatorState, weights: Array, staleness_weights: Array, arrived: npt.NDArray[np.int64]
     ) -> tuple[Array, float, int]:
         """Make a release `(P, M)`; also the norm of the sum without noise, and how many messages were clipped."""
         mechanism, number = self.mechanism, state.release
-        sd = deviations(mechanism, weights, state.clip)[:, None]
+        sd = noise_stds(mechanism, weights, state.clip)[:, None]
         messages, norms = state.held, state.norms
         if len(arrived) < len(messages):
-            messages, norms, weights, worth = messages[arrived], norms[arrived], weights[:, arrived], worth[arrived]
-        scale, clipped = shortening(norms, state.clip / math.sqrt(mechanism.blocks))
-        total = (weights * (scale * worth)) @ messages / mechanism.share
+            messages, norms, weights, staleness_weights = (
+                messages[arrived],
+                norms[arrived],
+                weights[:, arrived],
+                staleness_weights[arrived],
+            )
+        scale, clipped = clip_factors(norms, state.clip / math.sqrt(mechanism.blocks))
+        total = (weights * (scale * staleness_weights)) @ messages / mechanism.share
         vectors = total
         if mechanism.noise > 0:
             noise = self._source.normal("privacy noise", number, total.shape)
-            grain = GRAIN * 2.0 ** np.floor(np.log2(sd))
-            vectors = np.round((total + sd * noise) / grain) * grain
+            grid = GRID * 2.0 ** np.floor(np.log2(sd))
+            vectors = np.round((total + sd * noise) / grid) * grid
         if mechanism.quantile is not None:
-            votes = np.where(scale < 1, -0.5, 0.5) * worth * (norms > 0)
+            votes = np.where(scale < 1, -0.5, 0.5) * staleness_weights * (norms > 0)
             self._adapt(state, float(votes.sum()))
         return vectors, float(np.linalg.norm(total)), clipped
 
     def _adapt(self, state: AggregatorState, votes: float) -> None:
         """Let the clipping norm follow its quantile (Andrew et al. 2021, Algorithm 1).
 
-        An agent's vote is 1/2 where its message is not shortened, -1/2 where it is, less where the message is worth less, and
+        An agent's vote is 1/2 where its message is not clipped, -1/2 where it is, less where the message counts for less, and
         0 where it is zeros: so zeros are as good as no message, and nobody moves the sum by more than 1/2.
         """
         mechanism = self.mechanism
         noise = self._source.normal("privacy count", state.release, (1,))[0]
-        grain = GRAIN * mechanism.count_noise
+        grid = GRID * mechanism.count_noise
         centred = votes + mechanism.count_noise * noise
-        centred = round(centred / grain) * grain if grain else centred
+        centred = round(centred / grid) * grid if grid else centred
         share = 0.5 + centred / (mechanism.share * self._problem.n_agents)
         assert mechanism.quantile is not None
         state.clip *= math.exp(-mechanism.rate * (share - mechanism.quantile))
-
-    def _cost(
-        self, state: AggregatorState, weights: Array, worth: Array, arrived: npt.NDArray[np.int64]
-    ) -> tuple[Charge, npt.NDArray[np.int64], Array]:
-        """Say what the open release will cost: the greatest charge, the agents to charge, and their norms."""
-        mechanism = self.mechanism
-        norms = contributions(mechanism, weights)
-        if self.whole:
-            charged, norms = arrived, norms[arrived] * worth[arrived]
-            return Charge(1.0, inverse(float(norms.max(initial=0.0)))), charged, norms
-        charged = np.union1d(np.array(self._problem.targets), np.array(state.eligible, dtype=np.int64)).astype(np.int64)
-        norms = norms[charged]
-        population = len(state.eligible) if mechanism.sampling == "fixed" else 0
-        if mechanism.sampling == "fixed" and not population:
-            return Charge(1.0, math.inf), charged[:0], norms[:0]
-        if mechanism.sampling == "fixed":  # whom an agent displaces may show by a larger part that it was asked
-            norms = np.where(norms > 0, norms.max(), 0.0)
-        return Charge(mechanism.share, inverse(float(norms.max())), mechanism.sampling, population), charged, norms
-
-    def _refusal(self, state: AggregatorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> str:
-        """Say why this release may not be made; empty when it may."""
-        most = self.terms.epsilon_max
-        if state.closed:
-            return "the privacy budget is spent"
-        if most is None or not self.mechanism.noise:  # what is not private has no budget
-            return ""
-        delta = self.terms.deltas[0]
-        if self.whole:
-            mu = math.sqrt(float((state.spent[charged] + norms**2).max(initial=0.0)))
-            epsilon = float(gaussian_epsilon(np.array([mu]), delta)[0])
-        else:
-            epsilon = self._spent(state).after(charge)
-        if epsilon <= most:
-            return ""
-        return f"epsilon would be {epsilon:.4g} at delta = {delta:.4g}, epsilon_max is {most:g}"
-
-    def _spent(self, state: AggregatorState) -> Spending:
-        if self._spending is None:  # also after a snapshot was read
-            self._spending = Spending(
-                self.terms.deltas[0], "rdp" if self.mechanism.sampling == "fixed" else "pld", state.charges
-            )
-        return self._spending
-
-    def _spend(self, state: AggregatorState, charge: Charge, charged: npt.NDArray[np.int64], norms: Array) -> None:
-        if self.whole:
-            state.spent[charged] += norms**2
-        elif len(charged):
-            state.charges.append(charge)
-            if self.terms.epsilon_max is not None:
-                self._spent(state).add(charge)
 
     def _entry(self, state: AggregatorState, now: float, arrived: npt.NDArray[np.int64], weights: Array) -> LedgerEntry:
         mechanism = self.mechanism
@@ -266,81 +186,32 @@ class PrivateAggregator:
             clip=state.clip,
             sensitivity=state.clip * float(weights.max()) / mechanism.share,
             noise_multiplier=mechanism.noise,
-            noise=deviations(mechanism, weights, state.clip).tolist(),
+            noise=noise_stds(mechanism, weights, state.clip).tolist(),
             numbers=mechanism.blocks * state.held.shape[1],
             share=mechanism.share,
             sampling=mechanism.sampling,
             population=0,
             charged=[],
             norms=[],
-            whole=self.whole,
+            whole=self.no_amplification,
             secure=isinstance(self._source, Secure),
             signal=0.0,
             refused="",
         )
 
 
-def shortening(norms: Array, bound: float) -> tuple[Array, int]:
-    """Give the factors `(n,)` that shorten messages of these norms `(n,)` to the norm `bound`, and how many are shortened."""
-    if math.isinf(bound):
-        return np.ones(len(norms)), 0
-    return bound / np.maximum(norms, bound), int((norms > bound).sum())
-
-
-def deviations(mechanism: Mechanism, weights: Array, clip: float) -> Array:
-    """Give the standard deviations `(P,)` of the noise in the blocks of a release, at the clipping norm `clip`."""
-    if not mechanism.noise:
-        return np.zeros(len(weights))
-    largest = weights.max(axis=1) if mechanism.per_block else np.full(len(weights), weights.max())
-    return _vector_noise(mechanism) * largest * clip / mechanism.share
-
-
-def contributions(mechanism: Mechanism, weights: Array) -> Array:
-    """Give the most that each agent could add to a release `(N,)`, each block over the standard deviation of its noise.
-
-    At most 1 / z, and less where an agent's weights are small in some blocks: with the weights that were really used, a
-    release costs less than its bound S phi_max / q says.
-    """
-    if not mechanism.noise:
-        return np.where(weights.max(axis=0) > 0, math.inf, 0.0)
-    largest = weights.max(axis=1, keepdims=True) if mechanism.per_block else weights.max()
-    squares = ((weights / largest) ** 2).mean(axis=0) / _vector_noise(mechanism) ** 2
-    if mechanism.quantile is not None:
-        squares = squares + (0.5 / mechanism.count_noise) ** 2
-    return np.asarray(np.sqrt(squares))
-
-
-def _vector_noise(mechanism: Mechanism) -> float:
-    """Give the noise multiplier of the vectors alone: the noisy count takes its part of z (Andrew et al. 2021, Theorem 1)."""
-    if mechanism.quantile is None:
-        return mechanism.noise
-    return float((mechanism.noise**-2 - (2 * mechanism.count_noise) ** -2) ** -0.5)
-
-
-def unkept(algorithm: Algorithm, policy: Policy) -> str:
-    """Say why agents could not keep the promise of messages that they hide themselves; empty where they can.
-
-    That promise is for each evaluation, which moves one number of one message. A value that is told in place of one that failed
-    must not be made of others: these would be in several numbers, each with noise for one alone. Messages that pass the door
-    need no such rule: what is hidden there is an agent's whole message, whatever its own evaluations do to it.
-    """
-    if policy.separate or not (isinstance(algorithm, LocallyPrivate) and algorithm.hides):
-        return ""
-    return 'tells in place of a failed value another one, which would enter several sent means; take "drop" or "stop"'
-
-
-def charged_whole(mechanism: Mechanism, exchange: Exchange, world: World) -> str:
+def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool) -> str:
     """Say why releases are charged without a gain from sampling; empty when it can be claimed.
 
     The gain needs coins that nobody can guess from what else happens: who takes part, other than by their own coins, must
-    not depend on who was asked. Exchange modes say so themselves; one that does not is charged whole.
+    not depend on who was asked. Exchange modes say so themselves; for one that does not no gain is claimed.
     """
     if not mechanism.noise:
         return "it adds no noise"
     if mechanism.share == 1.0:
         return "every agent is asked"
-    if not exchange.waits:
+    if not exchange.is_synchronous:
         return f"under '{exchange.mode}' there are no rounds to sample"
-    if world.real:
+    if real_time:
         return "in real time anything may depend on who was asked"
     return revealed(exchange, mechanism.sampling)

@@ -1,4 +1,4 @@
-"""What a release costs where the number of agents is fixed: whom an agent displaces may show that it was drawn.
+"""Rényi divergences of a release to which a fixed number of agents is drawn: whom an agent displaces may show that it was.
 
 k of n agents are drawn, q = k / n, and their contributions are summed and hidden in N(0, I). One agent's contribution is a
 in one world and zero in the adjacent one; all others have v_j, the same in both, and no norm is above c (contributions are

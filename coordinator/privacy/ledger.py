@@ -14,14 +14,16 @@ import pyarrow as pa
 
 from fedbo.actors.storage.rows import RunKey, column
 from fedbo.algorithms.base import Array, Disclosure
-from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, Charge, epsilon, gaussian_epsilon, running
+from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, epsilon, running
+from fedbo.coordinator.privacy.charge import PrivacyCharge
+from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
 
 _AGENTS = pa.list_(pa.field("item", pa.int32(), nullable=False))
 _NUMBERS = pa.list_(pa.field("item", pa.float64(), nullable=False))
 _RUN = [column("cell", pa.int32()), column("algorithm", pa.string()), column("replicate", pa.int32())]
 _EPSILONS = ("moments", "rdp", "pld", "weights", "epsilon")
 
-# What the door enters, as a run writes it.
+# The entries of the ledger, as a run writes them.
 RELEASES = pa.schema(
     [
         *_RUN,
@@ -94,9 +96,9 @@ class LedgerEntry(NamedTuple):
     refused: str
 
     @property
-    def charge(self) -> Charge:
+    def charge(self) -> PrivacyCharge:
         """Give the charge to the agent to which this release costs most."""
-        return Charge(self.share, inverse(max(self.norms, default=0.0)), self.sampling, self.population)
+        return PrivacyCharge(self.share, inverse(max(self.norms, default=0.0)), self.sampling, self.population)
 
 
 LOCAL = "laplace"  # the sampling of entries whose senders have hidden them
@@ -209,14 +211,14 @@ def _whole(entries: Sequence[LedgerEntry], deltas: tuple[float, ...], n_agents: 
         most.append(int(counts.max()))
         largest.append(float(squares.max()))
     multiplier = entries[0].noise_multiplier
-    nothing, charges = np.zeros((1, len(deltas))), (Charge(1.0, multiplier),) * most[-1]
+    nothing, charges = np.zeros((1, len(deltas))), (PrivacyCharge(1.0, multiplier),) * most[-1]
     found = {by: np.vstack([nothing, _running(charges, deltas, by)])[most] for by in ACCOUNTANTS}
     found["weights"] = np.stack([gaussian_epsilon(np.sqrt(largest), delta) for delta in deltas], axis=1)
     return found
 
 
 @lru_cache(maxsize=64)
-def _running(charges: tuple[Charge, ...], deltas: tuple[float, ...], by: str) -> Array:
+def _running(charges: tuple[PrivacyCharge, ...], deltas: tuple[float, ...], by: str) -> Array:
     """Account for charges in their order, once for all replicates, which are charged alike."""
     return running(charges, deltas, by)
 
@@ -243,7 +245,7 @@ def _own(entries: Sequence[LedgerEntry], deltas: Sequence[float], n_agents: int,
 
 
 @lru_cache(maxsize=256)
-def _epsilon(charges: tuple[tuple[Charge, int], ...], delta: float, by: str) -> float:
+def _epsilon(charges: tuple[tuple[PrivacyCharge, int], ...], delta: float, by: str) -> float:
     return epsilon(dict(charges), delta, by)
 
 

@@ -1,4 +1,4 @@
-"""Where coins and noise of the door come from: the study's seed, or a secret key that no seed gives."""
+"""Sources of private noise and of the coins of sampling: the study's seed, or a secret key that no seed gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator as a process: it runs one run after another, here or in a Ray actor, and can be asked how far it is."""
+"""The coordinator as a process, here or in a Ray actor: carries out one run after another, and says how far it is."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.environment.environment import World
+from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.exchange import Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, PrivacyBudget
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent, RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_log import EventLog
-from fedbo.coordinator.runtime.replay_log import catch_up, run_recorded
-from fedbo.coordinator.runtime.snapshots import Snapshotter
+from fedbo.coordinator.runtime.replay_log import replay_events, resume_from_log
+from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
 
-_LIVES = 5  # how often the hosts of a run may be lost, without its coming further, before it fails
+MAX_RESTARTS = 5  # a run whose hosts are lost so often, without progress between, fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +47,19 @@ class Run:
     key: RunKey
     task: Task
     exchange: Exchange
-    world: World
+    environment: Environment
     folder: Path
     hosting: Literal["inline", "dedicated", "packed"] = "inline"
     workers: int = 1
     until: float = float("inf")
     seconds: float = 60.0
     events: int | None = None
-    terms: PrivacyBudget = DEFAULT_TERMS
+    budget: PrivacyBudget = DEFAULT_BUDGET
 
 
 @dataclass(frozen=True, slots=True)
-class Learning:
-    """An earlier task of some agents, to be carried out before the runs that need it."""
+class WarmupRun:
+    """An earlier task of some agents, whose observations the runs that need them begin with."""
 
     key: RunKey
     task: Task
@@ -68,7 +68,7 @@ class Learning:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunProgress:
     """How far a coordinator is: the share of its present run, and every target's best score so far."""
 
     key: RunKey | None = None
@@ -77,7 +77,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunSummary:
     """What a run leaves behind besides its tables: the targets' best scores, and their optima where they are known.
 
     `time` is its last, `events` their number; `seconds` it took, `kept` of them for snapshots. `stopped` says whether it was
@@ -99,18 +99,18 @@ class Coordinator:
 
     def __init__(self) -> None:
         threadpool_limits(1)
-        self._standing = Standing()
-        self._stop = self._sufficient = False
+        self._progress = RunProgress()
+        self._stopped = self._stopped_early = False
         self.hosts: list[Any] = []
 
-    def learn(self, job: Learning) -> None:
+    def learn(self, job: WarmupRun) -> None:
         """Carry out an earlier task of some agents."""
         for number in job.agents:
-            if self._stop:
+            if self._stopped:
                 return
             learn(job.task, [number], job.key, job.folder)
 
-    def run(self, run: Run) -> Ended | None:
+    def run(self, run: Run) -> RunSummary | None:
         """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails.
 
         None when another process goes on with it: that one gives the result, and nobody waits for this one.
@@ -121,112 +121,120 @@ class Coordinator:
             self.hosts = []
             return None
 
-    def _run(self, run: Run) -> Ended:
+    def _run(self, run: Run) -> RunSummary:
         home = RunFolder.of(run.folder, run.key)
         latest = home.latest()
         if latest.ended:
             home.check(latest, tables=False)
-            found: Ended = read_checkpoint(home.folder / "ended")
+            found: RunSummary = read_checkpoint(home.folder / "ended")
             return found
-        lives, reached = _LIVES, 0
+        left, furthest = MAX_RESTARTS, 0
         while True:
-            agenda = EventQueue()
+            queue = EventQueue()
             try:
-                return self._go_on(run, agenda)
+                return self._go_on(run, queue)
             except HostLost:  # begin again from the last snapshot, with hosts that live
                 for host in self.hosts:
                     ray.kill(host)  # some may be alive
                 self.hosts = []
-                lives = _LIVES if agenda.events > reached else lives - 1
-                reached = max(reached, agenda.events)
-                if not lives:
+                left = MAX_RESTARTS if queue.events > furthest else left - 1
+                furthest = max(furthest, queue.events)
+                if not left:
                     raise
 
-    def _go_on(self, run: Run, agenda: EventQueue) -> Ended:
+    def _go_on(self, run: Run, queue: EventQueue) -> RunSummary:
+        """Carry a run out from its last snapshot on, with hosts that are there now."""
         begun = time.monotonic()
-        keeper = Snapshotter(RunFolder.of(run.folder, run.key), run.seconds, run.events)
-        core, journal, live = _core(run, keeper.home), EventLog(keeper.home), None
-        snapshot = keeper.restore()
+        snapshots = Snapshotter(RunFolder.of(run.folder, run.key), run.seconds, run.events)
+        core, event_log, live = _core(run, snapshots.home), EventLog(snapshots.home), None
+        snapshot = snapshots.load_latest()
         if snapshot is not None:
-            core.state, journal.count, journal.moments, live = snapshot[1:]
-            agenda.become(snapshot.agenda)
-        hosts = self._host(run, keeper, live)
-        watch = RunHooks(
-            journal.extend,
-            lambda: self._stop,
-            lambda: self._look(run, core, hosts),
-            lambda events: keeper.keep(events, core, agenda, journal, hosts),
-            journal.record,
-            lambda: self._sufficient,
-        )
+            core.state, event_log.count, event_log.moments, live = snapshot[1:]
+            queue.become(snapshot.queue)
+        hosts = self._host(run, snapshots, live)
+        parts = RunParts(core, queue, event_log, hosts)
         try:
-            if run.world.real:
-                assert isinstance(hosts, RayHosts)
-                catch_up(core, hosts, agenda, keeper.since(), watch)
-                keeper.begin(core, agenda, journal, hosts)
-                run_wall(core, hosts, watch, agenda, run.until, _die)
-            else:
-                run_virtual(core, hosts, watch, agenda, run.until)
+            self._drive(run, parts, snapshots)
         except (HostLost, Superseded, Damaged):
             raise
         except Exception:
             if isinstance(hosts, RayHosts):
                 hosts.revive()
-            keeper.end(core, agenda, journal, hosts, ended=False)
+            snapshots.finish(parts, ended=False)
             raise
-        self._look(run, core, hosts)
+        self._note_progress(run, core, hosts)
         if isinstance(hosts, RayHosts):
             hosts.revive()
             self.hosts = hosts.actors
         best_values = hosts.best_values()
-        result = Ended(
+        result = RunSummary(
             key=run.key,
-            time=agenda.time,
-            events=agenda.events,
-            stopped=agenda.stopped,
+            time=queue.time,
+            events=queue.events,
+            stopped=queue.stopped,
             seconds=time.monotonic() - begun,
-            kept=keeper.spent,
-            best=self._standing.best,
+            kept=snapshots.spent,
+            best=self._progress.best,
             best_values={agent: best_values[agent] for agent in run.task.problem.targets},
         )
-        keeper.note_result(result)
-        keeper.end(core, agenda, journal, hosts, ended=not agenda.stopped)
+        snapshots.note_result(result)
+        snapshots.finish(parts, ended=not queue.stopped)
         return result
 
-    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationLine]) -> Ended:
+    def _drive(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> None:
+        """Let a run happen in the time of its study, until it ends or is stopped."""
+        core, queue, event_log, hosts = parts
+        hooks = RunHooks(
+            event_log.extend,
+            lambda: self._stopped,
+            lambda: self._note_progress(run, core, hosts),
+            lambda events: snapshots.tick(events, parts),
+            event_log.record,
+            lambda: self._stopped_early,
+            _die,
+        )
+        if not run.environment.is_real_time:
+            run_virtual(core, hosts, hooks, queue, run.until)
+            return
+        assert isinstance(hosts, RayHosts)
+        resume_from_log(core, hosts, queue, snapshots.events_since(), hooks)
+        snapshots.start(parts)
+        run_wall(core, hosts, hooks, queue, run.until)
+
+    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationLine]) -> RunSummary:
         """Carry out again a run that was made in real time, by its record, in this process and without waiting.
 
         What its `evaluations` gave is not found out again.
         """
         begun = time.monotonic()
-        keeper = Snapshotter(RunFolder.of(run.folder, run.key), float("inf"), None)
-        core, journal, agenda = _core(run, keeper.home), EventLog(keeper.home), EventQueue()
-        log = EvaluationLog(keeper.home, set(), 0)
+        snapshots = Snapshotter(RunFolder.of(run.folder, run.key), float("inf"), None)
+        core, event_log, queue = _core(run, snapshots.home), EventLog(snapshots.home), EventQueue()
+        log = EvaluationLog(snapshots.home, set(), 0)
         log.write(evaluations)
         log.close()
-        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(keeper.home, recorded=True))
+        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(snapshots.home, recorded=True))
         try:
-            agenda.time = run_recorded(core, hosts, RunHooks(journal.extend), record)
+            queue.time = replay_events(core, hosts, RunHooks(event_log.extend), record)
         finally:
-            keeper.end(core, agenda, journal, hosts, ended=True)
-        return Ended(run.key, agenda.time, len(record), False, time.monotonic() - begun, 0.0, (), {})
+            snapshots.finish(RunParts(core, queue, event_log, hosts), ended=True)
+        return RunSummary(run.key, queue.time, len(record), False, time.monotonic() - begun, 0.0, (), {})
 
-    def standing(self) -> Standing:
+    def progress(self) -> RunProgress:
         """Say how far the present run is; it may be asked from another thread."""
-        return self._standing
+        return self._progress
 
     def stop(self) -> None:
         """Let the present run end soon, with what it has; it may be called from another thread."""
-        self._stop = True
+        self._stopped = True
 
-    def suffice(self) -> None:
+    def stop_early(self) -> None:
         """Let the present run in real time end soon, as one that is complete; it may be called from another thread."""
-        self._sufficient = True
+        self._stopped_early = True
 
-    def _host(self, run: Run, keeper: Snapshotter, live: Live | None) -> Hosts:
+    def _host(self, run: Run, snapshots: Snapshotter, live: Live | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)
-        lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.world.plan)
-        site = Site(keeper.home, run.world.real, lossy, keeper.latest)
+        lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.environment.plan)
+        site = Site(snapshots.home, run.environment.is_real_time, lossy, snapshots.latest)
         if run.hosting == "inline":
             return InlineHosts(run.task, agents, site)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
@@ -234,19 +242,19 @@ class Coordinator:
             self.hosts = start_hosts(count)
         return RayHosts(self.hosts, run.task, agents, site, live)
 
-    def _look(self, run: Run, core: Core, hosts: Hosts) -> None:
+    def _note_progress(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem
-        done = core.state.pulled if problem.pulls else core.state.step
-        count = sum(done[agent] for agent in problem.targets)
+        agents = [core.state.agents[agent] for agent in problem.targets]
+        count = sum(agent.pulled if problem.pulls else agent.step for agent in agents)
         best = hosts.best()
         scores = tuple(best[agent] for agent in problem.targets if agent in best)
-        self._standing = Standing(run.key, count / (len(problem.targets) * (problem.pulls or problem.iterations)), scores)
+        self._progress = RunProgress(run.key, count / (len(problem.targets) * (problem.pulls or problem.iterations)), scores)
 
 
 def _core(run: Run, home: RunFolder) -> Core:
     """Make the rules of a run; noise that shall be secure has its key in the run's folder until the run has ended."""
-    key = secret_key(home.key_file) if run.terms.secure_noise else None
-    return Core(run.task, run.exchange, run.world, run.terms, key)
+    key = secret_key(home.key_file) if run.budget.secure_noise else None
+    return Core(run.task, run.exchange, run.environment, run.budget, key)
 
 
 def _die() -> None:
@@ -255,6 +263,6 @@ def _die() -> None:
 
 
 def start_coordinators(count: int, cpus: float) -> list[Any]:
-    """Start `count` coordinator actors; each answers `standing` and `stop` while it runs."""
+    """Start `count` coordinator actors; each answers `progress` and `stop` while it runs."""
     actor = ray.remote(Coordinator).options(num_cpus=cpus, max_concurrency=3, scheduling_strategy="SPREAD")
     return [actor.remote() for _ in range(count)]

@@ -1,4 +1,7 @@
-"""The shell round the core in virtual time: a heap of events. That of real time is in `live`."""
+"""The event loop of virtual time: takes the next event from the queue, hands it to the core, and applies the effects.
+
+That of real time is in `wall_clock`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from fedbo.coordinator.endless import require_progress
 from fedbo.coordinator.events import (
     BACKGROUND,
     MESSAGES,
+    After,
     Ask,
     Commit,
     DecisionMade,
@@ -27,8 +31,8 @@ from fedbo.coordinator.events import (
 )
 
 Sink = Callable[[list[EventLine]], None]
-_OFTEN = 1000  # events without progress between two looks at a run that stands still
-BEAT = 0.4  # seconds between two looks at a run
+_IDLE = 1000  # events without progress between two checks of a run that stands still
+PROGRESS_INTERVAL = 0.4  # seconds between two reports of progress
 
 
 @dataclass(slots=True)
@@ -87,94 +91,94 @@ class RunHooks:
 
     `keep` is called after every event, with their number, and may keep a snapshot of the run as it stands then. `record` is
     told in real time what is about to happen and when, so that the run can go on from there and be replayed.
-    `enough` says there whether the run shall end now, and counts as ended.
+    `enough` says there whether the run shall end now, and counts as ended. `die` ends this very process there, where the fault
+    plan lets the coordinator die.
     """
 
     sink: Sink
     stop: Callable[[], bool] = lambda: False
     tick: Callable[[], None] = lambda: None
     keep: Callable[[int], None] = lambda events: None
-    record: Callable[[RecordedEvent, StepReport | None], None] = lambda moment, report: None
+    record: Callable[[RecordedEvent, StepReport | None], None] = lambda recorded, report: None
     enough: Callable[[], bool] = lambda: False
+    die: Callable[[], None] = lambda: None
 
 
-def run_virtual(core: Core, hosts: Hosts, watch: RunHooks, agenda: EventQueue, until: float = float("inf")) -> None:
+def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float = float("inf")) -> None:
     """Run in virtual time: the clock moves only when an event is taken from the heap, and never reads the real one.
 
     The real computation of a step runs while the heap moves on; it is waited for only when its completion is due. Events
-    after `until` do not happen. A run that is stopped can go on later from its agenda and the state of its core.
+    after `until` do not happen. A run that is stopped can go on later from its queue and the state of its core.
     """
-    _go_on(core, hosts)
-    heap, beat, clock, current, handle = agenda.heap, time.monotonic(), time.monotonic, core.current, core.handle
-    while heap and heap[0][0] <= until and (agenda.waiting or core.stalled()) and not (core.over and agenda.quiet):
+    _resume_steps(core, hosts)
+    heap, clock, handle, reported = queue.heap, time.monotonic, core.handle, time.monotonic()
+    while heap and heap[0][0] <= until and (queue.waiting or core.will_recover()) and not (core.is_over and queue.quiet):
         now, _, event = heap[0]
-        if core.state.idle >= _OFTEN and core.state.idle % _OFTEN == 0:  # no step ends, where else one would look
-            if watch.stop():
-                agenda.stopped = True
+        idle = core.state.progress.idle
+        stands_still = idle >= _IDLE and idle % _IDLE == 0  # no step ends then, after which it is looked whether to stop
+        if stands_still or type(event) is Finished:
+            if hooks.stop():
+                queue.stopped = True
                 break
-            if clock() - beat > BEAT:
-                beat = clock()
-                look(core, watch)
+            if clock() - reported > PROGRESS_INTERVAL:
+                reported = clock()
+                report_progress(core, hooks)
+        if stands_still:
             require_progress(core, now, until)
         if type(event) is Finished:
-            if watch.stop():
-                agenda.stopped = True
-                break
-            if not current(event):  # its agent was interrupted, and this end with it
-                agenda.pop()
+            if not core.is_current(event):  # its agent was interrupted, and this end with it
+                queue.pop()
                 continue
             if event.report is None:  # an error here leaves the event where it is
                 event = Finished(event.agent, event.lease, hosts.result(event.agent))
-            if clock() - beat > BEAT:
-                beat = clock()
-                look(core, watch)
-        agenda.pop()
-        agenda.time = now
+        queue.pop()
+        queue.time = now
         for effect in handle(event, now):
-            if type(effect) is tuple:  # a named one is something else
-                agenda.push(now + effect[0], effect[1])  # type: ignore[misc, operator, arg-type]
+            if type(effect) is After:  # most of them are
+                queue.push(now + effect.delay, effect.event)
             else:
-                carry_out(effect, now, hosts, agenda)
-        agenda.events += 1
+                apply_effect(effect, now, hosts, queue)
+        queue.events += 1
         if not heap or heap[0][0] > now:
             hosts.settle()
-        watch.keep(agenda.events)
-    look(core, watch)
-    if not agenda.stopped and (not heap or heap[0][0] <= until):
+        hooks.keep(queue.events)
+    report_progress(core, hooks)
+    if not queue.stopped and (not heap or heap[0][0] <= until):
         core.close()
 
 
-def _go_on(core: Core, hosts: Hosts) -> None:
-    """Let agents have done what they had done, and do what they were at."""
+def _resume_steps(core: Core, hosts: Hosts) -> None:
+    """Give agents again what they were working on when the run was interrupted."""
     orders = core.orders()
     for order in orders:
         hosts.submit(order)
     hosts.settle()
     for order in orders:
-        if core.state.steps[order.agent].report is not None:  # only its retries still take their time
+        if (
+            step := core.state.agents[order.agent].current
+        ) is not None and step.report is not None:  # only its retries still take their time
             hosts.result(order.agent)
 
 
-def carry_out(effect: Effect, now: float, hosts: Hosts, agenda: EventQueue) -> None:
-    """Carry one effect out."""
+def apply_effect(effect: Effect, now: float, hosts: Hosts, queue: EventQueue) -> None:
+    """Apply one effect."""
     if isinstance(effect, Order):
         hosts.submit(effect)
     elif isinstance(effect, Commit):
         hosts.commit(effect.agent, effect.times)
     elif isinstance(effect, Ask):
         choice = hosts.decide(effect.order)
-        agenda.push(now, DecisionMade(effect.order.agent, effect.order.lease, choice))
+        queue.push(now, DecisionMade(effect.order.agent, effect.order.lease, choice))
     else:
         assert not isinstance(effect, ProcessControl), "nothing is done to a process in virtual time"
-        agenda.push(now + effect[0], effect[1])
+        queue.push(now + effect.delay, effect.event)
 
 
 class ReplayError(RuntimeError):
     """A run in real time could not be replayed."""
 
 
-def look(core: Core, watch: RunHooks) -> None:
-    """Hand the log over, and let whoever looks on know."""
-    watch.sink(core.journal)
-    core.journal = []
-    watch.tick()
+def report_progress(core: Core, hooks: RunHooks) -> None:
+    """Hand over the lines of the event log, and say that the run goes on."""
+    core.flush_events(hooks.sink)
+    hooks.tick()

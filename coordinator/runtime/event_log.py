@@ -61,18 +61,18 @@ def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]
                 raise CheckpointError("it ends too early, or its length is wrong")
             if len(entry) < length:
                 return
-            moment, report = unpack(entry)
+            recorded, report = unpack(entry)
         except CheckpointError as error:
             raise Damaged(path, f"at byte {place}: {error}".partition(";")[0]) from None
-        yield moment, report
+        yield recorded, report
         place += _LENGTH.size + length
 
 
 class EventLog:
     """The event log of one run, kept in memory as Arrow arrays until it is written; `count` is how many lines there were.
 
-    The log of a run in real time has a record beside it, of the moments at which something happened. It is also written
-    down moment by moment before anything is made of it, so that the run can go on from there when this process dies.
+    The log of a run in real time has a record beside it, of the events and when they happened. It is also written
+    down event by event before anything is made of it, so that the run can go on from there when this process dies.
     """
 
     _BATCH = 100_000
@@ -90,12 +90,12 @@ class EventLog:
         """Append releases to the privacy ledger."""
         self._entries.extend(entries)
 
-    def record(self, moment: RecordedEvent, report: StepReport | None = None) -> None:
-        """Append a moment, with the report that came then; OSError when the disk is full."""
+    def record(self, recorded: RecordedEvent, report: StepReport | None = None) -> None:
+        """Append an event, with the report that came then; OSError when the disk is full."""
         if self._file is not None:
-            data = pack((moment, report))
+            data = pack((recorded, report))
             append_whole(self._file, _LENGTH.pack(len(data)) + data)
-        self._moments.append(moment)
+        self._moments.append(recorded)
 
     def note_from(self, number: int) -> None:
         """Write what happens after this snapshot down as it happens."""

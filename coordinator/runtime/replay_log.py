@@ -1,4 +1,4 @@
-"""The record of a run in real time: how a run goes on from it after its coordinator has died, and how it is replayed."""
+"""Resume and replay of runs in real time, from the record of their events."""
 
 from __future__ import annotations
 
@@ -8,53 +8,53 @@ from collections.abc import Iterable
 from fedbo.actors.host import Hosts
 from fedbo.actors.task import Order, StepReport
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.events import BACKGROUND, Ask, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
-from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, ReplayError, RunHooks, look
-from fedbo.coordinator.runtime.wall_clock import LiveHosts, act
+from fedbo.coordinator.events import BACKGROUND, After, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
+from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, ReplayError, RunHooks, report_progress
+from fedbo.coordinator.runtime.wall_clock import LiveHosts, control_process
 
 Happened = tuple[RecordedEvent, StepReport | None]
 
 
-def catch_up(core: Core, hosts: LiveHosts, agenda: EventQueue, since: Iterable[Happened], watch: RunHooks) -> None:
+def resume_from_log(core: Core, hosts: LiveHosts, queue: EventQueue, since: Iterable[Happened], hooks: RunHooks) -> None:
     """Let all happen again, at once, that has happened in real time since the snapshot from which a run goes on.
 
     What agents were told to do is not carried out: `core.orders` lists what they are still to do when this is over.
     """
-    by_number = {number: event for _, number, event in agenda.heap}
+    by_number = {number: event for _, number, event in queue.heap}
     gone: set[int] = set()
-    for place, (moment, report) in enumerate(since):
-        event = _event(moment, report, by_number, place)
-        gone.add(moment.number)
+    for place, (recorded, report) in enumerate(since):
+        event = _event(recorded, report, by_number, place)
+        gone.add(recorded.number)
         if report is not None:
             hosts.heard(report)
-        watch.record(moment, report)
-        agenda.time = moment.time
-        agenda.events += 1
-        for effect in core.handle(event, moment.time):
+        hooks.record(recorded, report)
+        queue.time = recorded.time
+        queue.events += 1
+        for effect in core.handle(event, recorded.time):
             if isinstance(effect, Commit):
                 hosts.commit(effect.agent, effect.times)
             elif isinstance(effect, ProcessControl):
                 if effect.what in ("hold", "slow"):
-                    act(effect, hosts)
-            elif not isinstance(effect, Order | Ask):
-                agenda.push(moment.time + effect[0], effect[1])
-                by_number[agenda.scheduled] = effect[1]
-    left = [entry for entry in agenda.heap if entry[1] not in gone]
+                    control_process(effect, hosts)
+            elif isinstance(effect, After):
+                queue.push(recorded.time + effect.delay, effect.event)
+                by_number[queue.scheduled] = effect.event
+    left = [entry for entry in queue.heap if entry[1] not in gone]
     heapq.heapify(left)
-    agenda.heap, agenda.waiting = left, sum(type(event) not in BACKGROUND for _, _, event in left)
+    queue.heap, queue.waiting = left, sum(type(event) not in BACKGROUND for _, _, event in left)
 
 
-def _event(moment: RecordedEvent, report: StepReport | None, scheduled: dict[int, Event], place: int) -> Event:
-    if moment.number == FINISHED:
-        return Finished(moment.agent, moment.lease, report)
-    if moment.number == DIED:
-        return ProcessDied(moment.agent)
-    if moment.number not in scheduled:
-        raise ReplayError(f"event {place} at {moment.time:.6f}: nothing with the number {moment.number} was to happen")
-    return scheduled.pop(moment.number)
+def _event(recorded: RecordedEvent, report: StepReport | None, scheduled: dict[int, Event], place: int) -> Event:
+    if recorded.number == FINISHED:
+        return Finished(recorded.agent, recorded.lease, report)
+    if recorded.number == DIED:
+        return ProcessDied(recorded.agent)
+    if recorded.number not in scheduled:
+        raise ReplayError(f"event {place} at {recorded.time:.6f}: nothing with the number {recorded.number} was to happen")
+    return scheduled.pop(recorded.number)
 
 
-def run_recorded(core: Core, hosts: Hosts, watch: RunHooks, record: Iterable[RecordedEvent]) -> float:
+def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, record: Iterable[RecordedEvent]) -> float:
     """Replay a run in real time: the same events at the same times, without waiting; give the last time.
 
     ReplayError when an event that was recorded could not happen.
@@ -62,21 +62,21 @@ def run_recorded(core: Core, hosts: Hosts, watch: RunHooks, record: Iterable[Rec
     scheduled: dict[int, Event] = {0: StudyStarted()}
     steps: dict[tuple[int, int], int] = {}
     count, now = 0, 0.0
-    for place, moment in enumerate(record):
-        now, number, agent, lease = moment
+    for place, recorded in enumerate(record):
+        now, number, agent, lease = recorded
         report = None
-        if number == FINISHED and core.current(Finished(agent, lease)):
+        if number == FINISHED and core.is_current(Finished(agent, lease)):
             report = hosts.result(agent)
         elif number == FINISHED:  # it came too late, and counted for nothing
             report = StepReport(agent, steps.get((agent, lease), -1), 0, None, lease)
-        for effect in core.handle(_event(moment, report, scheduled, place), now):
-            if type(effect) is tuple:
+        for effect in core.handle(_event(recorded, report, scheduled, place), now):
+            if isinstance(effect, After):
                 count += 1
-                scheduled[count] = effect[1]  # type: ignore[misc, assignment]
+                scheduled[count] = effect.event
             elif isinstance(effect, Order):
                 steps[effect.agent, effect.lease] = effect.step
                 hosts.submit(effect)
             elif isinstance(effect, Commit):
                 hosts.commit(effect.agent, effect.times)
-    look(core, watch)
+    report_progress(core, hooks)
     return now

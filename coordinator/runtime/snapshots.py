@@ -1,4 +1,4 @@
-"""Snapshots of a run: when they are made, what they hold, and how a run goes on from the last one."""
+"""Snapshots of a run: when they are made, what they hold, and how the last one is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedbo.coordinator.state import CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
 _LINES = 1_000_000  # events after which there is a snapshot in any case
-_LOOK = 0.05  # seconds between two looks at whether the hosts have written their parts
+_CHECK = 0.05  # seconds between two checks whether the hosts have written their parts
 
 
 class Snapshot(NamedTuple):
@@ -27,11 +27,20 @@ class Snapshot(NamedTuple):
     `live` is what it knows of live agents.
     """
 
-    agenda: EventQueue
+    queue: EventQueue
     state: CoreState
     lines: int
     moments: int
     live: Live | None
+
+
+class RunParts(NamedTuple):
+    """The parts of a run that a snapshot is made of."""
+
+    core: Core
+    queue: EventQueue
+    event_log: EventLog
+    hosts: Hosts
 
 
 def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
@@ -56,7 +65,7 @@ class Snapshotter:
         self.home, self._seconds, self._every = home.claim(), seconds, events
         self.latest = self.home.clear()
         self._begun, self._files = 0, dict[str, str]()
-        self._then = self._looked = time.monotonic()
+        self._last = self._checked = time.monotonic()
         self.spent = self._rest = 0.0
         self._result: object = None
 
@@ -64,66 +73,68 @@ class Snapshotter:
         """Keep what the run leaves besides its tables; it counts once the last snapshot says that the run has ended."""
         self._result = result
 
-    def restore(self) -> Snapshot | None:
+    def load_latest(self) -> Snapshot | None:
         """Read the coordinator's part of the last snapshot, if there is one."""
         if not self.latest.number:
             return None
         found: Snapshot = read_checkpoint(self.home._replace(attempt=self.latest.attempt).core(self.latest.number))
         return found
 
-    def since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
+    def events_since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
         """Read what has happened in real time since the last snapshot."""
         for path in self.home.happened(self.latest):
             yield from read_moments(path)
 
-    def keep(self, events: int, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts) -> None:
+    def tick(self, events: int, run: RunParts) -> None:
         """Make a snapshot if one is due, and let the one that was begun be the last one when it is complete."""
         now = time.monotonic()
         if self._begun:
-            if now - self._looked >= _LOOK:
-                self._looked = now
-                self._complete(hosts, wait=False)
-        elif (self._every and events % self._every == 0) or now - self._then >= max(self._seconds, self._rest):
-            self.begin(core, agenda, journal, hosts)
+            if now - self._checked >= _CHECK:
+                self._checked = now
+                self._complete(run.hosts, wait=False)
+        elif (self._every and events % self._every == 0) or now - self._last >= max(self._seconds, self._rest):
+            self.start(run)
         elif events % _LINES == 0:  # their lines leave memory, so that it does not grow with the events
-            self.begin(core, agenda, journal, hosts)
+            self.start(run)
 
-    def begin(self, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts) -> None:
+    def start(self, run: RunParts) -> None:
         """Begin a snapshot now."""
+        core, queue, event_log, hosts = run
         begun = time.monotonic()
         number = self.latest.number + 1
-        core.pour(journal)
+        core.flush(event_log)
         live = getattr(hosts, "live", None)
         with self.home.ours():
-            self._files, path = journal.write(number), self.home.core(number)
-            snapshot = Snapshot(agenda, core.state, journal.count, journal.moments, live)
+            self._files, path = event_log.write(number), self.home.core(number)
+            snapshot = Snapshot(queue, core.state, event_log.count, event_log.moments, live)
             self._files[path.name] = write_checkpoint(snapshot, path)
-            if core.world.real:
-                journal.note_from(number)
+            if core.environment.is_real_time:
+                event_log.note_from(number)
                 self._files[self.home.moments(number).name] = ""  # it grows, but it must be there
         if self.home.key_file.exists():
             self._files[self.home.key_file.name] = sha256_of(self.home.key_file)
         hosts.snapshot(number)
         self._begun = number
         self._complete(hosts, wait=False)
-        self._then = time.monotonic()
-        self._rest = _REST * (self._then - begun)
-        self.spent += self._then - begun
+        self._last = time.monotonic()
+        self._rest = _REST * (self._last - begun)
+        self.spent += self._last - begun
 
-    def end(self, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts, ended: bool) -> None:
+    def finish(self, run: RunParts, ended: bool) -> None:
         """Write all that is left: of a run that has ended its tables and its result, of another a snapshot too."""
+        core, _, event_log, hosts = run
         self._complete(hosts, wait=True)
         if not ended:
-            self.begin(core, agenda, journal, hosts)
+            self.start(run)
             self._complete(hosts, wait=True)
-            if core.world.real:  # agents keep their rows themselves; these are for whoever looks at the run as it stands
+            if core.environment.is_real_time:  # agents keep their rows themselves; these show the run as it stands
                 hosts.finish(self.latest.number, PROVISIONAL)
             return
         number = self.latest.number + 1
-        core.pour(journal)
+        core.flush(event_log)
         with self.home.ours():
             result = {} if self._result is None else {"ended": write_checkpoint(self._result, self.home.folder / "ended")}
-            self._commit(number, {**journal.write(number), **hosts.finish(number), **result}, ended=True)
+            self._commit(number, {**event_log.write(number), **hosts.finish(number), **result}, ended=True)
 
     def _complete(self, hosts: Hosts, wait: bool) -> None:
         written = hosts.written(wait) if self._begun else None

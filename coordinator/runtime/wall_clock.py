@@ -1,9 +1,8 @@
-"""The shell round the core in real time: processes that answer when they answer, and die when they die."""
+"""The event loop of real time: live processes report when they are done, and what is due happens when its time comes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +10,16 @@ from fedbo.actors.host import Hosts
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import Event, Finished, ProcessControl, ProcessDied
-from fedbo.coordinator.runtime.engine import BEAT, DIED, FINISHED, EventQueue, RecordedEvent, RunHooks, carry_out, look
+from fedbo.coordinator.runtime.engine import (
+    DIED,
+    FINISHED,
+    PROGRESS_INTERVAL,
+    EventQueue,
+    RecordedEvent,
+    RunHooks,
+    apply_effect,
+    report_progress,
+)
 
 
 class LiveHosts(Hosts, Protocol):
@@ -42,87 +50,85 @@ class LiveHosts(Hosts, Protocol):
         """Let an agent's evaluations take so many times as long."""
 
 
-def run_wall(core: Core, hosts: LiveHosts, watch: RunHooks, agenda: EventQueue, until: float, die: Callable[[], None]) -> None:
+def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
     """Run in real time on live processes: a step ends when its process says so; latencies and absences are waited for.
 
-    Times are seconds since the run began; one that goes on begins where it stood. After `until` no event is taken. `die` ends
-    this very process, for a plan in which the coordinator does.
+    Times are seconds since the run began; one that goes on begins where it stood. After `until` no event is taken.
     """
     # What was evaluated before an interruption may have ended after the last thing that was heard.
-    epoch = time.time() - max(agenda.time, hosts.reached())
+    epoch = time.time() - max(queue.time, hosts.reached())
     hosts.begin(epoch)
-    shell = _Wall(core, hosts, watch, agenda, epoch, die)
+    loop = _WallClockLoop(core, hosts, hooks, queue, epoch)
     for order in core.orders():
         hosts.submit(order)
     hosts.settle()
     beat = time.monotonic()
-    while agenda.waiting or hosts.busy() or core.stalled():
-        if shell.clock() > until or (core.over and agenda.quiet) or watch.enough():
+    while queue.waiting or hosts.busy() or core.will_recover():
+        if loop.clock() > until or (core.is_over and queue.quiet) or hooks.enough():
             break
-        shell.turn(until)
-        if time.monotonic() - beat > BEAT:
+        loop.turn(until)
+        if time.monotonic() - beat > PROGRESS_INTERVAL:
             beat = time.monotonic()
-            look(core, watch)
-            if watch.stop():
-                agenda.stopped = True
+            report_progress(core, hooks)
+            if hooks.stop():
+                queue.stopped = True
                 break
-    look(core, watch)
-    if shell.clock() <= until and not agenda.stopped and not watch.enough():
+    report_progress(core, hooks)
+    if loop.clock() <= until and not queue.stopped and not hooks.enough():
         core.close()
 
 
 @dataclass(slots=True)
-class _Wall:
-    """A run in real time between two events."""
+class _WallClockLoop:
+    """The event loop of a run in real time."""
 
     core: Core
     hosts: LiveHosts
-    watch: RunHooks
-    agenda: EventQueue
+    hooks: RunHooks
+    queue: EventQueue
     epoch: float
-    die: Callable[[], None]
 
     def clock(self) -> float:
         return time.time() - self.epoch
 
     def turn(self, until: float) -> None:
-        """Let what is due happen, or wait for what comes first."""
-        heap = self.agenda.heap
+        """Process the event that is due, or wait for what comes first."""
+        heap = self.queue.heap
         if heap and heap[0][0] <= self.clock():
-            number, event = self.agenda.pop()
-            self._happen(event, number)
+            number, event = self.queue.pop()
+            self._process(event, number)
             return
-        due = min(heap[0][0] - self.clock() if heap else BEAT, until - self.clock(), BEAT)
+        due = min(heap[0][0] - self.clock() if heap else PROGRESS_INTERVAL, until - self.clock(), PROGRESS_INTERVAL)
         reports, dead = self.hosts.ready(due)
         for report in reports:
-            self._happen(Finished(report.agent, report.lease, report), FINISHED)
+            self._process(Finished(report.agent, report.lease, report), FINISHED)
         for agent in dead:
-            self._happen(ProcessDied(agent), DIED)
+            self._process(ProcessDied(agent), DIED)
 
-    def _happen(self, event: Event, number: int) -> None:
+    def _process(self, event: Event, number: int) -> None:
         now = self.clock()
         if isinstance(event, Finished):
-            self.watch.record(RecordedEvent(now, number, event.agent, event.lease), event.report)
+            self.hooks.record(RecordedEvent(now, number, event.agent, event.lease), event.report)
         else:
-            self.watch.record(RecordedEvent(now, number, event.agent if isinstance(event, ProcessDied) else -1), None)
-        self.agenda.time = now
-        self.agenda.events += 1
+            self.hooks.record(RecordedEvent(now, number, event.agent if isinstance(event, ProcessDied) else -1), None)
+        self.queue.time = now
+        self.queue.events += 1
         ends = False
         for effect in self.core.handle(event, now):
             if isinstance(effect, ProcessControl) and effect.agent < 0:
                 ends = True
             elif isinstance(effect, ProcessControl):
-                act(effect, self.hosts)
+                control_process(effect, self.hosts)
             else:
-                carry_out(effect, now, self.hosts, self.agenda)
+                apply_effect(effect, now, self.hosts, self.queue)
         self.hosts.settle()
-        self.watch.keep(self.agenda.events)
+        self.hooks.keep(self.queue.events)
         if ends:
-            look(self.core, self.watch)
-            self.die()
+            report_progress(self.core, self.hooks)
+            self.hooks.die()
 
 
-def act(effect: ProcessControl, hosts: LiveHosts) -> None:
+def control_process(effect: ProcessControl, hosts: LiveHosts) -> None:
     """Do something to an agent's process."""
     if effect.what == "kill":
         hosts.kill(effect.agent)

@@ -80,8 +80,9 @@ def _accountants() -> tuple[str, ...]:
 
 
 def _ask(name: str, epsilon: float | None, noise: float | None, deltas: tuple[float, ...], rounds: int, q: float) -> Needed:
-    from fedbo.coordinator.privacy.accounting import Charge, multiplier_for
     from fedbo.coordinator.privacy.accounting import epsilon as epsilon_of
+    from fedbo.coordinator.privacy.accounting import multiplier_for
+    from fedbo.coordinator.privacy.charge import PrivacyCharge
 
     if epsilon is not None:
         try:
@@ -89,7 +90,7 @@ def _ask(name: str, epsilon: float | None, noise: float | None, deltas: tuple[fl
         except ValueError:  # all else that it refuses was checked before
             return Needed(name, None, (None,) * len(deltas))
     assert noise is not None
-    return Needed(name, noise, tuple(epsilon_of({Charge(q, noise): rounds}, delta, name) for delta in deltas))
+    return Needed(name, noise, tuple(epsilon_of({PrivacyCharge(q, noise): rounds}, delta, name) for delta in deltas))
 
 
 def _facts(rows: list[Needed], deltas: tuple[float, ...], rounds: int, q: float) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedbo.algorithms.base import Algorithm, Phased, Private, Problem
-from fedbo.coordinator.messages import weight
+from fedbo.coordinator.messages import declared_size
 from fedbo.objectives.base import described
 from fedbo.study.limits import ROW, STEPS
 from fedbo.study.study import Study
@@ -82,7 +82,7 @@ def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
     messages = targets * steps + others
     sent = round(messages * _asked(study, algorithm, problem))
     answered = messages if isinstance(algorithm, Private) else sent
-    sizes = sent * weight(declared), answered * weight(algorithm.download(problem))
+    sizes = sent * declared_size(declared), answered * declared_size(algorithm.download(problem))
     return evaluations, sent, *sizes, min(points, evaluations)
 
 

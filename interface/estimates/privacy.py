@@ -6,9 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fedbo.algorithms.base import Algorithm, Private
-from fedbo.coordinator.privacy.accounting import Charge, epsilon
-from fedbo.coordinator.privacy.aggregator import charged_whole, contributions
+from fedbo.coordinator.privacy.accounting import epsilon
+from fedbo.coordinator.privacy.aggregator import why_not_amplified
+from fedbo.coordinator.privacy.charge import PrivacyCharge
 from fedbo.coordinator.privacy.ledger import inverse
+from fedbo.coordinator.privacy.sensitivity import sensitivities
 from fedbo.study.environment_settings import world_of
 from fedbo.study.study import Study
 
@@ -41,13 +43,13 @@ def _estimate(study: Study, cell: str, label: str, algorithm: Private) -> Privac
     federation, iterations = study.federation(), study.budget.decisions
     problem = study.problem()
     mechanism, terms = algorithm.mechanism(problem), study.privacy
-    whole = charged_whole(mechanism, study.exchange.make(), world_of(study))
+    whole = why_not_amplified(mechanism, study.exchange.make(), world_of(study).is_real_time)
     assert isinstance(algorithm, Algorithm)
     releases = sum(algorithm.sends(step) for step in range(iterations))
-    norms = [float(contributions(mechanism, algorithm.weights(problem, number)).max()) for number in range(releases)]
+    norms = [float(sensitivities(mechanism, algorithm.weights(problem, number)).max()) for number in range(releases)]
     fixed = mechanism.sampling == "fixed" and not whole
     share, population = (1.0, 0) if whole else (mechanism.share, federation.n_agents if fixed else 0)
-    charges = Counter(Charge(share, inverse(norm), "fixed" if fixed else "poisson", population) for norm in norms)
+    charges = Counter(PrivacyCharge(share, inverse(norm), "fixed" if fixed else "poisson", population) for norm in norms)
     deltas = terms.deltas or ()
     found = tuple(epsilon(charges, delta, "rdp" if fixed else "pld") for delta in deltas)
     if terms.epsilon_max is not None and found and found[0] > terms.epsilon_max and mechanism.noise:

@@ -30,7 +30,7 @@ from fedbo.study.paths import DirectoryError, make_folder, usable
 from fedbo.study.study import Study
 
 if TYPE_CHECKING:
-    from fedbo.coordinator.runtime.actor import Ended
+    from fedbo.coordinator.runtime.actor import RunSummary
 
 _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
@@ -133,7 +133,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def best_values(ended: Sequence[Ended]) -> dict[str, Any]:
+def best_values(ended: Sequence[RunSummary]) -> dict[str, Any]:
     """Give the known optima by cell, replicate and agent."""
     values: dict[str, Any] = {}
     for end in ended:

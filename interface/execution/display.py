@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.coordinator.runtime.actor import Ended, Learning, Run, Standing
+from fedbo.coordinator.runtime.actor import Run, RunProgress, RunSummary, WarmupRun
 from fedbo.execution.progress import Progress, RowInfo
 from fedbo.objectives.base import Metric
 from fedbo.study.study import Study
@@ -25,7 +25,7 @@ class Display:
         self,
         progress: Progress | None,
         study: Study,
-        learning: Sequence[Learning],
+        learning: Sequence[WarmupRun],
         work: Sequence[Run],
         poll: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -47,19 +47,19 @@ class Display:
         ]
         progress.start(rows)
 
-    def on_history(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> bool:
+    def on_history(self, jobs_done: int, progress: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
         """Show how many of the earlier tasks are done."""
         if self._progress is not None and self._learning:
             self._progress.update(RunKey(0, _HISTORY, 0), jobs_done, self._learning, None)
         return False
 
-    def on_progress(self, jobs_done: int, standings: Sequence[Standing], ended: Sequence[Ended]) -> bool:
+    def on_progress(self, jobs_done: int, progress: Sequence[RunProgress], ended: Sequence[RunSummary]) -> bool:
         """Show how far each run is, and the best native value so far, as the mean over the targets; say if that is enough."""
         if self._progress is None:
             return self._poll()
-        for standing in standings:
-            if standing.key is not None and standing.key in self._budget and standing.key not in self._complete:
-                self._show(standing.key, standing.share, standing.best)
+        for run in progress:
+            if run.key is not None and run.key in self._budget and run.key not in self._complete:
+                self._show(run.key, run.share, run.best)
         for end in ended:
             if end.key not in self._complete:
                 self._complete.add(end.key)

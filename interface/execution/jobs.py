@@ -13,8 +13,8 @@ from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, PrivacyBudget
-from fedbo.coordinator.runtime.actor import Learning, Run
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
+from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.study.environment_settings import lone, world_of
 from fedbo.study.study import Study
@@ -30,14 +30,14 @@ def runs(study: Study, parts: Path) -> list[Run]:
             key=RunKey(cell.number, table.title, replicate),
             task=_task(cell.study, table, replicate, parts),
             exchange=cell.study.exchange.make(),
-            world=lone(world_of(cell.study)) if table.centralised else world_of(cell.study),
+            environment=lone(world_of(cell.study)) if table.centralised else world_of(cell.study),
             folder=parts,
             hosting=study.hosting.kind,
             workers=study.hosting.workers or 1,
             until=math.inf if cell.study.budget.time is None else cell.study.budget.time,
             seconds=study.recovery.seconds,
             events=study.recovery.events,
-            terms=_terms(cell.study),
+            budget=_budget(cell.study),
         )
         for cell in study.cells()
         for replicate in range(cell.study.study.replicates)
@@ -45,9 +45,9 @@ def runs(study: Study, parts: Path) -> list[Run]:
     ]
 
 
-def learnings(study: Study, parts: Path) -> list[Learning]:
+def learnings(study: Study, parts: Path) -> list[WarmupRun]:
     """List the earlier tasks; cells that ask for the same history share it, and so do all algorithms."""
-    jobs: dict[Path, list[Learning]] = {}
+    jobs: dict[Path, list[WarmupRun]] = {}
     for cell in study.cells():
         table = cell.study.agents.history
         for replicate in range(cell.study.study.replicates) if table else ():
@@ -65,7 +65,7 @@ def learnings(study: Study, parts: Path) -> list[Learning]:
             key = RunKey(cell.number, table.algorithm.title, replicate if table.fresh else 0)
             agents = range(problem.n_agents)
             chunks = [tuple(agents[place : place + _CHUNK]) for place in range(0, len(agents), _CHUNK)]
-            jobs[folder] = [Learning(key, task, chunk, folder) for chunk in chunks]
+            jobs[folder] = [WarmupRun(key, task, chunk, folder) for chunk in chunks]
     return [job for chunked in jobs.values() for job in chunked]
 
 
@@ -90,9 +90,9 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
     return replace(task, federation=Centralised(federation), initial=initial, histories=None)
 
 
-def _terms(study: Study) -> PrivacyBudget:
+def _budget(study: Study) -> PrivacyBudget:
     asked = study.privacy
-    return PrivacyBudget(asked.deltas or DEFAULT_TERMS.deltas, asked.epsilon_max, asked.secure_noise)
+    return PrivacyBudget(asked.deltas or DEFAULT_BUDGET.deltas, asked.epsilon_max, asked.secure_noise)
 
 
 def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:

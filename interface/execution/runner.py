@@ -14,7 +14,7 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged
-from fedbo.coordinator.runtime.actor import Ended
+from fedbo.coordinator.runtime.actor import RunSummary
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
@@ -118,7 +118,7 @@ def _carry_out(
     discard_drafts(directory)
     learning, work = learnings(study, parts), runs(study, parts)
     begun, failure = time.monotonic(), None
-    ended: list[Ended] = []
+    ended: list[RunSummary] = []
     try:
         # Ray handles signals in its own way, so ours come after it has started.
         with job_runner(study, parts) as runner, interrupts() as interrupted:
@@ -151,7 +151,7 @@ def _carry_out(
     return Result.open(directory, trust=True)
 
 
-def _note_end(manifest: dict[str, Any], status: str, ended: Sequence[Ended], seconds: float) -> None:
+def _note_end(manifest: dict[str, Any], status: str, ended: Sequence[RunSummary], seconds: float) -> None:
     manifest["status"] = status
     manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.stopped)
     manifest["best_values"] = best_values(ended)

@@ -11,22 +11,24 @@ from typing import Any, Protocol
 
 import ray
 
-from fedbo.coordinator.runtime.actor import Coordinator, Ended, Learning, Run, Standing, start_coordinators
+from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
 from fedbo.study.study import Study
 
 _COORDINATOR_DEATHS = 20  # how often the coordinator of one job may be lost
 _TABULATOR_DEATHS = 3  # how often the process of one job of a table may be lost
-Job = Learning | Run
+Job = WarmupRun | Run
 Interrupted = Callable[[], bool]
-OnProgress = Callable[[int, Sequence[Standing], Sequence[Ended]], bool]
+OnProgress = Callable[[int, Sequence[RunProgress], Sequence[RunSummary]], bool]
 TaskPool = Callable[[Sequence[Any], Interrupted], Iterator[Any]]
 
 
 class JobRunner(Protocol):
     """Carries out jobs; each may use everything that an earlier list of jobs left behind."""
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[Ended]) -> None:
+    def carry_out(
+        self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
+    ) -> None:
         """Carry all jobs out, in any order, and append to `ended` what each run left; raises what a job raised.
 
         `on_progress` is called now and then with the number of jobs done, the progress of the present ones, and what has ended;
@@ -141,30 +143,32 @@ def _lost(job: Any, deaths: int) -> ClusterError:
 class _LocalCoordinator(Coordinator):
     """A coordinator in this process, which checks for interrupts and reports its progress by calls from within."""
 
-    def __init__(self, interrupted: Interrupted, report: Callable[[Standing], None]) -> None:
+    def __init__(self, interrupted: Interrupted, report: Callable[[RunProgress], None]) -> None:
         super().__init__()
         self._interrupted, self._report = interrupted, report
 
-    def _look(self, *details: Any) -> None:
-        super()._look(*details)
-        self._report(self._standing)
-        self._stop = self._interrupted()
+    def _note_progress(self, *details: Any) -> None:
+        super()._note_progress(*details)
+        self._report(self._progress)
+        self._stopped = self._interrupted()
 
 
 class InProcess:
     """This process, which carries out one job after the other."""
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[Ended]) -> None:
+    def carry_out(
+        self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
+    ) -> None:
         """Carry all jobs out."""
         for number, job in enumerate(jobs):
             if interrupted():
                 break
 
-            def report(standing: Standing, done: int = number) -> None:
-                on_progress(done, [standing], ended)
+            def report(progress: RunProgress, done: int = number) -> None:
+                on_progress(done, [progress], ended)
 
             coordinator = _LocalCoordinator(interrupted, report)
-            if isinstance(job, Learning):
+            if isinstance(job, WarmupRun):
                 coordinator.learn(job)
             elif (result := coordinator.run(job)) is not None:
                 ended.append(result)
@@ -177,32 +181,34 @@ class CoordinatorActors:
     def __init__(self, count: int, cpus: float) -> None:
         self._pool = ActorPool(lambda: start_coordinators(1, cpus)[0], count, _COORDINATOR_DEATHS)
 
-    def carry_out(self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[Ended]) -> None:
+    def carry_out(
+        self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]
+    ) -> None:
         """Carry all jobs out."""
 
         def call(coordinator: Any, job: Job) -> Any:
-            return (coordinator.learn if isinstance(job, Learning) else coordinator.run).remote(job)
+            return (coordinator.learn if isinstance(job, WarmupRun) else coordinator.run).remote(job)
 
         def progress(done: int, busy: Sequence[Any]) -> None:
-            if on_progress(done, _standings(busy), ended):
+            if on_progress(done, _progress_of(busy), ended):
                 for coordinator in busy:
-                    coordinator.suffice.remote()
+                    coordinator.stop_early.remote()
 
         for result in self._pool.results(call, jobs, interrupted, progress):
             if result is not None:
                 ended.append(result)
 
 
-def _standings(coordinators: Sequence[Any]) -> list[Standing]:
-    calls = [coordinator.standing.remote() for coordinator in coordinators]
+def _progress_of(coordinators: Sequence[Any]) -> list[RunProgress]:
+    calls = [coordinator.progress.remote() for coordinator in coordinators]
     done, _ = ray.wait(calls, num_returns=len(calls), timeout=0.5) if calls else ([], [])
-    standings: list[Standing] = []
+    found: list[RunProgress] = []
     for call in done:
         try:
-            standings.append(ray.get(call))
+            found.append(ray.get(call))
         except ray.exceptions.RayActorError:
             pass  # its job is given to another one
-    return standings
+    return found
 
 
 def _result(future: Any) -> Any:

@@ -148,7 +148,7 @@ def _centralised(study: Study) -> Iterator[InvalidSetting]:
 
 def _one_message(study: Study) -> Iterator[InvalidSetting]:
     """Refuse an exchange before the start in which most agents would be answered before the others have sent."""
-    if study.exchange.make().waits:
+    if study.exchange.make().is_synchronous:
         return
     for number, table in enumerate(study.algorithm):
         made = table.make()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fedbo.algorithms.base import Starting
 from fedbo.algorithms.settings import unknown
 from fedbo.coordinator.environment.availability import Daily
-from fedbo.coordinator.environment.faults import BEFALLS, Crash, Hang, Slow
-from fedbo.coordinator.environment.timing import Classes, Constant, Growth
+from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Slow
+from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import Exchange
 from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
@@ -36,7 +36,7 @@ def world_combinations(study: Study) -> Iterator[InvalidSetting]:
 def exchange_combinations(study: Study) -> Iterator[InvalidSetting]:
     """List what an exchange mode cannot do with the agents of a study, whose targets are known to be right."""
     exchange, targets = study.exchange.make(), len(study.targets)
-    if not exchange.waits and exchange.selection.who in ("fraction", "speed"):
+    if not exchange.is_synchronous and exchange.selection.who in ("fraction", "speed"):
         remedy = f"under '{exchange.mode}' there are no rounds of which this could be a share; take \"poisson\""
         yield InvalidSetting(("exchange", "selection", "who"), remedy)
     yield from _selected(study, exchange)
@@ -51,7 +51,7 @@ def _selected(study: Study, exchange: Exchange) -> Iterator[InvalidSetting]:
 
     A method whose decisions vary in size may decide on no point at all, and waits then; whether it will cannot be told before.
     """
-    if exchange.waits or exchange.selection.who == "all":
+    if exchange.is_synchronous or exchange.selection.who == "all":
         return
     for table in study.algorithm:
         made = table.make()
@@ -132,9 +132,9 @@ def _real_time(study: Study) -> Iterator[InvalidSetting]:
     timing, remedy = study.timing, 'has no effect in real time; leave it out, or set clock = "virtual"'
     if timing.evaluation.make() != Constant(1.0):
         yield InvalidSetting(("timing", "evaluation", "model"), remedy)
-    if timing.speed.make() != Classes((1.0,)):
+    if timing.speed.make() != SpeedClasses((1.0,)):
         yield InvalidSetting(("timing", "speed"), remedy)
-    if timing.decision.make() != Growth():
+    if timing.decision.make() != DecisionTimeModel():
         yield InvalidSetting(("timing", "decision"), remedy)
     for number, table in enumerate(study.group):
         for key in ("evaluation", "speed", "decision"):
@@ -201,7 +201,7 @@ def _plan(study: Study) -> Iterator[InvalidSetting]:
         remedy = _who(getattr(fault, "agents", "all"), groups, study.federation().n_agents)
         if remedy:
             yield InvalidSetting(("fault", number, "agents"), remedy)
-        key = "start" if isinstance(fault, BEFALLS) else "at"
+        key = "start" if isinstance(fault, MESSAGE_FAULTS) else "at"
         begins = getattr(fault, key)
         if end is not None and begins is not None and begins >= end:
             yield InvalidSetting(("fault", number, key), f"must be before the study's end; [budget] time = {end:g}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
-from fedbo.coordinator.privacy.aggregator import unkept
+from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def privacy_asked(study: Study) -> Iterator[InvalidSetting]:
 
 def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
     """List what does not go together with an algorithm, number `number`, whose messages are private."""
-    if wrong := unkept(algorithm, study.evaluation.make()):
+    if wrong := unkept_promise(algorithm, study.evaluation.make()):
         yield InvalidSetting(("evaluation", "failure"), f"'{study.algorithm[number].name}' keeps no promise where this {wrong}")
     if not isinstance(algorithm, Private):
         return
@@ -44,6 +44,6 @@ def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Ite
     if exchange.selection.who != "all":
         remedy = f"'{name}' draws by its own share whom to ask; leave the selection out, or set who = \"all\""
         yield InvalidSetting(("exchange", "selection", "who"), remedy)
-    if not exchange.waits and mechanism.share < 1:
+    if not exchange.is_synchronous and mechanism.share < 1:
         remedy = f"under '{exchange.mode}' there are no rounds to sample, and nothing is gained by it; set share = 1"
         yield InvalidSetting(("algorithm", number, "share"), remedy)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from fedbo.coordinator.environment.environment import Models, World
+from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import Fault, Restart
 from fedbo.study.environment_tables import GroupTable
 
@@ -37,14 +37,14 @@ def share_of(share: float, count: int) -> int:
     return round(share * count)
 
 
-def world_of(study: Study) -> World:
+def world_of(study: Study) -> Environment:
     """Make the world of one cell of a study."""
     groups, network = members(study), study.network
     common = _common(study)
     exceptions = {agent: replace(common, **_differences(table)) for table in study.group for agent in groups[table.name]}
     everybody = tuple(range(study.federation().n_agents))
     who = {"all": everybody, **groups}
-    return World(
+    return Environment(
         common=common,
         exceptions=exceptions,
         link=network.link,
@@ -54,14 +54,14 @@ def world_of(study: Study) -> World:
     )
 
 
-def lone(world: World) -> World:
+def lone(world: Environment) -> Environment:
     """Give the world of a single, centralised agent: the study's own models, without its groups and faults."""
     return replace(world, exceptions={}, plan=())
 
 
-def _common(study: Study) -> Models:
+def _common(study: Study) -> AgentModels:
     timing = study.timing
-    return Models(
+    return AgentModels(
         evaluation=timing.evaluation.make() if timing.clock == "virtual" else None,
         speed=timing.speed.make(),
         decision=timing.decision.make(),

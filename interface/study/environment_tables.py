@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
-from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
+from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import Name
@@ -30,13 +30,13 @@ class TimingModel(Named):
 class DecisionTable(Declared):
     """How long a decision takes, as the history grows."""
 
-    declared = Growth
+    declared = DecisionTimeModel
 
 
 class SpeedTable(Declared):
     """Classes of speed, to one of which each agent belongs."""
 
-    declared = Classes
+    declared = SpeedClasses
 
 
 class TimingTable(Table):

@@ -12,7 +12,7 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.settings import marks_of, range_of
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
-from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
+from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.catalog import federations
@@ -80,8 +80,8 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 # Tables that have settings and nothing to choose between, by their keys in a study.
 TABLES: dict[str, type[Any]] = {
-    "timing.speed": Classes,
-    "timing.decision": Growth,
+    "timing.speed": SpeedClasses,
+    "timing.decision": DecisionTimeModel,
     "exchange.staleness": Staleness,
     "exchange.selection": Selection,
     "evaluation": Policy,

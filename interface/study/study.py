@@ -109,7 +109,7 @@ class Study(Table):
             iterations=self.budget.decisions,
             history=history.observations if history else 0,
             pulls=self.budget.pulls or 0,
-            rounds=self.exchange.make().waits,
+            rounds=self.exchange.make().is_synchronous,
             lattice=lattice_of(federation),
         )
 

@@ -97,7 +97,7 @@ def _answers(run: RunTables) -> Iterator[str]:
     """Rounds close in their order, and an answer reaches an agent once, after its round has closed."""
     closed = 0
     heard: set[tuple[int, int]] = set()
-    waits = run.study.exchange.make().waits
+    waits = run.study.exchange.make().is_synchronous
     for event in run.of("round", "delivered"):
         if event["kind"] == "round":
             if event["step"] != closed or not waits:
@@ -202,7 +202,7 @@ def _staleness(run: RunTables) -> Iterator[str]:
             stale = int(event["detail"])
             if bound is not None and stale > bound:
                 yield f"message {key} took effect {stale} rounds old, the bound is {bound}"
-            if exchange.waits and stale != closed - base.get(key, closed):
+            if exchange.is_synchronous and stale != closed - base.get(key, closed):
                 yield f"message {key} is said to be {stale} rounds old, and is {closed - base.get(key, closed)}"
-            if exchange.waits and stale and not exchange.carries:
+            if exchange.is_synchronous and stale and not exchange.accepts_late:
                 yield f"message {key} took effect {stale} rounds late"

@@ -57,7 +57,7 @@ def _charged(run: RunTables, made: Private, central: Sequence[Row]) -> Iterator[
     """An agent is charged its weights over the noise: sqrt(mean_p (phi_pn / phi_max)^2) / z (Dai et al. 2021, Prop. 1)."""
     problem = run.study.problem_of(run.table)
     mechanism = made.mechanism(problem)
-    if not mechanism.noise or mechanism.quantile is not None or not run.study.exchange.make().staleness.even:
+    if not mechanism.noise or mechanism.quantile is not None or not run.study.exchange.make().staleness.is_constant:
         return
     for row in central:
         weights = made.weights(problem, row["release"])

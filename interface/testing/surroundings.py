@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedbo.coordinator.environment.availability import AVAILABILITIES
-from fedbo.coordinator.environment.faults import BEFALLS, FAULTS
+from fedbo.coordinator.environment.faults import FAULTS, MESSAGE_FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS
 from fedbo.coordinator.exchange import MODES
 from fedbo.testing.draws import Draws
@@ -114,7 +114,7 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
     table: Table = {"kind": kind}
     if kind != "coordinator":
         table |= draws.keep(0.5, agents=draws.one_of(draws.some_of(agents), "all", *groups))
-    if FAULTS[kind] in BEFALLS:
+    if FAULTS[kind] in MESSAGE_FAULTS:
         start = draws.number(0.0, 8.0)
         table |= draws.keep(0.6, probability=draws.number(0.02, 1.0))
         table |= draws.one_of({}, {"start": start}, {"start": start, "end": start + draws.number(0.5, 8.0)})

@@ -17,7 +17,7 @@ from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import ORIGINS, Algorithm, Decision, Inbound, Mechanism, Overlapping, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.messages import MOST, fault
+from fedbo.coordinator.messages import LARGEST, fault
 from fedbo.tuning.tune import tuning_study
 
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]
@@ -269,7 +269,7 @@ def test_a_damaged_message_is_refused_at_the_door_or_does_no_harm_to_who_decides
 
     def damaging(arrivals: list[Inbound]) -> None:
         harmed = [message._replace(payload=damaged(message.payload, rng)) for message in arrivals]
-        deliver([message for message in harmed if fault(message.payload, declared, MOST) is None])
+        deliver([message for message in harmed if fault(message.payload, declared, LARGEST) is None])
 
     loop.deliver = damaging  # type: ignore[method-assign]
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Attack the privacy door: bound epsilon from below by telling neighbouring worlds apart, over many releases of the real door.
+"""Attack the real private aggregator: bound epsilon from below by telling neighbouring worlds apart, over many releases.
 
 In one world agent 0 says what it says, in the other its messages are zeros; all else is alike, but for fresh coins and noise.
 Whoever is told all releases guesses the world by the statistic that tells most. How often that succeeds bounds epsilon from
@@ -19,7 +19,7 @@ from scipy import stats
 
 from fedbo.algorithms.base import Array, Mechanism
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.privacy import aggregator
+from fedbo.coordinator.privacy import aggregator, budget
 from fedbo.coordinator.privacy.ledger import accounted, table_of
 from fedbo.coordinator.privacy.noise import Seeded
 
@@ -119,51 +119,51 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def nothing(patch: pytest.MonkeyPatch) -> None:
-    """Leave the door as it is."""
+    """Leave the aggregator as it is."""
 
 
 def noise_halved(patch: pytest.MonkeyPatch) -> None:
     """Add half of the noise."""
-    rightly = aggregator.deviations
-    patch.setattr(aggregator, "deviations", lambda *known: rightly(*known) / 2)
+    rightly = aggregator.noise_stds
+    patch.setattr(aggregator, "noise_stds", lambda *known: rightly(*known) / 2)
 
 
 def noise_of_another_convention(patch: pytest.MonkeyPatch) -> None:
     """Divide the sum by q and forget to do so with the noise."""
-    rightly = aggregator.deviations
-    patch.setattr(aggregator, "deviations", lambda law, *known: rightly(law, *known) * law.share)
+    rightly = aggregator.noise_stds
+    patch.setattr(aggregator, "noise_stds", lambda law, *known: rightly(law, *known) * law.share)
 
 
 def clipping_skipped(patch: pytest.MonkeyPatch) -> None:
     """Shorten nothing."""
-    patch.setattr(aggregator, "shortening", lambda norms, bound: (np.ones(len(norms)), 0))
+    patch.setattr(aggregator, "clip_factors", lambda norms, bound: (np.ones(len(norms)), 0))
 
 
 def sender_counted_twice(patch: pytest.MonkeyPatch) -> None:
     """Add the clipped message of whoever comes first a second time."""
-    rightly = aggregator.shortening
+    rightly = aggregator.clip_factors
 
     def twice(norms: Array, bound: float) -> tuple[Array, int]:
         scale, clipped = rightly(norms, bound)
         return scale * (1 + (np.arange(len(scale)) == 0)), clipped
 
-    patch.setattr(aggregator, "shortening", twice)
+    patch.setattr(aggregator, "clip_factors", twice)
 
 
 def weights_unknown(patch: pytest.MonkeyPatch) -> None:
     """Account and add noise as if all agents counted alike."""
-    noise, norms = aggregator.deviations, aggregator.contributions
-    patch.setattr(aggregator, "deviations", lambda law, phi, clip: noise(law, np.full_like(phi, 1 / phi.shape[1]), clip))
-    patch.setattr(aggregator, "contributions", lambda law, phi: norms(law, np.full_like(phi, 1 / phi.shape[1])))
+    noise, norms = aggregator.noise_stds, budget.sensitivities
+    patch.setattr(aggregator, "noise_stds", lambda law, phi, clip: noise(law, np.full_like(phi, 1 / phi.shape[1]), clip))
+    patch.setattr(budget, "sensitivities", lambda law, phi: norms(law, np.full_like(phi, 1 / phi.shape[1])))
 
 
 def nobody_without_noise(patch: pytest.MonkeyPatch) -> None:
     """Release the empty sum as it is."""
     rightly = aggregator.PrivateAggregator._vectors
 
-    def bare(door: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
+    def bare(aggregator: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
         if len(arrived):
-            return rightly(door, state, weights, worth, arrived)
+            return rightly(aggregator, state, weights, worth, arrived)
         return np.zeros((len(weights), state.held.shape[1])), 0.0, 0
 
     patch.setattr(aggregator.PrivateAggregator, "_vectors", bare)
@@ -171,7 +171,7 @@ def nobody_without_noise(patch: pytest.MonkeyPatch) -> None:
 
 def everybody_let_in(patch: pytest.MonkeyPatch) -> None:
     """Ask everybody, and claim the gain from sampling."""
-    patch.setattr(aggregator.PrivateAggregator, "_sample", lambda door, state: list(state.eligible))
+    patch.setattr(aggregator.PrivateAggregator, "_draw", lambda aggregator, state: list(state.eligible))
 
 
 def coins_thrown_once(patch: pytest.MonkeyPatch) -> None:
@@ -184,8 +184,8 @@ def worth_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Charge an old message less, and add it in full."""
     rightly = aggregator.PrivateAggregator._vectors
 
-    def in_full(door: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
-        return rightly(door, state, weights, np.ones_like(worth), arrived)
+    def in_full(aggregator: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
+        return rightly(aggregator, state, weights, np.ones_like(worth), arrived)
 
     patch.setattr(aggregator.PrivateAggregator, "_vectors", in_full)
 
@@ -325,7 +325,7 @@ def trials(case: Case, speaks: bool, count: int, seed: int) -> tuple[Array, floa
 
 def claim(stand: Stand, agents: int) -> float:
     """Read from the ledger what agent 0 is said to have spent."""
-    _, spent = accounted(table_of(stand.door.entries, (0, "audit", 0)), (DELTA,), agents)
+    _, spent = accounted(table_of(stand.aggregator.entries, (0, "audit", 0)), (DELTA,), agents)
     return float(spent.to_pylist()[0]["epsilon"][0])
 
 

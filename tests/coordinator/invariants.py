@@ -23,7 +23,7 @@ from fedbo.coordinator.environment.faults import (
     Slow,
 )
 from fedbo.coordinator.environment.timing import Constant, durations
-from fedbo.coordinator.messages import weight
+from fedbo.coordinator.messages import declared_size
 
 NEAR = 1e-6
 COORDINATOR = -2
@@ -164,7 +164,7 @@ class Steps:
 
     def __init__(self, setting: Setting, troubles: Troubles) -> None:
         self.setting, self.troubles = setting, troubles
-        self.waits = setting.exchange.waits
+        self.waits = setting.exchange.is_synchronous
         self.busy: dict[int, Any] = {}
         self.last: dict[int, int] = defaultdict(lambda: -1)
         self.void: set[int] = set()
@@ -230,8 +230,8 @@ class Steps:
         good = [row for row in own if row.error is None]
         assert [row.t_n for row in good] == list(range(1, len(good) + 1)), "t_n is not the number of observations"
         known = ran.hosts.host.agents[agent].settled
-        late_loss = agent in ran.core.state.forgetful  # it forgot, but has not begun again
-        assert known.t_n == len(good) and (late_loss or ran.core.state.t_n[agent] == len(good))
+        late_loss = ran.core.state.agents[agent].needs_restore  # it forgot, but has not begun again
+        assert known.t_n == len(good) and (late_loss or ran.core.state.agents[agent].t_n == len(good))
         slow = [row for row in own if row.error and "took longer" in row.error]
         assert len(slow) == self.failed[agent]
         for row in own:
@@ -273,7 +273,10 @@ class Messages:
         self.setting, self.troubles, self.world = setting, troubles, setting.world
         self.plan = setting.world["plan"]
         problem = setting.task().problem
-        self.up, self.down = weight(setting.algorithm.upload(problem)), weight(setting.algorithm.download(problem))
+        self.up, self.down = (
+            declared_size(setting.algorithm.upload(problem)),
+            declared_size(setting.algorithm.download(problem)),
+        )
         self.sent: dict[tuple[int, int], list[float]] = defaultdict(list)
         self.lost: dict[tuple[int, int], list[float]] = defaultdict(list)
         self.alive: dict[tuple[int, int], list[float]] = defaultdict(list)
@@ -342,15 +345,15 @@ class Messages:
         detained = any(isinstance(fault, Duplication) for fault in self.plan) or self.replays(key[0])
         assert detained or "given up" not in self.fate[key], "a message took effect that had been given up"
         stale, exchange = int(record.detail), self.setting.exchange
-        if exchange.waits:
+        if exchange.is_synchronous:
             assert stale == self.rounds - self.base[key]
-            assert stale == 0 or exchange.carries
+            assert stale == 0 or exchange.accepts_late
         assert exchange.staleness.bound is None or stale <= exchange.staleness.bound
         self.fate[key].append("arrived")
 
     def _late(self, record: Any, key: tuple[int, int]) -> None:
         self._passes(record, key)
-        assert not self.setting.exchange.carries and self.rounds > self.base[key]
+        assert not self.setting.exchange.accepts_late and self.rounds > self.base[key]
         assert not {"arrived", "late"} & set(self.fate[key])
         self.fate[key].append("late")
 
@@ -372,7 +375,7 @@ class Messages:
 
     def _delivered(self, record: Any, key: tuple[int, int]) -> None:
         assert key not in self.heard and record.bytes == self.down and not self.troubles.cut(key[0], record.time)
-        assert not self.setting.exchange.waits or record.step < self.rounds, "an answer before its round closed"
+        assert not self.setting.exchange.is_synchronous or record.step < self.rounds, "an answer before its round closed"
         assert key[0] not in self.troubles.done and key[0] not in self.troubles.gone
         self.heard.add(key)
 
@@ -389,18 +392,18 @@ class Rounds:
         self.setting, self.troubles, self.exchange = setting, troubles, setting.exchange
         problem = setting.task().problem
         self.everybody = set(range(setting.agents)) if setting.algorithm.upload(problem) else set(problem.targets)
-        self.targets, self.down = set(problem.targets), weight(setting.algorithm.download(problem))
+        self.targets, self.down = set(problem.targets), declared_size(setting.algorithm.download(problem))
         self.closed, self.opened, self.came = 0, 0.0, 0
         self.settled: set[int] = set()
         self.quiet: set[int] = set()
         self.left: set[int] = set()
         self.sending: dict[int, int] = {}
-        self.follows = self.exchange.waits and self.exchange.selection.who == "all"
+        self.follows = self.exchange.is_synchronous and self.exchange.selection.who == "all"
 
     def line(self, record: Any) -> None:
         kind, agent = record.kind, record.agent
         if kind == "round":
-            assert self.exchange.waits and record.step == self.closed and not self._down
+            assert self.exchange.is_synchronous and record.step == self.closed and not self._down
             assert record.bytes % self.down == 0 and record.bytes <= self.setting.agents * self.down
             if self.follows:
                 assert self._may(record.time), f"round {self.closed} closed too early, or with nobody"
@@ -431,7 +434,7 @@ class Rounds:
 
     def _may(self, now: float) -> bool:
         everybody = self._present() <= self.settled | self.quiet
-        limit = self.exchange.limit
+        limit = self.exchange.deadline
         enough = self.exchange.mode == "first_k" and self.came >= self.exchange.k
         return everybody or enough or (limit is not None and now >= self.opened + limit - NEAR)
 
@@ -443,7 +446,7 @@ class Rounds:
         # Who sits a round out under a Bernoulli model is back with the answer, which the log does not show.
         sits_out = hasattr(self.setting.availability, "probability") and bool(self.troubles.absent)
         everybody = self._present() <= self.settled and not under_way and not sits_out
-        limit = self.exchange.limit
+        limit = self.exchange.deadline
         enough = self.exchange.mode == "first_k" and self.came >= self.exchange.k
         return everybody or enough or (limit is not None and now > self.opened + limit + NEAR)
 
@@ -453,7 +456,7 @@ class Rounds:
             assert not self._must(now), f"round {self.closed} should have closed before {now}"
 
     def end(self, ran: Ran, whole: bool) -> None:
-        assert ran.core.state.rounds.number == self.closed or not self.exchange.waits
+        assert ran.core.state.rounds.number == self.closed or not self.exchange.is_synchronous
         if whole:
             assert not self.follows or not self.settled - self.troubles.done.keys() - self.troubles.gone.keys()
 

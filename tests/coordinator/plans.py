@@ -14,8 +14,8 @@ from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Daily, Markov
 from fedbo.coordinator.environment.faults import (
-    BEFALLS,
     FAULTS,
+    MESSAGE_FAULTS,
     Corruption,
     Crash,
     Delay,
@@ -28,7 +28,7 @@ from fedbo.coordinator.environment.faults import (
     Restart,
     Slow,
 )
-from fedbo.coordinator.environment.timing import Classes, Constant, Exponential, Growth, Lognormal, Pareto
+from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Lognormal, Pareto, SpeedClasses
 from fedbo.coordinator.exchange import Staleness
 from fedbo.coordinator.selection import Selection
 
@@ -50,7 +50,7 @@ def when(draw: Any) -> dict[str, Any]:
 @st.composite
 def faults(draw: Any, kind: str | None = None) -> Fault:
     kind = kind or draw(st.sampled_from(sorted(FAULTS)))
-    if FAULTS[kind] in BEFALLS:
+    if FAULTS[kind] in MESSAGE_FAULTS:
         start = draw(times)
         span: dict[str, Any] = {"agents": draw(some), "probability": draw(chances), "start": start}
         if draw(st.booleans()):
@@ -118,7 +118,7 @@ def settings(draw: Any, plan: Any = None) -> Setting:
     """Draw a small world in which anything may go wrong."""
     exchange = draw(st.sampled_from(ALL_MODES))
     selection = draw(selections)
-    if not exchange.waits and selection.who not in ("all", "poisson"):
+    if not exchange.is_synchronous and selection.who not in ("all", "poisson"):
         selection = Selection()
     exchange = replace(exchange, selection=selection, staleness=draw(stalenesses))
     return Setting(
@@ -134,8 +134,8 @@ def settings(draw: Any, plan: Any = None) -> Setting:
         availability=draw(st.sampled_from([Always(), Bernoulli(0.2, 1.5), Markov(3.0, 1.0), Daily(6.0, 4.0, 1.0, 6)])),
         models={
             "leaving": draw(st.sampled_from(["resumed", "lost"])),
-            "decision": draw(st.sampled_from([Growth(), Growth(0.01, 2.0)])),
-            "speed": draw(st.sampled_from([Classes((1.0,)), Classes((1.0, 3.0))])),
+            "decision": draw(st.sampled_from([DecisionTimeModel(), DecisionTimeModel(0.01, 2.0)])),
+            "speed": draw(st.sampled_from([SpeedClasses((1.0,)), SpeedClasses((1.0, 3.0))])),
             "bandwidth": draw(st.sampled_from([None, 1000.0])),
         },
         world={

@@ -1,4 +1,4 @@
-"""A method that only says things in private, what it says, and small runs of it: for tests of the privacy door."""
+"""A method that only says things in private, what it says, and small runs of it: for tests of the privacy aggregator."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
-from fedbo.coordinator.environment.environment import Models, World
-from fedbo.coordinator.events import MessageReceived
+from fedbo.coordinator.environment.environment import AgentModels, Environment
+from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Barrier, Exchange
-from fedbo.coordinator.privacy.aggregator import DEFAULT_TERMS, AggregatorState, PrivacyBudget, PrivateAggregator
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator
+from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Seeded
+from fedbo.coordinator.privacy.state import AggregatorState
 
 NUMBERS = 5  # M
 
@@ -126,22 +128,22 @@ class Discreet(Setting):
 
     exchange: Exchange = Barrier()
     availability: Any = Always()
-    terms: PrivacyBudget = DEFAULT_TERMS
+    terms: PrivacyBudget = DEFAULT_BUDGET
     key: bytes | None = None
 
     def core(self) -> Core:
-        common = Models(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
-        return Core(self.task(), self.exchange, World(common, **self.world), self.terms, self.key)
+        common = AgentModels(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
+        return Core(self.task(), self.exchange, Environment(common, **self.world), self.terms, self.key)
 
 
 def releases(ran: Ran) -> list[LedgerEntry]:
     """Give the entries of the ledger that are releases."""
-    assert ran.core.door is not None
-    return [entry for entry in ran.core.door.entries if not entry.refused]
+    assert ran.core.aggregator is not None
+    return [entry for entry in ran.core.aggregator.entries if not entry.refused]
 
 
 class Stand:
-    """A door that stands alone: messages go in by hand, and what comes out is kept."""
+    """A aggregator that stands alone: messages go in by hand, and what comes out is kept."""
 
     def __init__(
         self,
@@ -150,14 +152,14 @@ class Stand:
         phi: Callable[[int], Array] | None = None,
         source: NoiseSource | None = None,
         whole: str = "",
-        terms: PrivacyBudget = DEFAULT_TERMS,
+        terms: PrivacyBudget = DEFAULT_BUDGET,
         numbers: int = NUMBERS,
     ) -> None:
         self.algorithm = Whisper(law, phi)
         self.problem = Problem(2, agents, tuple(range(agents)), 2, 6)
         self.source = Seeded(Streams(11)) if source is None else source
-        self.door = PrivateAggregator(self.algorithm, self.problem, terms, self.source, whole)
-        self.state: AggregatorState = self.door.fresh(numbers)
+        self.aggregator = PrivateAggregator(self.algorithm, self.problem, terms, self.source, whole)
+        self.state: AggregatorState = self.aggregator.fresh(numbers)
         self.server = Whispered()
         self.agents = range(agents)
 
@@ -168,18 +170,16 @@ class Stand:
 
         The ledger's entries are kept only on demand.
         """
-        asked = self.door.ask(self.state, self.agents) if sample else set(self.agents)
+        asked = self.aggregator.sample(self.state, self.agents) if sample else set(self.agents)
         for agent, vector in messages.items():
             if agent in asked:
-                assert (
-                    self.door.take(self.state, MessageReceived(agent, agent, 1, self.state.release, 0.0, {"v": vector}), True)
-                    is None
-                )
+                message = Message(agent, agent, 1, self.state.release, 0.0, {"v": vector})
+                assert self.aggregator.accept(self.state, message, True) is None
         self.server = Whispered()
         ones = np.ones(len(self.agents)) if worth is None else worth
-        self.server = self.door.release(self.state, self.server, ones, 0.0)
+        self.server = self.aggregator.release(self.state, self.server, ones, 0.0)
         if not keep:
-            self.door.entries.clear()
+            self.aggregator.entries.clear()
         return self.server.vectors[-1]
 
 

@@ -14,7 +14,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Availability, Bernoulli
-from fedbo.coordinator.environment.environment import Models, World
+from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
 from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
@@ -51,8 +51,8 @@ class Setting:
         return replace(made, policy=self.policy, checkpoint=self.checkpoint)
 
     def core(self) -> Core:
-        common = Models(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
-        return Core(self.task(), self.exchange, World(common, **self.world))
+        common = AgentModels(evaluation=self.evaluation, latency=self.latency, availability=self.availability, **self.models)
+        return Core(self.task(), self.exchange, Environment(common, **self.world))
 
     def run(self, **changes: Any) -> Ran:
         setting = replace(self, **changes)

@@ -14,35 +14,37 @@ from small_runs import Setting, fts
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Decision
 from fedbo.coordinator.core import ProtocolError
-from fedbo.coordinator.events import Finished, MessageReceived, StudyStarted
+from fedbo.coordinator.events import Finished, Message, MessageReceived, StudyStarted
 from fedbo.coordinator.exchange import Barrier
+from fedbo.coordinator.state import ProgressCounter
 
 GOOD = {"omega": np.arange(20.0)}
 BAD = {
-    "an undeclared field": (MessageReceived(1, 1, 3, 0, 0.5, {**GOOD, "y": np.ones(1)}), "undeclared field 'y'"),
-    "a wrong shape": (MessageReceived(1, 1, 3, 0, 0.5, {"omega": np.ones(21)}), "shape (21,), declared (20,)"),
-    "a NaN": (MessageReceived(1, 1, 3, 0, 0.5, {"omega": np.full(20, np.nan)}), "not finite"),
-    "a wrong sender": (MessageReceived(2, 1, 3, 0, 0.5, GOOD), "sent by agent 2 in the name of agent 1"),
-    "a sender who does not exist": (MessageReceived(77, 77, 3, 0, 0.5, GOOD), "there is no agent 77"),
-    "a list for an array": (MessageReceived(1, 1, 3, 0, 0.5, {"omega": [1.0] * 20}), "is a list, not an array"),
-    "nothing for an array": (MessageReceived(1, 1, 3, 0, 0.5, {"omega": None}), "is a NoneType, not an array"),
-    "something that is no message": (MessageReceived(1, 1, 3, 0, 0.5, b"\x80\x04."), "payload is a bytes"),  # type: ignore[arg-type]
+    "an undeclared field": (Message(1, 1, 3, 0, 0.5, {**GOOD, "y": np.ones(1)}), "undeclared field 'y'"),
+    "a wrong shape": (Message(1, 1, 3, 0, 0.5, {"omega": np.ones(21)}), "shape (21,), declared (20,)"),
+    "a NaN": (Message(1, 1, 3, 0, 0.5, {"omega": np.full(20, np.nan)}), "not finite"),
+    "a wrong sender": (Message(2, 1, 3, 0, 0.5, GOOD), "sent by agent 2 in the name of agent 1"),
+    "a sender who does not exist": (Message(77, 77, 3, 0, 0.5, GOOD), "there is no agent 77"),
+    "a list for an array": (Message(1, 1, 3, 0, 0.5, {"omega": [1.0] * 20}), "is a list, not an array"),
+    "nothing for an array": (Message(1, 1, 3, 0, 0.5, {"omega": None}), "is a NoneType, not an array"),
+    "something that is no message": (Message(1, 1, 3, 0, 0.5, b"\x80\x04."), "payload is a bytes"),  # type: ignore[arg-type]
 }
 
 
 def _everything(core) -> bytes:
-    return pickle.dumps(replace(core.state, events=0))  # that it was counted is no effect
+    return pickle.dumps(replace(core.state, progress=ProgressCounter()))  # that it was counted is no effect
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_message_becomes_an_event_and_changes_nothing(kind: str) -> None:
     core = Setting(fts()).core()
     core.handle(StudyStarted(), 0.0)
-    before, core.journal = _everything(core), []
+    before = _everything(core)
+    core.rules.log.clear()
     message, reason = BAD[kind]
-    assert core.handle(message, 1.0) == []
+    assert core.handle(MessageReceived(message), 1.0) == []
     assert _everything(core) == before
-    (record,) = core.journal
+    (record,) = core.rules.log
     assert record[1] == "rejected" and reason in record[-1]
 
 
@@ -50,12 +52,13 @@ def test_a_second_copy_of_a_message_becomes_an_event_and_changes_nothing() -> No
     core = Setting(fts()).core()
     core.handle(StudyStarted(), 0.0)
     core.handle(Finished(1, 1, StepReport(1, 0, 2, GOOD)), 0.5)
-    arrived = MessageReceived(1, 1, 0, 0, 0.5, GOOD)
+    arrived = MessageReceived(Message(1, 1, 0, 0, 0.5, GOOD))
     core.handle(arrived, 1.0)
-    before, core.journal = _everything(core), []
+    before = _everything(core)
+    core.rules.log.clear()
     assert core.handle(arrived, 2.0) == []
     assert _everything(core) == before
-    assert "duplicate" in core.journal[0][-1]
+    assert "duplicate" in core.rules.log[0][-1]
 
 
 def test_a_round_does_not_hang_on_an_agent_whose_message_was_refused() -> None:
@@ -63,8 +66,8 @@ def test_a_round_does_not_hang_on_an_agent_whose_message_was_refused() -> None:
     core.handle(StudyStarted(), 0.0)
     for agent, payload in ((0, GOOD), (1, {"omega": np.full(20, np.inf)})):
         core.handle(Finished(agent, 1, StepReport(agent, 0, 2, payload)), 0.5)
-        effects = core.handle(MessageReceived(agent, agent, 0, 0, 0.5, payload), 0.6)
-    assert {event.agent for _, event in effects} == {0, 1}
+        effects = core.handle(MessageReceived(Message(agent, agent, 0, 0, 0.5, payload)), 0.6)
+    assert {effect.event.answer.agent for effect in effects} == {0, 1}
     assert not core.state.server.held[1]
 
 

@@ -20,7 +20,9 @@ from fedbo.coordinator.environment.timing import Constant, Exponential, Lognorma
 from fedbo.coordinator.exchange import Barrier, Immediate
 
 EVERYBODY = tuple(range(5))
-every_mode = pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.carries and m.waits))
+every_mode = pytest.mark.parametrize(
+    "exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.accepts_late and m.is_synchronous)
+)
 
 
 class Noisy(Setting):
@@ -106,7 +108,7 @@ def test_what_was_forgotten_is_marked_and_not_counted(exchange, checkpoint: int)
         good = [row for row in own if row.error is None]
         assert [row.t_n for row in good] == list(range(1, len(good) + 1))
         known = ran.hosts.host.agents[agent].settled
-        assert known.t_n == len(good) == ran.core.state.t_n[agent]
+        assert known.t_n == len(good) == ran.core.state.agents[agent].t_n
         assert known.algorithm.told == tuple(row.value for row in good)
         assert known.best.value == max(row.value for row in good)
         assert len(own) == 2 * 11 == known.evaluated
@@ -139,9 +141,9 @@ def test_the_coins_of_a_step_are_its_own_whatever_was_forgotten() -> None:
 
 
 def test_a_decision_after_a_loss_takes_as_long_as_what_is_left_to_know() -> None:
-    from fedbo.coordinator.environment.timing import Growth
+    from fedbo.coordinator.environment.timing import DecisionTimeModel
 
-    ran = crashing(Talk(), "lost", checkpoint=4, models={"decision": Growth(0.01, 1.0)})
+    ran = crashing(Talk(), "lost", checkpoint=4, models={"decision": DecisionTimeModel(0.01, 1.0)})
     last_start: dict[tuple[int, int], float] = {(r.agent, r.step): r.time for r in ran.of("started")}
     checked = 0
     for agent in EVERYBODY:
@@ -161,7 +163,8 @@ def test_nobody_waits_for_an_agent_that_is_gone_for_good(exchange) -> None:
     assert {r.agent for r in ran.of("done")} == {0, 2, 4}
     assert not [r for r in ran.records if r.agent in (1, 3) and r.time > 2.5 and r.kind in ("started", "finished", "sent")]
     assert Counter(row.agent for row in ran.rows)[0] == 2 + 12
-    assert not ran.core.state.steps and not ran.core.state.waiting
+    state = ran.core.state
+    assert all(agent.current is None for agent in state.agents) and not state.rounds.waiting
 
 
 def test_a_barrier_closes_at_the_crash_of_the_last_one_it_waited_for() -> None:

@@ -91,7 +91,7 @@ def test_memory_does_not_grow_with_what_has_happened() -> None:
         hosts = InlineHosts(setting.task(), range(setting.agents))
         tracemalloc.start()
         run_virtual(core, hosts, RunHooks(lambda lines: None, tick=lambda: None), agenda, until)
-        core.journal = []
+        core.rules.log.clear()
         left, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return agenda.events, left

@@ -17,12 +17,17 @@ from talking import Talk
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Loss, NetworkPartition, Restart
-from fedbo.coordinator.environment.timing import Classes, Constant, Exponential, Lognormal
+from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, SpeedClasses
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
 
 EVERYBODY = tuple(range(5))
-every_mode = pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.carries and m.waits))
+every_mode = pytest.mark.parametrize(
+    "exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.accepts_late and m.is_synchronous)
+)
+every_synchronous_mode = pytest.mark.parametrize(
+    "exchange", [m for m in ALL_MODES if m.is_synchronous], ids=lambda m: m.mode + "-carry" * m.accepts_late
+)
 
 
 def talk(exchange: Exchange, **changes: Any) -> tuple[Ran, Talk]:
@@ -62,7 +67,7 @@ def expected_worth(ran: Ran, algorithm: Talk, mode: Exchange, weigh: Any) -> lis
         passed = {agent: answered - began for agent, began in newest.items()}
         worth.append(tuple(weigh(math.floor(passed[a] + 1e-9)) if a in passed else 0.0 for a in EVERYBODY))
         recipients = pending.pop(0)[0]
-        answered += 1.0 if mode.waits else len(recipients) / len(EVERYBODY)
+        answered += 1.0 if mode.is_synchronous else len(recipients) / len(EVERYBODY)
 
     since = 0
     for record in ran.records:
@@ -98,7 +103,7 @@ def test_without_weights_every_message_is_worth_one(exchange) -> None:
     assert {worth for _, worth, _ in algorithm.answers} == {(1.0,) * 5}
 
 
-@pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.carries], ids=lambda m: m.mode)
+@pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.accepts_late], ids=lambda m: m.mode)
 @pytest.mark.parametrize("bound", [0, 1])
 def test_a_message_beyond_the_bound_is_refused_and_counts_for_nothing(exchange, bound: int) -> None:
     exchange = replace(exchange, staleness=Staleness(bound=bound))
@@ -152,7 +157,7 @@ def test_a_partial_barrier_waits_for_messages_that_would_be_too_old(oldest: int)
 
 
 @pytest.mark.parametrize("who", ["fraction", "poisson", "speed"])
-@pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.waits], ids=lambda m: m.mode + "-carry" * m.carries)
+@every_synchronous_mode
 def test_who_is_not_asked_sends_nothing_and_goes_on(exchange, who: str) -> None:
     exchange = replace(exchange, selection=Selection(who, 0.4))
     ran, _ = talk(exchange, iterations=20)
@@ -187,7 +192,7 @@ def test_the_explored_part_of_a_share_is_uniform() -> None:
 def test_selection_by_speed_asks_slow_agents_less() -> None:
     """Five of 10 agents are 5 times slower. Were all alike, they would be asked half as often as not: seed 4, below 1e-6."""
     exchange = Barrier(selection=Selection("speed", 0.4))
-    speed = {"speed": Classes((1.0, 5.0))}
+    speed = {"speed": SpeedClasses((1.0, 5.0))}
     ran, _ = talk(exchange, agents=10, iterations=250, evaluation=Constant(1.0), models=speed, seed=4)
     lengths: dict[int, float] = {}
     for row in ran.rows:
@@ -214,7 +219,7 @@ def test_late_messages_are_dropped_or_carried(exchange) -> None:
         assert len(ran.of("finished")) == 5 * 13
 
 
-@pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.waits], ids=lambda m: m.mode + "-carry" * m.carries)
+@every_synchronous_mode
 def test_nobody_begins_a_step_before_the_round_of_its_last_one_has_closed(exchange) -> None:
     ran, _ = talk(exchange)
     rounds, at_end = 0, dict[int, int]()
@@ -316,7 +321,7 @@ def test_a_replayed_message_is_taken_for_the_duplicate_that_it_is(exchange) -> N
     assert all(step == number for _, step, number in algorithm.received)
     keys = [(sender, step) for sender, step, _ in algorithm.received]
     assert len(keys) == len(set(keys))
-    if exchange.carries:
+    if exchange.accepts_late:
         assert set(keys) == sent(ran)
     assert len(ran.of("done")) == 5
 
@@ -335,11 +340,11 @@ def test_a_restart_of_the_coordinator_loses_nothing_for_good(exchange) -> None:
     assert len(ran.of("done")) == 5 and len(ran.of("finished")) == 5 * 13
 
 
-@pytest.mark.parametrize("exchange", [Deadline(1.0), Deadline(1.0, "carry")], ids=lambda m: m.mode + "-carry" * m.carries)
+@pytest.mark.parametrize("exchange", [Deadline(1.0), Deadline(1.0, "carry")], ids=lambda m: m.mode + "-carry" * m.accepts_late)
 def test_a_coordinator_that_is_down_closes_no_round(exchange) -> None:
     """The deadline passes at 1.0, in the middle of its absence: what it would write then nobody could have written."""
     plan = (Restart(at=0.7, duration=2.0),)
-    evaluation = Classes((0.2, 0.5, 1.5))
+    evaluation = SpeedClasses((0.2, 0.5, 1.5))
     world = {"evaluation": Constant(1.0), "models": {"speed": evaluation}, "initial": 1, "world": {"plan": plan}}
     ran, _ = talk(exchange, latency=Constant(0.1), **world)
     assert [record for record in ran.of("arrived") if record.time < 0.7], "nobody was in time"

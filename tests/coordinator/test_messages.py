@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Field
-from fedbo.coordinator.messages import MOST, decode, encode, fault, size, varies, weight
+from fedbo.coordinator.messages import LARGEST, declared_size, decode, encode, fault, size, varies
 
 DECLARED = {"omega": Field((3,)), "sender": Field((1,), "int64")}
 GOOD = {"omega": np.array([1.0, -2.0, 3.5]), "sender": np.array([4])}
@@ -59,20 +59,20 @@ def test_a_message_that_is_not_as_declared_is_refused_with_the_reason(payload, c
 @pytest.mark.parametrize("finite", [True, False])
 def test_a_number_so_large_that_its_receivers_would_overflow_is_refused_at_the_door(finite: bool) -> None:
     declared = {"omega": Field((3,), finite=finite)}
-    assert fault({"omega": np.array([1.0, -MOST, 2.0])}, declared, MOST) is None
-    for damaged in (1.001 * MOST, -1e300):
-        wrong = fault({"omega": np.array([1.0, damaged, 2.0])}, declared, MOST)
+    assert fault({"omega": np.array([1.0, -LARGEST, 2.0])}, declared, LARGEST) is None
+    for damaged in (1.001 * LARGEST, -1e300):
+        wrong = fault({"omega": np.array([1.0, damaged, 2.0])}, declared, LARGEST)
         assert wrong == "field 'omega' holds a value that is not finite enough: beyond 1e+60"
 
 
 def test_a_matrix_that_is_declared_positive_is_refused_when_it_is_not() -> None:
     declared, rows = {"inverse": Field((4, 4), positive=True)}, np.random.default_rng(0).standard_normal((2, 4))
     for healthy in (np.eye(4), rows.T @ rows, np.zeros((4, 4)), np.diag([1e-30, 1.0, 1e30, 0.0])):
-        assert fault({"inverse": healthy}, declared, MOST) is None
+        assert fault({"inverse": healthy}, declared, LARGEST) is None
     crooked, negative = np.eye(4), np.diag([1.0, 1.0, -1e-3, 1.0])
     crooked[0, 3] = 1e-3
     for damaged in (crooked, negative, np.ones((4, 4)) - 0.5 * np.eye(4)):
-        wrong = fault({"inverse": damaged}, declared, MOST)
+        wrong = fault({"inverse": damaged}, declared, LARGEST)
         assert wrong == "field 'inverse' is no symmetric positive semi-definite matrix, which is declared"
 
 
@@ -89,7 +89,7 @@ def test_a_message_of_varying_length_reads_back_from_its_bytes_alone(length: int
     payload = varied(length)
     data = encode(payload, VARYING)
     assert fault(payload, VARYING) is None
-    assert len(data) == size(payload) == weight(VARYING, length) == 8 + 16 * length
+    assert len(data) == size(payload) == declared_size(VARYING, length) == 8 + 16 * length
     for name, array in decode(data, VARYING).items():
         assert array.dtype == payload[name].dtype
         np.testing.assert_array_equal(array, payload[name])

@@ -56,7 +56,7 @@ def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(FAULTS))
-@pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: f"{m.mode}{'-carry' if m.carries and m.waits else ''}")
+@pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.accepts_late and m.is_synchronous))
 def test_every_mode_survives_every_kind_of_fault(exchange, kind: str) -> None:
     @profile(QUICK, max_examples=7)
     @given(settings(st.lists(faults(kind), min_size=1, max_size=2).map(tuple)))

@@ -28,7 +28,15 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, Slow
-from fedbo.coordinator.environment.timing import Classes, Constant, Cost, Exponential, Growth, Lognormal, durations
+from fedbo.coordinator.environment.timing import (
+    Constant,
+    Cost,
+    DecisionTimeModel,
+    Exponential,
+    Lognormal,
+    SpeedClasses,
+    durations,
+)
 from fedbo.coordinator.exchange import Barrier, Deadline, Exchange, FirstK, Immediate
 
 Z = 4.3
@@ -292,7 +300,7 @@ paces = st.lists(st.tuples(moments, stretches, st.sampled_from([1.0, 1.5, 2.0, 5
 @given(
     paces,
     st.integers(1, 4),
-    st.sampled_from([Growth(), Growth(0.4, 1.0)]),
+    st.sampled_from([DecisionTimeModel(), DecisionTimeModel(0.4, 1.0)]),
     st.sampled_from([Constant(1.0), Lognormal(1.0, 0.6)]),
 )
 def test_slow_and_hung_agents_end_each_evaluation_when_a_clockwork_does(events, initial, decision, evaluation) -> None:
@@ -329,7 +337,8 @@ SILENT = entry("random").make()
 
 
 def test_a_decision_takes_as_long_as_the_observations_say() -> None:
-    ran = tidy(algorithm=Talk(queries=2), initial=3, iterations=5, models={"decision": Growth(0.01, 1.7)}, seed=15).run()
+    models = {"decision": DecisionTimeModel(0.01, 1.7)}
+    ran = tidy(algorithm=Talk(queries=2), initial=3, iterations=5, models=models, seed=15).run()
     started = {(record.agent, record.step): record.time for record in ran.of("started")}
     firsts = [row for row in ran.rows if row.query == 0]
     assert len(firsts) == 4 * 6
@@ -339,7 +348,8 @@ def test_a_decision_takes_as_long_as_the_observations_say() -> None:
 
 
 def test_a_class_of_speed_multiplies_every_evaluation_time_of_its_agents() -> None:
-    plain, classed = (tidy(agents=40, models={"speed": speed}).run() for speed in (Classes((1.0,)), Classes((1.0, 2.5))))
+    speeds = SpeedClasses((1.0,)), SpeedClasses((1.0, 2.5))
+    plain, classed = (tidy(agents=40, models={"speed": speed}).run() for speed in speeds)
     factors: dict[int, set[float]] = defaultdict(set)
     for before, after in zip(plain.rows, classed.rows, strict=True):
         factors[before.agent].add(round((after.finished - after.started) / (before.finished - before.started), 9))
@@ -355,7 +365,7 @@ def test_evaluations_last_as_long_as_their_points_cost(limit: float | None) -> N
         def task(self):
             return replace(super().task(), federation=Quadratic(agents=4, cost_spread=2.0))
 
-    world = {"latency": Constant(0.1), "availability": Always(), "models": {"speed": Classes((3.0,))}}
+    world = {"latency": Constant(0.1), "availability": Always(), "models": {"speed": SpeedClasses((3.0,))}}
     ran = Dear(Talk(queries=2), 4, initial=2, evaluation=Cost(0.5), policy=Policy(0, "drop", limit), **world).run()
     assert len(ran.rows) == 4 * (2 + 6 * 2)
     expected = [1.5 * (1.0 + 2.0 * np.mean(row.x)) for row in ran.rows]

@@ -13,14 +13,14 @@ from scipy import stats
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.timing import (
     TIMINGS,
-    Classes,
     Constant,
     Cost,
+    DecisionTimeModel,
     Exponential,
     Gamma,
-    Growth,
     Lognormal,
     Pareto,
+    SpeedClasses,
     Timing,
     durations,
 )
@@ -129,7 +129,7 @@ def test_a_model_is_asked_for_once_and_purposes_and_agents_do_not_share_luck() -
 @pytest.mark.parametrize("shares", [(), (0.0, 3.0, 1.0), (0.2, 0.3, 0.5)])
 def test_classes_of_speed_have_their_shares(shares: tuple[float, ...]) -> None:
     """Exact binomial test of each class, 6,000 agents, seed 6: false alarm below 1e-5 each."""
-    classes, n = Classes((1.0, 2.0, 4.0), shares), 6_000
+    classes, n = SpeedClasses((1.0, 2.0, 4.0), shares), 6_000
     drawn = [classes.factor(Streams(6).of(agent).rng("speed class")) for agent in range(n)]
     assert set(drawn) <= set(classes.factors)
     for factor, share in zip(classes.factors, shares or (1.0, 1.0, 1.0), strict=True):
@@ -138,10 +138,10 @@ def test_classes_of_speed_have_their_shares(shares: tuple[float, ...]) -> None:
 
 
 def test_decisions_take_longer_with_the_power_of_t_n() -> None:
-    assert [Growth()(t_n) for t_n in (0, 1, 1000)] == [0.0, 0.0, 0.0]
-    cubic = Growth(1e-6)
+    assert [DecisionTimeModel()(t_n) for t_n in (0, 1, 1000)] == [0.0, 0.0, 0.0]
+    cubic = DecisionTimeModel(1e-6)
     assert cubic(100) == pytest.approx(1.0) and cubic(200) == pytest.approx(8.0)
-    assert Growth(0.5, 0.0)(0) == 0.5 and Growth(0.5, 1.0)(7) == 3.5
+    assert DecisionTimeModel(0.5, 0.0)(0) == 0.5 and DecisionTimeModel(0.5, 1.0)(7) == 3.5
 
 
 @pytest.mark.parametrize(
@@ -161,13 +161,13 @@ def test_decisions_take_longer_with_the_power_of_t_n() -> None:
             (lambda declared=declared: declared(between=-1.0), "^between must be at least 0 and finite, not -1.0$")
             for declared in (Lognormal, Exponential, Pareto, Gamma)
         ],
-        (lambda: Growth(-1.0), "^coefficient must be at least 0 and finite, not -1.0$"),
-        (lambda: Growth(1.0, inf), "^power must be at least 0 and finite, not inf$"),
-        (lambda: Classes(()), r"^factors must be one or more numbers above 0, not \(\)$"),
-        (lambda: Classes((1.0, 0.0)), r"^factors must be one or more numbers above 0, not \(1.0, 0.0\)$"),
-        (lambda: Classes((1.0, 2.0), (1.0,)), "^shares must be as many as the 2 factors, or none, not 1$"),
-        (lambda: Classes((1.0, 2.0), (1.0, -1.0)), r"^shares must be at least 0, one of them above 0, not \(1.0, -1.0\)$"),
-        (lambda: Classes((1.0, 2.0), (0.0, 0.0)), r"^shares must be at least 0, one of them above 0, not \(0.0, 0.0\)$"),
+        (lambda: DecisionTimeModel(-1.0), "^coefficient must be at least 0 and finite, not -1.0$"),
+        (lambda: DecisionTimeModel(1.0, inf), "^power must be at least 0 and finite, not inf$"),
+        (lambda: SpeedClasses(()), r"^factors must be one or more numbers above 0, not \(\)$"),
+        (lambda: SpeedClasses((1.0, 0.0)), r"^factors must be one or more numbers above 0, not \(1.0, 0.0\)$"),
+        (lambda: SpeedClasses((1.0, 2.0), (1.0,)), "^shares must be as many as the 2 factors, or none, not 1$"),
+        (lambda: SpeedClasses((1.0, 2.0), (1.0, -1.0)), r"^shares must be at least 0, one of them above 0, not \(1.0, -1.0\)$"),
+        (lambda: SpeedClasses((1.0, 2.0), (0.0, 0.0)), r"^shares must be at least 0, one of them above 0, not \(0.0, 0.0\)$"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_came_and_what_would_do(make, message: str) -> None:

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from fedbo.algorithms.base import Array
-from fedbo.coordinator.privacy import accounting
+from fedbo.coordinator.privacy import order_sums
 from fedbo.coordinator.privacy.accounting import (
     ACCOUNTANTS,
-    Charge,
     Spending,
     epsilon,
-    gaussian_epsilon,
     multiplier_for,
     running,
 )
+from fedbo.coordinator.privacy.charge import PrivacyCharge
+from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
 
 PAPER = [
     (200, 40, 0.15, 1.0, 5.93),
@@ -47,7 +47,7 @@ NOISE, SHARE, ROUNDS = st.floats(0.6, 8.0), st.floats(0.02, 1.0), st.integers(1,
 def test_the_moments_accountant_gives_the_papers_numbers_and_the_others_are_below(
     agents: int, rounds: int, share: float, noise: float, printed: float
 ) -> None:
-    moments, renyi, losses = (epsilon({Charge(share, noise): rounds}, agents**-1.1, by) for by in ACCOUNTANTS)
+    moments, renyi, losses = (epsilon({PrivacyCharge(share, noise): rounds}, agents**-1.1, by) for by in ACCOUNTANTS)
     assert moments == pytest.approx(printed, abs=0.006)
     assert losses < renyi < moments
     assert 0.21 < 1 - losses / moments < 0.48
@@ -59,18 +59,23 @@ def test_the_moments_accountant_gives_the_papers_numbers_and_the_others_are_belo
 def test_epsilon_falls_in_the_noise_and_rises_in_share_and_rounds(
     by: str, noise: float, share: float, rounds: int, more: float
 ) -> None:
-    base = epsilon({Charge(share, noise): rounds}, 1e-4, by)
+    base = epsilon({PrivacyCharge(share, noise): rounds}, 1e-4, by)
     slack = 1e-3 * base + 1e-9
-    assert epsilon({Charge(share, noise * more): rounds}, 1e-4, by) <= base + slack
-    assert epsilon({Charge(min(1.0, share * more), noise): rounds}, 1e-4, by) >= base - slack
-    assert epsilon({Charge(share, noise): rounds + 5}, 1e-4, by) >= base - slack
-    assert epsilon({Charge(share, noise): rounds}, 1e-3, by) <= base
-    assert base <= epsilon({Charge(1.0, noise): rounds}, 1e-4, by) + slack
+    assert epsilon({PrivacyCharge(share, noise * more): rounds}, 1e-4, by) <= base + slack
+    assert epsilon({PrivacyCharge(min(1.0, share * more), noise): rounds}, 1e-4, by) >= base - slack
+    assert epsilon({PrivacyCharge(share, noise): rounds + 5}, 1e-4, by) >= base - slack
+    assert epsilon({PrivacyCharge(share, noise): rounds}, 1e-3, by) <= base
+    assert base <= epsilon({PrivacyCharge(1.0, noise): rounds}, 1e-4, by) + slack
 
 
 @BY
 def test_counts_in_any_order_and_one_by_one_come_to_the_same(by: str) -> None:
-    mixed = [Charge(0.35, 2.0)] * 4 + [Charge(1.0, 9.0)] + [Charge(0.1, 0.8), Charge(0.35, 3.0)] * 3 + [Charge(1.0, 5.0)]
+    mixed = (
+        [PrivacyCharge(0.35, 2.0)] * 4
+        + [PrivacyCharge(1.0, 9.0)]
+        + [PrivacyCharge(0.1, 0.8), PrivacyCharge(0.35, 3.0)] * 3
+        + [PrivacyCharge(1.0, 5.0)]
+    )
     found = running(mixed, (1e-3, 1e-6), by)
     assert found.shape == (len(mixed), 2) and np.all(np.diff(found, axis=0) > -1e-9) and np.all(found[:, 0] <= found[:, 1])
     assert epsilon(Counter(mixed), 1e-3, by) == pytest.approx(found[-1, 0], rel=1e-6)
@@ -79,7 +84,10 @@ def test_counts_in_any_order_and_one_by_one_come_to_the_same(by: str) -> None:
 
 @BY
 def test_spending_foresees_what_adding_does_and_can_be_rebuilt(by: str) -> None:
-    spending, charges = Spending(1e-4, by), [Charge(0.2, 4.0), Charge(0.3, 0.05), Charge(0.2, 4.0), Charge(1.0, 0.03)]
+    spending, charges = (
+        Spending(1e-4, by),
+        [PrivacyCharge(0.2, 4.0), PrivacyCharge(0.3, 0.05), PrivacyCharge(0.2, 4.0), PrivacyCharge(1.0, 0.03)],
+    )
     assert spending.epsilon == 0.0
     for charge in charges:
         foreseen = spending.after(charge)
@@ -92,9 +100,9 @@ def test_spending_foresees_what_adding_does_and_can_be_rebuilt(by: str) -> None:
 
 
 @FEW
-@given(parts=st.dictionaries(st.builds(Charge, SHARE, NOISE), st.integers(1, 20), min_size=1, max_size=3))
-def test_dp_accounting_itself_says_the_same(parts: dict[Charge, int]) -> None:
-    losses, renyi = PLDAccountant(value_discretization_interval=5e-4), RdpAccountant(accounting._ORDERS)
+@given(parts=st.dictionaries(st.builds(PrivacyCharge, SHARE, NOISE), st.integers(1, 20), min_size=1, max_size=3))
+def test_dp_accounting_itself_says_the_same(parts: dict[PrivacyCharge, int]) -> None:
+    losses, renyi = PLDAccountant(value_discretization_interval=5e-4), RdpAccountant(order_sums.RENYI_ORDERS)
     for charge, times in parts.items():
         event = PoissonSampledDpEvent(charge.share, GaussianDpEvent(charge.multiplier))
         losses.compose(event, times)
@@ -113,11 +121,11 @@ def _exact_divergence(share: float, noise: float, order: float) -> float:
 
 @pytest.mark.parametrize(("share", "noise"), [(0.1, 1.0), (0.35, 2.0), (0.5, 0.7), (0.05, 6.0), (0.5, 20.0), (0.99, 1.5)])
 def test_divergences_are_never_below_the_exact_ones_and_few_orders_cost_little(share: float, noise: float) -> None:
-    for order, bound in zip(accounting._ORDERS, accounting._renyi(Charge(share, noise)), strict=True):
+    for order, bound in zip(order_sums.RENYI_ORDERS, order_sums.renyi_divergences(PrivacyCharge(share, noise)), strict=True):
         assert bound > (1 - 1e-7) * _exact_divergence(share, noise, order)
     dense = np.concatenate((np.arange(1.1, 12, 0.1), np.arange(12, 400)))
     best = compute_epsilon(dense, [60 * _exact_divergence(share, noise, order) for order in dense], 1e-3)[0]
-    assert best - 1e-9 <= epsilon({Charge(share, noise): 60}, 1e-3, "rdp") < 1.2 * best + 0.01
+    assert best - 1e-9 <= epsilon({PrivacyCharge(share, noise): 60}, 1e-3, "rdp") < 1.2 * best + 0.01
 
 
 @pytest.mark.parametrize("share", [0.05, 0.35, 0.8, 1.0])
@@ -127,7 +135,7 @@ def test_the_moments_are_the_larger_of_both_directions(share: float, noise: floa
     density = -((x / noise) ** 2) / 2 - math.log(noise * math.sqrt(2 * math.pi))
     absent = math.log1p(-share) if share < 1 else -math.inf
     ratio = np.logaddexp(absent, math.log(share) + (2 * x - 1) / (2 * noise**2))
-    found = accounting._moments(Charge(share, noise))
+    found = order_sums.moments(PrivacyCharge(share, noise))
     for order in (1, 2, 5, 8, 32):
         down, up = (float(logsumexp(density + power * ratio)) + math.log(noise / 100) for power in (-order, order + 1))
         assert found[order - 1] == pytest.approx(max(up, down), rel=1e-9, abs=1e-9)
@@ -146,7 +154,7 @@ def test_epsilon_without_sampling_is_exact(delta: float) -> None:
 def test_epsilon_without_sampling_at_the_ends() -> None:
     assert gaussian_epsilon(np.array([0.0, 1e-300, np.inf]), 1e-5).tolist() == [0.0, 0.0, math.inf]
     assert np.all(np.isfinite(gaussian_epsilon(np.array([1e-8, 1.0, 1e100]), 1e-300)))
-    several = {Charge(1.0, 3.0): 7, Charge(1.0, 10.0): 2}
+    several = {PrivacyCharge(1.0, 3.0): 7, PrivacyCharge(1.0, 10.0): 2}
     assert epsilon(several, 1e-5, "pld") == gaussian_epsilon(np.array(math.sqrt(7 / 9 + 2 / 100)), 1e-5)
     losses = PLDAccountant()
     losses.compose(GaussianDpEvent(3.0), 7)
@@ -158,7 +166,11 @@ def test_epsilon_without_sampling_at_the_ends() -> None:
 @pytest.mark.parametrize("target", [0.8, 6.0])
 def test_the_multiplier_sought_is_enough_and_hardly_more(by: str, target: float) -> None:
     found = multiplier_for(target, 1e-3, 60, 0.25, by)
-    assert epsilon({Charge(0.25, found): 60}, 1e-3, by) <= target < epsilon({Charge(0.25, found * 0.999): 60}, 1e-3, by)
+    assert (
+        epsilon({PrivacyCharge(0.25, found): 60}, 1e-3, by)
+        <= target
+        < epsilon({PrivacyCharge(0.25, found * 0.999): 60}, 1e-3, by)
+    )
 
 
 def test_no_multiplier_is_found_for_what_an_accountant_cannot_show() -> None:
@@ -169,18 +181,18 @@ def test_no_multiplier_is_found_for_what_an_accountant_cannot_show() -> None:
 @BY
 def test_nothing_costs_nothing_and_no_noise_has_no_end(by: str) -> None:
     assert epsilon({}, 1e-3, by) == 0.0 and running([], (1e-3,), by).shape == (0, 1)
-    assert epsilon({Charge(0.3, math.inf): 60, Charge(0.3, 1.0): 0}, 1e-3, by) == 0.0
+    assert epsilon({PrivacyCharge(0.3, math.inf): 60, PrivacyCharge(0.3, 1.0): 0}, 1e-3, by) == 0.0
     for share in (0.3, 1.0):
-        assert epsilon({Charge(share, 0.0): 1, Charge(share, 5.0): 1}, 1e-3, by) == math.inf
-        assert 100 < epsilon({Charge(share, 1e-3): 60}, 1e-3, by) < math.inf
-        assert epsilon({Charge(share, 1e8): 60}, 1e-3, by) < 0.3
+        assert epsilon({PrivacyCharge(share, 0.0): 1, PrivacyCharge(share, 5.0): 1}, 1e-3, by) == math.inf
+        assert 100 < epsilon({PrivacyCharge(share, 1e-3): 60}, 1e-3, by) < math.inf
+        assert epsilon({PrivacyCharge(share, 1e8): 60}, 1e-3, by) < 0.3
 
 
 @pytest.mark.parametrize("noise", [0.8, 2.0, 6.0])
 @pytest.mark.parametrize(("population", "share"), [(2, 0.5), (3, 0.34), (12, 0.085)])
 def test_fixed_sampling_is_never_below_the_truth(population: int, share: float, noise: float) -> None:
     """Of numbers in [-1, 1] one is drawn and noise is added; an agent's 1 becomes 0 while all others hold -1, 0 or 1."""
-    charge = Charge(share, noise, "fixed", population)
+    charge = PrivacyCharge(share, noise, "fixed", population)
     assert charge.sampled == 1
     for delta in (0.1, 1e-3, 1e-6):
         claimed = epsilon({charge: 1}, delta, "rdp")
@@ -192,10 +204,10 @@ def test_fixed_sampling_is_never_below_the_truth(population: int, share: float, 
 @pytest.mark.parametrize("noise", [1.0, 3.0, 10.0])
 def test_the_divergences_of_fixed_sampling_are_never_below_the_truth(noise: float) -> None:
     population = 20
-    claimed = accounting._renyi(Charge(1 / population, noise, "fixed", population))
+    claimed = order_sums.renyi_divergences(PrivacyCharge(1 / population, noise, "fixed", population))
     for others in (-1.0, 0.0, 1.0):
         with_it, without = (_mixture(own, others, 1 / population, noise) for own in (1.0, 0.0))
-        for order, bound in zip(accounting._ORDERS[:40:3], claimed[:40:3], strict=True):
+        for order, bound in zip(order_sums.RENYI_ORDERS[:40:3], claimed[:40:3], strict=True):
             for p, q in ((with_it, without), (without, with_it)):
                 log_ratio = np.log(np.maximum(p, 1e-300)) - np.log(np.maximum(q, 1e-300))
                 logs = order * log_ratio + np.log(np.maximum(q, 1e-300))
@@ -231,8 +243,8 @@ def test_no_others_show_more_than_those_opposite_or_alike(norm: float, share: fl
 @pytest.mark.parametrize("noise", [0.6, 1.5, 5.0])
 def test_a_fixed_number_of_agents_that_say_anything_costs_no_more_than_is_charged(noise: float) -> None:
     """2 of 5 are drawn; numbers in [-1, 1] of seed 5, and all that are alike. All ten sets are summed over, by quadrature."""
-    charge, rng, x = Charge(0.4, noise, "fixed", 5), np.random.default_rng(5), np.arange(-40, 40, _STEP) * noise
-    claimed = accounting._renyi(charge)
+    charge, rng, x = PrivacyCharge(0.4, noise, "fixed", 5), np.random.default_rng(5), np.arange(-40, 40, _STEP) * noise
+    claimed = order_sums.renyi_divergences(charge)
     draws = [*rng.uniform(-1, 1, (12, 5)), *(np.array([1.0, *[other] * 4]) for other in (-1.0, 0.0, 1.0))]
     tight = 0.0
     for values in draws:
@@ -241,7 +253,7 @@ def test_a_fixed_number_of_agents_that_say_anything_costs_no_more_than_is_charge
             sum(np.exp(-(((x - sum(said[list(drawn)])) / noise) ** 2) / 2) for drawn in combinations(range(5), 2)) / 10
             for said in (values, silent)
         )
-        for order, bound in zip(accounting._ORDERS[:36:5], claimed[:36:5], strict=True):
+        for order, bound in zip(order_sums.RENYI_ORDERS[:36:5], claimed[:36:5], strict=True):
             true = max(_divergence(p / noise, q / noise, order, noise), _divergence(q / noise, p / noise, order, noise))
             assert true <= bound * (1 + 1e-6) + 1e-9
             tight = max(tight, true / bound)
@@ -255,30 +267,30 @@ def _divergence(p: Array, q: Array, order: float, noise: float) -> float:
 
 def test_fixed_sampling_costs_more_than_coins_and_less_than_replacing_an_agent_by_any_other() -> None:
     """Wang, Balle and Kasiviswanathan 2019, theorem 27, whose sensitivity is twice the norm; what was charged before."""
-    fixed = {Charge(0.05, 6.0, "fixed", 200): 60}
-    direct = RdpAccountant(accounting._ORDERS, NeighboringRelation.REPLACE_ONE)
+    fixed = {PrivacyCharge(0.05, 6.0, "fixed", 200): 60}
+    direct = RdpAccountant(order_sums.RENYI_ORDERS, NeighboringRelation.REPLACE_ONE)
     direct.compose(SampledWithoutReplacementDpEvent(200, 10, GaussianDpEvent(3.0)), 60)
-    coins = epsilon({Charge(0.05, 6.0): 60}, 1e-3, "rdp")
+    coins = epsilon({PrivacyCharge(0.05, 6.0): 60}, 1e-3, "rdp")
     assert coins < epsilon(fixed, 1e-3, "rdp") < 1.3 * coins < 0.3 * direct.get_epsilon(1e-3)
-    whole = epsilon({Charge(1.0, 6.0): 60}, 1e-3, "rdp")
-    assert epsilon({Charge(0.5, 6.0, "fixed", 200): 60}, 1e-3, "rdp") < whole
-    assert epsilon({Charge(0.9, 6.0, "fixed", 4): 60}, 1e-3, "rdp") == whole
+    whole = epsilon({PrivacyCharge(1.0, 6.0): 60}, 1e-3, "rdp")
+    assert epsilon({PrivacyCharge(0.5, 6.0, "fixed", 200): 60}, 1e-3, "rdp") < whole
+    assert epsilon({PrivacyCharge(0.9, 6.0, "fixed", 4): 60}, 1e-3, "rdp") == whole
 
 
 @pytest.mark.parametrize("by", ["moments", "pld"])
 def test_the_other_accountants_refuse_fixed_sampling_unless_everyone_is_in(by: str) -> None:
     with pytest.raises(ValueError, match=rf"'{by}' cannot account for sampling = 'fixed'; take the accountant 'rdp'"):
-        epsilon({Charge(0.3, 2.0, "fixed", 10): 1}, 1e-3, by)
-    assert epsilon({Charge(1.0, 2.0, "fixed", 10): 1}, 1e-3, by) == epsilon({Charge(1.0, 2.0): 1}, 1e-3, by)
+        epsilon({PrivacyCharge(0.3, 2.0, "fixed", 10): 1}, 1e-3, by)
+    assert epsilon({PrivacyCharge(1.0, 2.0, "fixed", 10): 1}, 1e-3, by) == epsilon({PrivacyCharge(1.0, 2.0): 1}, 1e-3, by)
 
 
 def test_what_is_wrong_is_said_with_its_value_and_a_remedy() -> None:
     for make, said in (
-        (lambda: Charge(0.0, 1.0), r"share must be in \(0, 1\], not 0.0; leave"),
-        (lambda: Charge(0.5, -1.0), r"multiplier must be at least 0, not -1.0; 0 is no noise"),
-        (lambda: Charge(0.5, math.nan), r"multiplier must be at least 0, not nan"),
-        (lambda: Charge(0.5, 1.0, "fixd", 4), r"sampling 'fixd'.*fixed"),
-        (lambda: Charge(0.5, 1.0, "fixed"), r"population must be at least 1, not 0; give"),
+        (lambda: PrivacyCharge(0.0, 1.0), r"share must be in \(0, 1\], not 0.0; leave"),
+        (lambda: PrivacyCharge(0.5, -1.0), r"multiplier must be at least 0, not -1.0; 0 is no noise"),
+        (lambda: PrivacyCharge(0.5, math.nan), r"multiplier must be at least 0, not nan"),
+        (lambda: PrivacyCharge(0.5, 1.0, "fixd", 4), r"sampling 'fixd'.*fixed"),
+        (lambda: PrivacyCharge(0.5, 1.0, "fixed"), r"population must be at least 1, not 0; give"),
         (lambda: epsilon({}, 0.0, "pld"), r"delta must be between 0 and 1, not 0.0; 1e-5"),
         (lambda: epsilon({}, 1e-3, "pdl"), r"accountant 'pdl'.*pld"),
         (lambda: multiplier_for(0.0, 1e-3, 5, 0.5, "pld"), r"epsilon must be greater than 0 and finite, not 0.0"),

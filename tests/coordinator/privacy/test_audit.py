@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from auditing import DELTA, FAULTY, SOUND, Case, audit, lower_bound
 
-from fedbo.coordinator.privacy.accounting import gaussian_epsilon
+from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
 
 # How much of the trials is enough here.
 SHARE = {

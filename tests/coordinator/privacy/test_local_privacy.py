@@ -16,7 +16,7 @@ from fedbo.actors.task import Order, Task
 from fedbo.algorithms.base import Algorithm, Array, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.privacy.aggregator import unkept
+from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.objectives.functions import Quadratic
 
 FAILURES = ("drop", "worst", "stop")
@@ -89,14 +89,14 @@ def test_a_policy_is_separate_only_where_that_is_declared() -> None:
     assert [failure for failure in FAILURES if Policy(failure=failure).separate] == ["drop", "stop"]
     unknown = Policy()
     object.__setattr__(unknown, "failure", "mean of the others")
-    assert not unknown.separate and unkept(hidden(), unknown)
+    assert not unknown.separate and unkept_promise(hidden(), unknown)
 
 
 def test_a_run_is_refused_in_which_a_reward_would_enter_several_hidden_means() -> None:
     setting = Setting(hidden(), policy=Policy(2, "worst"))
     with pytest.raises(ValueError, match="failure = 'worst' tells in place of a failed value another one, .* take \"drop\""):
         setting.core()
-    assert not unkept(entry("fed_pne").make(), setting.policy), "nothing is hidden"
-    assert not unkept(entry("dp_fts").make(), setting.policy), "the door hides an agent's whole message"
+    assert not unkept_promise(entry("fed_pne").make(), setting.policy), "nothing is hidden"
+    assert not unkept_promise(entry("dp_fts").make(), setting.policy), "the aggregator hides an agent's whole message"
     for failure in ("drop", "stop"):
-        assert not unkept(hidden(), replace(setting.policy, failure=failure))
+        assert not unkept_promise(hidden(), replace(setting.policy, failure=failure))

@@ -1,4 +1,4 @@
-"""The privacy door, attacked: what it releases, what that can give away, whom it asks, what it refuses, what it charges."""
+"""The private aggregator, attacked: what it releases and what that gives away, whom it samples, refuses and charges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedbo.actors.task import Order
 from fedbo.algorithms.base import Array, Mechanism
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Daily, Markov
-from fedbo.coordinator.environment.environment import Models, World
+from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import (
     Corruption,
     Crash,
@@ -42,7 +42,7 @@ from fedbo.coordinator.environment.faults import (
     Slow,
 )
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Pareto, Timing
-from fedbo.coordinator.events import EventRecord, MessageReceived
+from fedbo.coordinator.events import EventRecord, Message, MessageReceived
 from fedbo.coordinator.exchange import (
     Barrier,
     Buffered,
@@ -55,12 +55,14 @@ from fedbo.coordinator.exchange import (
     revealed,
 )
 from fedbo.coordinator.privacy import aggregator
-from fedbo.coordinator.privacy.aggregator import PrivacyBudget, charged_whole, contributions, deviations
+from fedbo.coordinator.privacy.aggregator import why_not_amplified
+from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
+from fedbo.coordinator.privacy.sensitivity import noise_stds, sensitivities
+from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.coordinator.selection import Selection
-from fedbo.coordinator.server import Server
 
 SEVEN: list[Exchange] = [
     Barrier(),
@@ -77,13 +79,13 @@ KEY = bytes(range(32))
 everything = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 
 
-def door(ran: Ran) -> aggregator.PrivateAggregator:
-    assert ran.core.door is not None
-    return ran.core.door
+def aggregator_of(ran: Ran) -> aggregator.PrivateAggregator:
+    assert ran.core.aggregator is not None
+    return ran.core.aggregator
 
 
 def algorithm(ran: Ran) -> Any:
-    return ran.core.algorithm
+    return ran.core.rules.algorithm
 
 
 # What is released.
@@ -133,7 +135,7 @@ def as_in_the_paper(
 @pytest.mark.parametrize("share", [1.0, 0.5])
 @pytest.mark.parametrize("mode", SEVEN, ids=lambda mode: f"{mode.mode} {getattr(mode, 'late', '')}")
 def test_a_release_is_what_the_paper_says_of_the_messages_that_arrived(mode: Exchange, share: float, per_block: bool) -> None:
-    staleness = Staleness("polynomial", 0.7) if mode.waits else Staleness()
+    staleness = Staleness("polynomial", 0.7) if mode.is_synchronous else Staleness()
     norms = {0: 0.5, 1: 40.0, 3: 1e200}
     law = replace(LAW, share=share, per_block=per_block)
     weights = uneven(2, 5)
@@ -145,7 +147,7 @@ def test_a_release_is_what_the_paper_says_of_the_messages_that_arrived(mode: Exc
     late = 0
     for number, messages in enumerate(known):
         spoken = {agent: said(agent, step, norms.get(agent, 3.0)) for agent, (step, _) in messages.items()}
-        worth = {agent: (1.0 + stale) ** -0.7 if mode.waits else 1.0 for agent, (_, stale) in messages.items()}
+        worth = {agent: (1.0 + stale) ** -0.7 if mode.is_synchronous else 1.0 for agent, (_, stale) in messages.items()}
         late += sum(one < 1 for one in worth.values())
         noise = Streams(5, owner=COORDINATOR, step=number).rng("privacy noise").standard_normal((2, NUMBERS))
         with np.errstate(over="ignore"):
@@ -153,10 +155,10 @@ def test_a_release_is_what_the_paper_says_of_the_messages_that_arrived(mode: Exc
             expected, deviation = as_in_the_paper(law, weights(number), pairs, noise)
         np.testing.assert_allclose(entries[number].noise, deviation, rtol=1e-12)
         assert np.all(np.abs(server.vectors[number] - expected) <= 2.0**-20 * deviation[:, None] + 1e-12)
-        grains = server.vectors[number] / (aggregator.GRAIN * 2.0 ** np.floor(np.log2(deviation)))[:, None]
+        grains = server.vectors[number] / (aggregator.GRID * 2.0 ** np.floor(np.log2(deviation)))[:, None]
         assert np.array_equal(grains, np.round(grains)), "low bits of a double are left in a release"
-    assert late == 0 or mode.carries
-    assert late > 0 or not (mode.waits and mode.carries and mode.mode != "barrier")
+    assert late == 0 or mode.accepts_late
+    assert late > 0 or not (mode.is_synchronous and mode.accepts_late and mode.mode != "barrier")
 
 
 def test_the_coordinator_half_sees_releases_and_nothing_else() -> None:
@@ -229,7 +231,7 @@ def small_worlds(draw: Any) -> tuple[Stand, dict[int, Array], Array, int]:
 
 def moved(stand: Stand, messages: dict[int, Array], worth: Array, agent: int) -> tuple[float, float]:
     """Give how far an agent's message moves all that is made public, over its noise, and the most that is charged for that."""
-    law, clip = stand.door.mechanism, stand.state.clip
+    law, clip = stand.aggregator.mechanism, stand.state.clip
     weights = stand.algorithm.weights(stand.problem, 0)
     out, clips = [], []
     for world in (messages, {**messages, agent: np.zeros(NUMBERS)}):
@@ -243,24 +245,24 @@ def moved(stand: Stand, messages: dict[int, Array], worth: Array, agent: int) ->
     if law.quantile is not None:
         counted = math.log(clips[0] / clips[1]) / law.rate * law.share * stand.problem.n_agents
         square += (counted / law.count_noise) ** 2
-    return math.sqrt(square), float(contributions(law, weights)[agent])
+    return math.sqrt(square), float(sensitivities(law, weights)[agent])
 
 
 @everything
 @given(small_worlds())
 def test_nobody_moves_a_release_by_more_than_is_charged(world: tuple[Stand, dict[int, Array], Array, int]) -> None:
     stand, messages, worth, agent = world
-    grain = aggregator.GRAIN * math.sqrt(stand.door.mechanism.blocks * NUMBERS)
+    grain = aggregator.GRID * math.sqrt(stand.aggregator.mechanism.blocks * NUMBERS)
     distance, most = moved(stand, messages, worth, agent)
     assert distance <= most * worth[agent] * (1 + 1e-9) + grain + 1e-9
-    assert most <= 1 / stand.door.mechanism.noise * (1 + 1e-12)
+    assert most <= 1 / stand.aggregator.mechanism.noise * (1 + 1e-12)
 
 
 def test_without_clipping_a_huge_message_moves_a_release_by_more_than_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     stand, messages = Stand(LAW, 3, whole="by hand"), {0: said(0, 1, 30.0), 1: said(1, 1, 1.0)}
     distance, most = moved(stand, messages, np.ones(3), 0)
     assert distance == pytest.approx(most, rel=1e-5)  # the bound is reached
-    monkeypatch.setattr(aggregator, "shortening", lambda norms, bound: (np.ones(len(norms)), 0))
+    monkeypatch.setattr(aggregator, "clip_factors", lambda norms, bound: (np.ones(len(norms)), 0))
     distance, most = moved(stand, messages, np.ones(3), 0)
     assert distance > 5 * most
 
@@ -272,9 +274,9 @@ def test_the_noisy_count_takes_its_part_of_the_noise_multiplier() -> None:
     """Andrew et al. 2021, Theorem 1: z = (z_vectors^-2 + (2 sigma_count)^-2)^(-1/2)."""
     law = Mechanism(1, 2.0, 0.8, quantile=0.5, count_noise=3.0)
     weights = np.full((1, 4), 0.25)
-    vectors = deviations(law, weights, 2.0)[0] / (0.25 * 2.0)
+    vectors = noise_stds(law, weights, 2.0)[0] / (0.25 * 2.0)
     assert vectors > 0.8 and vectors**-2 + (2 * 3.0) ** -2 == pytest.approx(0.8**-2)
-    np.testing.assert_allclose(contributions(law, weights), 1 / 0.8)
+    np.testing.assert_allclose(sensitivities(law, weights), 1 / 0.8)
 
 
 @pytest.mark.parametrize(("start", "quantile"), [(0.1, 0.5), (100.0, 0.5), (10.0, 0.8)])
@@ -314,7 +316,7 @@ def test_the_number_of_the_asked_is_binomial() -> None:
     counts = []
     for release in range(3000):
         stand.state.release = release
-        counts.append(len(stand.door.ask(stand.state, range(12))))
+        counts.append(len(stand.aggregator.sample(stand.state, range(12))))
     observed = np.bincount(np.minimum(counts, 7), minlength=8)
     chances = stats.binom(12, 0.3).pmf(range(7))
     expected = 3000 * np.append(chances, 1 - chances.sum())
@@ -326,10 +328,10 @@ def test_an_agents_coin_depends_on_no_other_agent(source: NoiseSource) -> None:
     stand = Stand(replace(LAW, share=0.4), 10, source=source)
     for release in range(50):
         stand.state.release = release
-        of_all = stand.door.ask(stand.state, range(10))
-        assert stand.door.ask(stand.state, range(10)) == of_all
-        assert stand.door.ask(stand.state, [9, 4, 2]) == of_all & {2, 4, 9}
-        assert stand.door.ask(stand.state, [4]) == of_all & {4}
+        of_all = stand.aggregator.sample(stand.state, range(10))
+        assert stand.aggregator.sample(stand.state, range(10)) == of_all
+        assert stand.aggregator.sample(stand.state, [9, 4, 2]) == of_all & {2, 4, 9}
+        assert stand.aggregator.sample(stand.state, [4]) == of_all & {4}
 
 
 def test_what_agents_say_moves_no_coin() -> None:
@@ -350,12 +352,13 @@ def test_only_those_who_are_asked_send(mode: Exchange) -> None:
     sent, all_ = (sum(record.bytes for record in one.of("sent")) for one in (ran, everybody))
     assert all_ == 20 * 41 * 8 * NUMBERS
     assert sent / all_ == pytest.approx(0.25, abs=stats.norm.isf(0.5e-4) * math.sqrt(0.25 * 0.75 / (20 * 41)))
-    asked, number = {0: set(door(ran).entries[0].sampled)}, 0
+    entries = aggregator_of(ran).entries
+    asked, number = {0: set(entries[0].sampled)}, 0
     for record in ran.records:
         if record.kind == "round":
             number += 1
-            asked[number] = set(door(ran).entries[number].sampled) if number < len(door(ran).entries) else set()
-        elif record.kind == "sent" and mode.mode == "barrier" and number < len(door(ran).entries):
+            asked[number] = set(entries[number].sampled) if number < len(entries) else set()
+        elif record.kind == "sent" and mode.mode == "barrier" and number < len(entries):
             assert record.agent in asked[number]
 
 
@@ -364,10 +367,10 @@ def test_fixed_sampling_asks_as_many_as_it_says() -> None:
     counts = Counter[int]()
     for release in range(2000):
         stand.state.release = release
-        chosen = stand.door.ask(stand.state, range(11))
+        chosen = stand.aggregator.sample(stand.state, range(11))
         assert len(chosen) == 3
         counts.update(chosen)
-    assert len(stand.door.ask(stand.state, [5])) == 1
+    assert len(stand.aggregator.sample(stand.state, [5])) == 1
     assert stats.chisquare([counts[agent] for agent in range(11)]).pvalue > 1e-4  # seed 11
 
 
@@ -376,9 +379,9 @@ def test_under_fixed_sampling_nobody_is_charged_less_for_a_small_weight() -> Non
     weights = np.array([[0.01, 0.33, 0.33, 0.33]])
     law = Mechanism(1, 1.0, 1.0, share=0.25, sampling="fixed")
     stand = Stand(law, 4, lambda release: weights)
-    stand.door.ask(stand.state, range(4))
-    stand.door.release(stand.state, stand.server, np.ones(4), 0.0)
-    assert stand.door.entries[0].norms == pytest.approx([1.0] * 4)
+    stand.aggregator.sample(stand.state, range(4))
+    stand.aggregator.release(stand.state, stand.server, np.ones(4), 0.0)
+    assert stand.aggregator.entries[0].norms == pytest.approx([1.0] * 4)
 
 
 # What is refused.
@@ -400,38 +403,41 @@ def test_a_sender_that_was_not_asked_is_refused_and_changes_nothing() -> None:
         [r for r in honest.of("sent") if r.step == 6]
     )
     assert pack(core.state.server) == pack(honest.core.state.server)
-    assert core.door is not None and [e.arrived for e in core.door.entries] == [e.arrived for e in door(honest).entries]
+    assert core.aggregator is not None and [e.arrived for e in core.aggregator.entries] == [
+        e.arrived for e in aggregator_of(honest).entries
+    ]
 
 
-def test_what_is_refused_leaves_the_door_as_it_was() -> None:
+def test_what_is_refused_leaves_the_aggregator_as_it_was() -> None:
     setting = Discreet(Whisper(replace(LAW, share=0.5)), evaluation=Lognormal(1.0, 0.6), iterations=8)
     ran = setting.run(until=5.6)
     core, state = ran.core, ran.core.state
-    assert state.rounds.age >= 2 and np.any(state.door.bases >= 0) and 0 < len(state.asked) < 5
-    asked, unasked = min(state.asked), min(set(EVERYBODY) - state.asked)
-    heard = int(np.flatnonzero(state.door.bases >= 0)[0])
+    was_asked = {agent.number for agent in state.agents if agent.asked}
+    assert state.rounds.age >= 2 and np.any(state.privacy.bases >= 0) and 0 < len(was_asked) < 5
+    asked, unasked = min(was_asked), min(set(EVERYBODY) - was_asked)
+    heard = int(np.flatnonzero(state.privacy.bases >= 0)[0])
     good, age = {"vector": said(0, 0, 2.0)}, state.rounds.age
     bad_nan, bad_inf = ({"vector": np.full(NUMBERS, number)} for number in (np.nan, np.inf))
     wrong = {
-        "not sampled": MessageReceived(unasked, unasked, 99, age, 0.0, good),
-        "duplicate": MessageReceived(heard, heard, max(state.seen[heard]), age, 0.0, good),
-        "had closed": MessageReceived(asked, asked, 98, age - 1, 0.0, good),
-        "in the name of": MessageReceived(unasked, asked, 99, age, 0.0, good),
-        "there is no agent": MessageReceived(77, 77, 99, age, 0.0, good),
-        "NaN": MessageReceived(asked, asked, 99, age, 0.0, bad_nan),
-        "infinit": MessageReceived(asked, asked, 99, age, 0.0, bad_inf),
-        "shape": MessageReceived(asked, asked, 99, age, 0.0, {"vector": np.zeros(NUMBERS + 1)}),
+        "not sampled": Message(unasked, unasked, 99, age, 0.0, good),
+        "duplicate": Message(heard, heard, max(state.agents[heard].accepted_steps), age, 0.0, good),
+        "had closed": Message(asked, asked, 98, age - 1, 0.0, good),
+        "in the name of": Message(unasked, asked, 99, age, 0.0, good),
+        "there is no agent": Message(77, 77, 99, age, 0.0, good),
+        "NaN": Message(asked, asked, 99, age, 0.0, bad_nan),
+        "infinit": Message(asked, asked, 99, age, 0.0, bad_inf),
+        "shape": Message(asked, asked, 99, age, 0.0, {"vector": np.zeros(NUMBERS + 1)}),
     }
-    before = pack(state.door)
+    before = pack(state.privacy)
     for words, message in wrong.items():
-        core.journal = []
-        core.handle(message, 5.0)
-        assert pack(state.door) == before, words
-        (line,) = core.journal
+        core.rules.log.clear()
+        core.handle(MessageReceived(message), 5.0)
+        assert pack(state.privacy) == before, words
+        (line,) = core.rules.log
         assert line[1] in ("rejected", "late")
         assert words in line[5] or words in ("NaN", "infinit", "shape"), line
-    core.handle(MessageReceived(asked, asked, 99, age, 0.0, good), 5.0)
-    assert pack(state.door) != before
+    core.handle(MessageReceived(Message(asked, asked, 99, age, 0.0, good)), 5.0)
+    assert pack(state.privacy) != before
 
 
 # The budget.
@@ -472,7 +478,7 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
         evaluation=Exponential(1.0),
     )
     ran = setting.run()
-    entries, made = door(ran).entries, releases(ran)
+    entries, made = aggregator_of(ran).entries, releases(ran)
     refused = [entry for entry in entries if entry.refused]
     assert entries[: len(made)] == made and refused and "epsilon_max is 3" in refused[0].refused
     assert all(not entry.charged and not entry.arrived for entry in refused)
@@ -496,12 +502,12 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
     assert max(row["epsilon"][0] for row in table.to_pylist()) <= most
     assert max(row["epsilon"][0] for row in agents.to_pylist()) <= most
 
-    assert ran.core.over and not ran.core.state.waiting
+    assert ran.core.is_over and not ran.core.state.rounds.waiting
     assert len({row.step for row in ran.rows if row.agent == 0}) == 15  # and everybody goes on to its last step
     ends = [(agent, step) for agent, step, number in algorithm(ran).heard if number == -1]
     assert len(ends) == len({agent for agent, _ in ends})
     told = Counter(record.agent for record in ran.of("delivered") if record.time >= refused[0].time)
-    assert set(told) == set(ran.core.state.door.told)
+    assert set(told) == set(ran.core.state.privacy.announced)
     for record in ran.records:
         if record.kind == "started" and record.time > refused[0].time:
             assert not any(s.agent == record.agent and s.step == record.step for s in ran.of("sent")), "asked after the end"
@@ -528,11 +534,11 @@ def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrup
     core, agenda, hosts, entries = setting.core(), EventQueue(), InlineHosts(setting.task(), range(5)), list[LedgerEntry]()
     for until in (0.7, 2.5, 4.0, 7.5, math.inf):
         run_virtual(core, hosts, RunHooks(lambda lines: None), agenda, until)
-        assert core.door is not None
-        entries += core.door.entries
+        assert core.aggregator is not None
+        entries += core.aggregator.entries
         kept, core = pack(core.state), setting.core()
         core.state = unpack(kept)
-    assert entries == door(whole).entries and any(entry.refused for entry in entries)
+    assert entries == aggregator_of(whole).entries and any(entry.refused for entry in entries)
     assert pack(core.state.server) == pack(whole.core.state.server)
 
 
@@ -562,7 +568,7 @@ TIMED: list[Fault] = [
 
 def reason(law: Mechanism = POISSON, exchange: Exchange = SEVEN[0], plan: tuple[Fault, ...] = (), **world: Any) -> str:
     models = {name: world.pop(name) for name in ("availability", "evaluation") if name in world}
-    return charged_whole(law, exchange, World(Models(**models), plan=plan, **world))
+    return why_not_amplified(law, exchange, Environment(AgentModels(**models), plan=plan, **world).is_real_time)
 
 
 @pytest.mark.parametrize(
@@ -585,7 +591,7 @@ def reason(law: Mechanism = POISSON, exchange: Exchange = SEVEN[0], plan: tuple[
         ("real time", reason(evaluation=None)),
         ("", reason(link=1000.0)),
         ("", reason(availability=Markov())),
-        ("", reason(exceptions={3: Models(availability=Daily())})),
+        ("", reason(exceptions={3: AgentModels(availability=Daily())})),
         *(("", reason(plan=(fault,))) for fault in TIMED),
     ],
 )
@@ -598,14 +604,14 @@ class Half:
     """A mode as somebody else may write it: a round closes with half of those who begin it. It says nothing of sampling."""
 
     mode: ClassVar[str] = "half"
-    waits: ClassVar[bool] = True
-    carries: ClassVar[bool] = True
-    limit: ClassVar[float | None] = None
+    is_synchronous: ClassVar[bool] = True
+    accepts_late: ClassVar[bool] = True
+    deadline: ClassVar[float | None] = None
     oldest: ClassVar[int | None] = None
     staleness: Staleness = Staleness()
     selection: Selection = Selection()
 
-    def due(self, rounds: Rounds) -> bool:
+    def should_close(self, rounds: Rounds) -> bool:
         return bool(rounds.reported) and len(rounds.reported) >= len(rounds.missing)
 
 
@@ -652,15 +658,15 @@ def happened(setting: Discreet, coin: str) -> list[Any]:
     For each release also which agents but 0 could be asked, and which are in it.
     """
     core, lines, found = setting.core(), list[Any](), list[Any]()
-    assert core.door is not None and core.door.whole == ""
-    core.door._source = Bent(core.door._source, coin)
+    assert core.aggregator is not None and core.aggregator.no_amplification == ""
+    core.aggregator._source = Bent(core.aggregator._source, coin)
     run_virtual(core, InlineHosts(setting.task(), range(setting.agents)), RunHooks(lines.extend), EventQueue(), setting.until)
     for line in lines:
         record = EventRecord(*line)
         own = record.agent == 0 and record.kind in ("sent", "arrived", "late", "lost", "rejected") and record.detail != "down"
         if not own:
             found.append(record)
-    for entry in core.door.entries:
+    for entry in core.aggregator.entries:
         found.append((entry.time, [n for n in entry.eligible if n], [n for n in entry.arrived if n]))
     return found
 
@@ -698,15 +704,15 @@ def flips(mode: Exchange) -> Iterator[tuple[Discreet, list[list[Any]]]]:
         yield setting, [happened(setting, coin) for coin in ("never", "always", "other")]
 
 
-@pytest.mark.parametrize("mode", CLAIMED, ids=lambda mode: f"{mode.mode} {mode.limit}")
+@pytest.mark.parametrize("mode", CLAIMED, ids=lambda mode: f"{mode.mode} {mode.deadline}")
 def test_where_the_gain_is_claimed_nothing_that_happens_tells_whether_an_agent_was_asked(mode: Exchange) -> None:
     for setting, (never, always, other) in flips(mode):
         assert never == always == other, setting
 
 
 @pytest.mark.parametrize("mode", CLAIMED[:2], ids=lambda mode: mode.mode)
-def test_without_empty_messages_it_would_be_seen(mode: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Server, "covers", property(lambda desk: False))
+def test_without_dummy_messages_it_would_be_seen(mode: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rules, "sends_dummies", property(lambda rules: False))
     assert any(not (never == always == other) for _, (never, always, other) in flips(mode))
 
 
@@ -714,7 +720,7 @@ def test_without_empty_messages_it_would_be_seen(mode: Exchange, monkeypatch: py
 
 
 def epsilon_of_each(ran: Ran, deltas: tuple[float, ...], agents: int = 5) -> Array:
-    _, spent = accounted(table_of(door(ran).entries, (0, "whisper", 0)), deltas, agents)
+    _, spent = accounted(table_of(aggregator_of(ran).entries, (0, "whisper", 0)), deltas, agents)
     return np.array([row["epsilon"] for row in spent.to_pylist()])
 
 
@@ -804,4 +810,4 @@ def test_two_secure_runs_share_nothing_and_one_repeats() -> None:
     runs = [Discreet(Whisper(replace(LAW, share=0.5)), key=key).run() for key in (KEY, KEY, KEY[::-1], None)]
     vectors = [pack(ran.core.state.server) for ran in runs]
     assert vectors[0] == vectors[1] and len(set(vectors)) == 3
-    assert [door(ran).entries[0].secure for ran in runs] == [True, True, True, False]
+    assert [aggregator_of(ran).entries[0].secure for ran in runs] == [True, True, True, False]

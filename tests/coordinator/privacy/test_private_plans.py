@@ -30,7 +30,7 @@ def private(share: float, sampling: str) -> Algorithm:
 
 def follow(ran: Ran, setting: Setting) -> None:
     """Rebuild from the log alone whose messages are in each release, and compare it with the ledger."""
-    waits, releases = setting.exchange.waits, ran.core.door.entries
+    waits, releases = setting.exchange.is_synchronous, ran.core.aggregator.entries
     assert [entry.release for entry in releases] == list(range(len(releases)))
     held: set[int] = set()
     left, seen = iter(releases), set[tuple[int, int]]()
@@ -57,7 +57,7 @@ def follow(ran: Ran, setting: Setting) -> None:
     for release in releases:
         if release.whole:
             spent[release.charged] += np.square(release.norms)
-    assert np.allclose(spent, ran.core.state.door.spent)
+    assert np.allclose(spent, ran.core.state.privacy.spent)
 
 
 @pytest.mark.slow
@@ -67,7 +67,7 @@ def test_the_ledger_is_that_of_what_happened_whatever_goes_wrong() -> None:
     @profile(QUICK, max_examples=300)
     @given(settings(), st.sampled_from([0.4, 0.8, 1.0]), st.sampled_from(["poisson", "fixed"]), st.booleans())
     def holds(setting: Setting, share: float, sampling: str, tidy: bool) -> None:
-        share = share if setting.exchange.waits else 1.0
+        share = share if setting.exchange.is_synchronous else 1.0
         exchange = replace(setting.exchange, selection=Selection())
         if tidy:
             world = {**setting.world, "plan": (), "link": None}
@@ -76,7 +76,7 @@ def test_the_ledger_is_that_of_what_happened_whatever_goes_wrong() -> None:
         setting = replace(setting, algorithm=private(share, sampling), exchange=exchange)
         ran = setting.run()
         follow(ran, setting)
-        modes[exchange.mode, ran.core.door.whole == ""] += 1
+        modes[exchange.mode, ran.core.aggregator.no_amplification == ""] += 1
 
     holds()
     assert {mode for mode, _ in modes} == {"barrier", "deadline", "first_k", "buffered", "immediate"}

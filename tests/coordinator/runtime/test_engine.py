@@ -124,7 +124,7 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
 
     def inspect(core: Core, event, now: float):
         if isinstance(event, MessageReceived):
-            crossed.extend(np.ravel(array) for array in event.payload.values())
+            crossed.extend(np.ravel(array) for array in event.message.payload.values())
         elif getattr(event, "report", None) is not None:
             report = event.report
             assert set(report._fields) == {

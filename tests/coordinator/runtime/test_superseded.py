@@ -52,11 +52,11 @@ def test_a_host_whose_run_has_ended_does_not_make_its_folder_again(tmp_path: Pat
 
 def test_a_coordinator_whose_run_another_goes_on_with_ends_without_a_result(tmp_path: Path) -> None:
     setting = Setting(fts())
-    run = Run(KEY, setting.task(), setting.exchange, setting.core().world, tmp_path, events=10)
+    run = Run(KEY, setting.task(), setting.exchange, setting.core().environment, tmp_path, events=10)
 
     class Late(Coordinator):
-        def _look(self, *details: Any) -> None:
-            super()._look(*details)
+        def _note_progress(self, *details: Any) -> None:
+            super()._note_progress(*details)
             RunFolder.of(tmp_path, KEY).claim()
 
     assert Late().run(run) is None

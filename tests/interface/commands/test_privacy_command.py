@@ -8,7 +8,8 @@ import re
 import pytest
 
 from fedbo.cli import OK, WRONG_INPUT, main
-from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, Charge, epsilon
+from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, epsilon
+from fedbo.coordinator.privacy.charge import PrivacyCharge
 
 PAPER = ("--noise", "1.0", "--rounds", "40", "--agents", "200", "--q", "0.25")
 
@@ -40,7 +41,7 @@ def test_an_epsilon_needs_a_noise_which_then_gives_that_epsilon(capsys: pytest.C
     for row in facts["accountants"]:
         assert [said["delta"] for said in row["epsilons"]] == [1e-3, 1e-5]
         assert row["epsilons"][0]["epsilon"] == pytest.approx(2, rel=1e-3) and row["epsilons"][1]["epsilon"] > 2.4
-        assert row["epsilons"][0]["epsilon"] == epsilon({Charge(0.25, row["noise"]): 60}, 1e-3, row["accountant"])
+        assert row["epsilons"][0]["epsilon"] == epsilon({PrivacyCharge(0.25, row["noise"]): 60}, 1e-3, row["accountant"])
     assert re.search(r"moments +4\.05\d? +2 ", printed(capsys, *arguments))
 
 

@@ -14,7 +14,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
-from fedbo.coordinator.environment.timing import TIMINGS, Classes, Growth
+from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES, Staleness
 from fedbo.estimates.cost import estimate_cost
 from fedbo.estimates.privacy import privacy_estimates
@@ -86,8 +86,8 @@ def places() -> Iterator[Place]:
         for name, model in known.items():
             yield from ((with_value(right(), at, {key: name}), (*at, setting)) for setting in settings(model))
     for at, declared in (
-        (("timing", "speed"), Classes),
-        (("timing", "decision"), Growth),
+        (("timing", "speed"), SpeedClasses),
+        (("timing", "decision"), DecisionTimeModel),
         (("exchange", "staleness"), Staleness),
         (("evaluation",), Policy),
     ):

@@ -10,9 +10,9 @@ import pytest
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.coordinator.environment.availability import Always, Markov
-from fedbo.coordinator.environment.environment import Models, World
+from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import FAULTS, Crash, Loss, NetworkPartition, Restart
-from fedbo.coordinator.environment.timing import Classes, Constant, Exponential, Growth, Pareto
+from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Exponential, Pareto, SpeedClasses
 from fedbo.coordinator.exchange import FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.estimates.cost import estimate_cost
@@ -90,7 +90,7 @@ def test_a_resolved_study_shows_the_defaults_of_its_world() -> None:
 
 def test_a_study_that_says_nothing_of_the_world_has_the_tidy_one() -> None:
     study = load_study(tables())
-    assert world_of(study) == World() == World(common=Models(evaluation=Constant(1.0)))
+    assert world_of(study) == Environment() == Environment(common=AgentModels(evaluation=Constant(1.0)))
     assert study.exchange.make() == Immediate(Staleness(), Selection())
     assert study.evaluation.make() == Policy()
 
@@ -112,10 +112,10 @@ def test_groups_are_lists_or_shares_of_the_agents_that_no_list_names() -> None:
 
 def test_an_agent_has_the_models_of_the_study_but_for_what_its_group_says() -> None:
     world = world_of(load_study(FULL))
-    common = Models(
+    common = AgentModels(
         evaluation=Exponential(2.0),
-        speed=Classes((1.0, 4.0), (0.75, 0.25)),
-        decision=Growth(0.01, 2.0),
+        speed=SpeedClasses((1.0, 4.0), (0.75, 0.25)),
+        decision=DecisionTimeModel(0.01, 2.0),
         bandwidth=1e6,
         availability=Markov(20.0),
         leaving="lost",
@@ -123,7 +123,7 @@ def test_an_agent_has_the_models_of_the_study_but_for_what_its_group_says() -> N
     assert world.of(0) == world.common == common
     assert world.of(1).evaluation == Pareto(8.0) and world.of(1).leaving == "resumed" and world.of(1).bandwidth == 1e6
     assert world.of(9).latency == Constant(2.0) and world.of(9).bandwidth == 1e3 and world.of(9).evaluation == Exponential(2.0)
-    assert world.of(5).availability == Always() and world.of(5).speed == Classes((1.0,)) and world.of(5).leaving == "lost"
+    assert world.of(5).availability == Always() and world.of(5).speed == SpeedClasses((1.0,)) and world.of(5).leaving == "lost"
     assert (world.link, world.retry, world.attempts) == (5e6, 0.5, 3)
 
 

@@ -33,7 +33,7 @@ PLAN = (Crash((0, 1, 2, 3, 4), rate=0.1, state="lost", restart=0.5), Loss((0, 1,
 def run_of(setting: Setting, folder: Path, events: int | None = None) -> Run:
     core = setting.core()
     task = replace(setting.task(), checkpoint=3)
-    return Run(KEY, task, setting.exchange, core.world, folder, seconds=1e9, events=events)
+    return Run(KEY, task, setting.exchange, core.environment, folder, seconds=1e9, events=events)
 
 
 def parts(folder: Path) -> list[tuple[str, list[dict[str, Any]]]]:
@@ -51,7 +51,7 @@ def parts(folder: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     return found
 
 
-@pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.carries and m.waits))
+@pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.accepts_late and m.is_synchronous))
 @pytest.mark.parametrize("algorithm", [fts(), Talk(queries=None)], ids=["fts", "talk"])
 def test_a_run_that_goes_on_from_any_snapshot_writes_the_same(algorithm: Any, exchange: Any, tmp_path: Path) -> None:
     setting = Setting(algorithm, exchange=exchange, iterations=5, models={"leaving": "lost"}, world={"plan": PLAN})
@@ -72,19 +72,19 @@ def cut_off(run: Run, folder: Path) -> None:
         pass
 
     class Dying(Coordinator):
-        def _look(self, run: Any, core: Any, hosts: Any) -> None:
+        def _note_progress(self, run: Any, core: Any, hosts: Any) -> None:
             if home.latest().number and next(snapshots) > 0:
                 raise Killed
 
     from fedbo.coordinator.runtime import engine
 
-    before, engine.BEAT = engine.BEAT, -1.0
+    before, engine.PROGRESS_INTERVAL = engine.PROGRESS_INTERVAL, -1.0
     try:
         Dying().run(run)
     except Killed:
         pass
     finally:
-        engine.BEAT = before
+        engine.PROGRESS_INTERVAL = before
 
 
 def test_a_step_whose_evaluations_are_tried_again_survives_a_snapshot(tmp_path: Path) -> None:
@@ -235,12 +235,12 @@ def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_th
     assert latest.number >= 1 and not latest.ended
     assert all((RunFolder.of(tmp_path, KEY).folder / name).exists() for name in latest.tables)
     keeper = Snapshotter(RunFolder.of(tmp_path, KEY), 60.0, None)
-    snapshot = keeper.restore()
-    assert snapshot is not None and snapshot.agenda.events == 10 * latest.number
-    assert snapshot.state.events == snapshot.agenda.events
+    snapshot = keeper.load_latest()
+    assert snapshot is not None and snapshot.queue.events == 10 * latest.number
+    assert snapshot.state.progress.events == snapshot.queue.events
     agenda = EventQueue()
-    agenda.become(snapshot.agenda)
-    assert agenda == replace(snapshot.agenda, stopped=False)
+    agenda.become(snapshot.queue)
+    assert agenda == replace(snapshot.queue, stopped=False)
 
 
 def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path: Path) -> None:

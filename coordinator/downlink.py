@@ -1,0 +1,65 @@
+"""Answers of the coordinator at the agents: what is delivered, what is sent again, and who goes on with it."""
+
+from __future__ import annotations
+
+from fedbo.coordinator.agent_processes import AgentProcesses
+from fedbo.coordinator.events import Answer, AnswerReceived, Effect
+from fedbo.coordinator.messages import sizer
+from fedbo.coordinator.network import Network
+from fedbo.coordinator.rules import Rules
+from fedbo.coordinator.state import AgentRecord, CoreState
+
+
+class Downlink:
+    """The agents' end of the way of answers."""
+
+    def __init__(self, rules: Rules, network: Network, processes: AgentProcesses) -> None:
+        self._network, self._processes, self._log = network, processes, rules.log
+        self._synchronous, self._attempts = rules.exchange.is_synchronous, rules.environment.attempts
+        self._bytes = sizer(rules.download)
+
+    def received(self, state: CoreState, event: AnswerReceived, now: float) -> list[Effect]:
+        """Give an agent an answer."""
+        answer, network = event.answer, self._network
+        agent, inbound, number = state.agents[answer.agent], answer.inbound, answer.number
+        if agent.ended:
+            return []
+        if network.has_outages and (lost := network.dropped_on_arrival(state, answer, self._weigh(answer), now)):
+            return lost
+        if number in agent.received_answers:
+            self._log.append((now, "rejected", agent.number, number, 0, "duplicate: the agent has had this answer"))
+            return []
+        agent.received_answers.add(number)
+        agent.retransmissions.pop(number, None)  # what was received is not sent again
+        if inbound is not None:
+            agent.inbox.append(inbound)
+            self._log.append((now, "delivered", agent.number, number, self._weigh(answer), ""))
+            if not self._synchronous and agent.number in state.rounds.waiting:
+                # Written before the agent began to wait, and what it waits for all the same.
+                state.rounds.waiting[agent.number] = number
+        return self._release(state, agent, number, now)
+
+    def timed_out(self, state: CoreState, answer: Answer, now: float) -> list[Effect]:
+        """Send an answer again, or give it up; once, however many copies of a transmission were lost."""
+        agent, number = state.agents[answer.agent], answer.number
+        if agent.ended or number in agent.received_answers or agent.retransmissions.get(number, 0) > answer.attempt:
+            return []
+        again = agent.retransmissions[number] = answer.attempt + 1
+        if again < self._attempts:
+            return self._network.send_down(state, answer._replace(attempt=again), self._weigh(answer), now)
+        return self._release(state, agent, number, now)
+
+    def _release(self, state: CoreState, agent: AgentRecord, number: int, now: float) -> list[Effect]:
+        """Let an agent go on that waited for an answer with at most this number."""
+        awaited = state.rounds.waiting.get(agent.number)
+        if awaited is None or awaited > number:  # it does not wait, or for an answer that is still to be given
+            return []
+        del state.rounds.waiting[agent.number]
+        state.progress.note(now)
+        if agent.absent:
+            agent.absent = False
+            self._log.append((now, "returned", agent.number, agent.step, 0, ""))
+        return self._processes.advance(state, agent, now)
+
+    def _weigh(self, answer: Answer) -> int:
+        return 0 if answer.inbound is None else self._bytes(answer.inbound.payload)

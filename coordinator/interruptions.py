@@ -1,0 +1,94 @@
+"""What interrupts, slows or ends an agent's process, whatever the cause: an absence, a fault of the plan, a dead process."""
+
+from __future__ import annotations
+
+from fedbo.coordinator.events import Effect, ProcessControl, ProcessDied
+from fedbo.coordinator.rules import Rules
+from fedbo.coordinator.server import Server
+from fedbo.coordinator.state import AgentRecord, CoreState
+from fedbo.coordinator.step_scheduler import StepScheduler
+
+
+class Interruptions:
+    """Interruptions of agents: an agent stands still as long as at least one lasts."""
+
+    def __init__(self, rules: Rules, server: Server, scheduler: StepScheduler) -> None:
+        self._log, self._real_time = rules.log, rules.environment.is_real_time
+        self._server, self._scheduler = server, scheduler
+
+    def interrupt(self, state: CoreState, agent: AgentRecord, now: float, *, known: bool, void: bool) -> list[Effect]:
+        """Let an agent stand still. `known`: the coordinator is told. `void`: what it works on must be begun again."""
+        agent.interruptions += 1
+        step = agent.current
+        if step is not None:
+            step.void |= void
+            if agent.interruptions == 1 and not self._real_time:
+                agent.lease += 1  # the end that was scheduled is void
+                step.set_pace(now, agent.pace, 0.0)
+            elif void:
+                agent.lease += 1
+        if not known:
+            return []
+        agent.known_offline = True
+        state.rounds.missing.discard(agent.number)
+        return self._server.settle(state, now)
+
+    def resume(self, state: CoreState, agent: AgentRecord, now: float, restore: str) -> list[Effect]:
+        """End one interruption; after the last one the agent goes on, or begins its step again, restored if that is said."""
+        agent.interruptions -= 1
+        if agent.interruptions:
+            return []
+        agent.known_offline = False
+        if agent.ready:
+            agent.ready = False
+            return self._scheduler.begin(state, agent, now)
+        step, rounds = agent.current, state.rounds
+        if step is None:
+            if agent.number in rounds.waiting and agent.number not in rounds.reported:  # its message or its answer is under way
+                self._server.expect(state, agent)
+            return []
+        self._server.expect(state, agent)
+        if step.void or (step.segments == () and not self._real_time):
+            step.void, step.segments, step.report = False, (), None
+            restarts = state.progress.restarts
+            restarts[agent.number] = restarts.get(agent.number, 0) + 1
+            self._log.append((now, "started", agent.number, agent.step, 0, "again"))
+            return self._scheduler.dispatch(agent, now, restore)
+        if self._real_time:
+            return []
+        step.set_pace(now, 0.0, agent.pace)
+        return [self._scheduler.completion(agent)]
+
+    def slow(self, agent: AgentRecord, factor: float, now: float) -> list[Effect]:
+        """Let an agent work so many times slower."""
+        before = agent.pace
+        agent.pace = before / factor
+        if self._real_time:
+            return [ProcessControl(agent.number, "slow", 1 / agent.pace)]
+        step = agent.current
+        if step is None or agent.interruptions or not step.segments:
+            return []
+        agent.lease += 1
+        step.set_pace(now, before, agent.pace)
+        return [self._scheduler.completion(agent)]
+
+    def lose(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
+        """Lose an agent for good."""
+        agent.lease += 1
+        agent.current = None
+        agent.absent = agent.ready = agent.known_offline = False
+        agent.ended = agent.lost = True
+        state.rounds.waiting.pop(agent.number, None)
+        return self._server.leave(state, agent, now)
+
+    def process_died(self, state: CoreState, event: ProcessDied, now: float) -> list[Effect]:
+        """Take in that a process is gone although no plan said so: its agent begins again in a new one."""
+        agent = state.agents[event.agent]
+        if agent.ended or agent.interruptions:
+            return []
+        self._log.append((now, "crashed", agent.number, agent.step, 0, "unplanned"))
+        self._log.append((now, "restarted", agent.number, agent.step, 0, ""))
+        if agent.current is None:
+            return []
+        self._log.append((now, "started", agent.number, agent.step, 0, "again"))
+        return self._scheduler.dispatch(agent, now)

@@ -1,0 +1,45 @@
+"""Absences in continuous time: agents that leave and return as their availability model says."""
+
+from __future__ import annotations
+
+import math
+
+from fedbo.coordinator.environment.availability import Changes
+from fedbo.coordinator.events import After, AvailabilityChanged, Effect
+from fedbo.coordinator.interruptions import Interruptions
+from fedbo.coordinator.rules import Rules
+from fedbo.coordinator.state import AgentRecord, CoreState
+
+
+class Presence:
+    """The presence of agents; the coordinator is told of absences, so that no round waits for an absent agent."""
+
+    def __init__(self, rules: Rules, interruptions: Interruptions) -> None:
+        self._environment, self._log, self._interruptions = rules.environment, rules.log, interruptions
+        self._changes = Changes(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
+
+    def start(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
+        """Interrupt an agent that is away from the start, or schedule its first absence."""
+        if self._changes(agent.number, 0) == now:
+            return self.changed(state, AvailabilityChanged(agent.number, 0), now)
+        return self._next_change(agent, 0, now)
+
+    def changed(self, state: CoreState, event: AvailabilityChanged, now: float) -> list[Effect]:
+        """Let an agent leave or return; one that would never return is lost for good."""
+        agent, number = state.agents[event.agent], event.number
+        if agent.ended:
+            return []
+        if number % 2:
+            self._log.append((now, "returned", agent.number, agent.step, 0, ""))
+            effects = self._interruptions.resume(state, agent, now, restore="before")
+            return effects + self._next_change(agent, number + 1, now)
+        self._log.append((now, "absent", agent.number, agent.step, 0, ""))
+        void = self._environment.of(agent.number).leaving == "lost"
+        effects = self._interruptions.interrupt(state, agent, now, known=True, void=void)
+        if self._changes(agent.number, number + 1) == math.inf:
+            return effects + self._interruptions.lose(state, agent, now)
+        return effects + self._next_change(agent, number + 1, now)
+
+    def _next_change(self, agent: AgentRecord, number: int, now: float) -> list[Effect]:
+        time = self._changes(agent.number, number)
+        return [] if time == math.inf else [After(time - now, AvailabilityChanged(agent.number, number))]

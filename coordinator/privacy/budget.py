@@ -1,0 +1,91 @@
+"""The privacy budget of a study, and the filter that refuses releases beyond it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Array, Mechanism, Problem
+from fedbo.coordinator.privacy.accounting import Spending
+from fedbo.coordinator.privacy.charge import PrivacyCharge
+from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
+from fedbo.coordinator.privacy.ledger import inverse
+from fedbo.coordinator.privacy.sensitivity import sensitivities
+from fedbo.coordinator.privacy.state import AggregatorState
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyBudget:
+    """The privacy budget of a study: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
+
+    With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed.
+    """
+
+    deltas: tuple[float, ...] = (1e-5,)
+    epsilon_max: float | None = None
+    secure_noise: bool = False
+
+
+DEFAULT_BUDGET = PrivacyBudget()
+
+
+class PrivacyFilter:
+    """A privacy filter: says what a release would cost, and refuses it where that is beyond the budget."""
+
+    def __init__(self, mechanism: Mechanism, problem: Problem, budget: PrivacyBudget, amplified: bool) -> None:
+        self._mechanism, self._problem, self._budget, self._amplified = mechanism, problem, budget, amplified
+        self._spending: Spending | None = None
+
+    def cost(
+        self, state: AggregatorState, weights: Array, staleness_weights: Array, arrived: npt.NDArray[np.int64]
+    ) -> tuple[PrivacyCharge, npt.NDArray[np.int64], Array]:
+        """Say what the open release will cost: the greatest charge, the agents to charge, and their norms."""
+        mechanism = self._mechanism
+        norms = sensitivities(mechanism, weights)
+        if not self._amplified:
+            charged, norms = arrived, norms[arrived] * staleness_weights[arrived]
+            return PrivacyCharge(1.0, inverse(float(norms.max(initial=0.0)))), charged, norms
+        charged = np.union1d(np.array(self._problem.targets), np.array(state.eligible, dtype=np.int64)).astype(np.int64)
+        norms = norms[charged]
+        population = len(state.eligible) if mechanism.sampling == "fixed" else 0
+        if mechanism.sampling == "fixed" and not population:
+            return PrivacyCharge(1.0, math.inf), charged[:0], norms[:0]
+        if mechanism.sampling == "fixed":  # whom an agent displaces may show by a larger part that it was asked
+            norms = np.where(norms > 0, norms.max(), 0.0)
+        return PrivacyCharge(mechanism.share, inverse(float(norms.max())), mechanism.sampling, population), charged, norms
+
+    def refusal(self, state: AggregatorState, charge: PrivacyCharge, charged: npt.NDArray[np.int64], norms: Array) -> str:
+        """Say why this release may not be made; empty when it may."""
+        most = self._budget.epsilon_max
+        if state.budget_exhausted:
+            return "the privacy budget is spent"
+        if most is None or not self._mechanism.noise:  # what is not private has no budget
+            return ""
+        delta = self._budget.deltas[0]
+        if not self._amplified:
+            mu = math.sqrt(float((state.spent[charged] + norms**2).max(initial=0.0)))
+            epsilon = float(gaussian_epsilon(np.array([mu]), delta)[0])
+        else:
+            epsilon = self._running(state).after(charge)
+        if epsilon <= most:
+            return ""
+        return f"epsilon would be {epsilon:.4g} at delta = {delta:.4g}, epsilon_max is {most:g}"
+
+    def _running(self, state: AggregatorState) -> Spending:
+        if self._spending is None:  # also after a snapshot was read
+            self._spending = Spending(
+                self._budget.deltas[0], "rdp" if self._mechanism.sampling == "fixed" else "pld", state.charges
+            )
+        return self._spending
+
+    def spend(self, state: AggregatorState, charge: PrivacyCharge, charged: npt.NDArray[np.int64], norms: Array) -> None:
+        """Note what a release has cost."""
+        if not self._amplified:
+            state.spent[charged] += norms**2
+        elif len(charged):
+            state.charges.append(charge)
+            if self._budget.epsilon_max is not None:
+                self._running(state).add(charge)

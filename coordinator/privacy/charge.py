@@ -1,0 +1,69 @@
+"""What one release costs one agent: the charge that accountants add up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from fedbo.algorithms.settings import unknown
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyCharge:
+    """What one release costs one agent.
+
+    The agent was in it with probability `share` q, and the noise is `multiplier` times the norm of the most it could add;
+    an infinite multiplier costs nothing, and 0 is no noise. `sampling` is "poisson", independent coins, or "fixed":
+    max(1, round(q `population`)) of a `population` of those who could be, without replacement.
+    """
+
+    share: float
+    multiplier: float
+    sampling: str = "poisson"
+    population: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be in (0, 1], not {self.share}; leave a release out that an agent could not be in")
+        if not self.multiplier >= 0:
+            raise ValueError(f"multiplier must be at least 0, not {self.multiplier}; 0 is no noise, inf a release that is free")
+        if self.sampling not in ("poisson", "fixed"):
+            raise ValueError(unknown("sampling", self.sampling, ("poisson", "fixed")))
+        if self.sampling == "fixed" and self.population < 1:
+            raise ValueError(f"population must be at least 1, not {self.population}; give how many could be sampled")
+
+    @property
+    def sampled(self) -> int:
+        """Give how many are sampled, where that is fixed."""
+        return max(1, round(self.share * self.population))
+
+    @property
+    def certain(self) -> bool:
+        """Say whether the agent is in the release for sure, so that sampling makes it no cheaper."""
+        return self.share == 1 if self.sampling == "poisson" else self.sampled == self.population
+
+    @property
+    def weight(self) -> float:
+        """Give 1 / multiplier^2, which adds up over releases without sampling."""
+        return math.inf if self.multiplier == 0 else (1 / self.multiplier) * (1 / self.multiplier)
+
+
+class ChargeSum(Protocol):
+    """A sum of charges, as one accountant keeps it."""
+
+    def plus(self, charge: PrivacyCharge, times: int) -> Self:
+        """Give the sum with one charge more."""
+
+    def epsilon(self, delta: float) -> float:
+        """Give epsilon of the sum."""
+
+
+def refuse_fixed(charge: PrivacyCharge, by: str) -> None:
+    if charge.sampling == "fixed" and not charge.certain:
+        raise ValueError(f"'{by}' cannot account for sampling = 'fixed'; take the accountant 'rdp', or sampling = 'poisson'")
+
+
+def is_unamplified(charge: PrivacyCharge) -> bool:
+    """Say whether the bound without sampling is taken: all are in, or sampling cannot matter with so little or much noise."""
+    return charge.certain or not 1e-30 < charge.weight < 1e300

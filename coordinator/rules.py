@@ -1,0 +1,38 @@
+"""What never changes in a run between agents, in one place for all parts of the core."""
+
+from __future__ import annotations
+
+from fedbo.actors.task import Task
+from fedbo.algorithms.streams import COORDINATOR
+from fedbo.coordinator.environment.environment import Environment
+from fedbo.coordinator.events import EventLine
+from fedbo.coordinator.exchange import Exchange, Rounds
+from fedbo.coordinator.privacy.aggregator import PrivateAggregator
+
+
+class Rules:
+    """The task, the exchange mode, the environment and the private aggregation of a run, and the log that its parts write.
+
+    `streams` are the coordinator's. `targets` are the agents that optimise. `log` has what happened since it was flushed.
+    """
+
+    def __init__(self, task: Task, exchange: Exchange, environment: Environment, aggregator: PrivateAggregator | None) -> None:
+        self.task, self.exchange, self.environment, self.aggregator = task, exchange, environment, aggregator
+        self.algorithm, self.problem, self.streams = task.algorithm, task.problem, task.streams.of(COORDINATOR)
+        self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
+        self.targets = frozenset(self.problem.targets)
+        self.log: list[EventLine] = []
+
+    @property
+    def sends_dummies(self) -> bool:
+        """Say whether who is not asked sends a dummy message, which takes as long as any.
+
+        Then nothing that happens, but for what is in the releases, depends on who was asked: neither when rounds close, nor who
+        is late. Amplification by sampling is claimed on that ground.
+        """
+        return self.aggregator is not None and not self.aggregator.no_amplification
+
+    def staleness(self, rounds: Rounds, base: int) -> int:
+        """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""
+        passed = rounds.age - base
+        return passed if self.exchange.is_synchronous else passed // len(self.targets)

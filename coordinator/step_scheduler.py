@@ -1,0 +1,121 @@
+"""Steps of agents at their start: who is told to do what, and how long it takes in virtual time."""
+
+from __future__ import annotations
+
+from fedbo.actors.task import Choice, Order, StepReport
+from fedbo.coordinator.environment.durations import Evaluations, StepDurations
+from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished
+from fedbo.coordinator.rules import Rules
+from fedbo.coordinator.server import Server
+from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState
+
+
+class StepScheduler:
+    """The step scheduler: begins steps and, where time is virtual, schedules their ends."""
+
+    def __init__(self, rules: Rules, server: Server) -> None:
+        self._rules, self._server = rules, server
+        task = rules.task
+        self._durations = (
+            None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
+        )
+
+    def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
+        """Begin an agent's step now."""
+        inbox, agent.inbox = tuple(agent.inbox), []
+        agent.base = state.rounds.age
+        self._rules.log.append((now, "started", agent.number, agent.step, 0, ""))
+        agent.current = AgentStep(inbox, self._shall_send(state, agent), now)
+        self._server.expect(state, agent)
+        return self.dispatch(agent, now)
+
+    def _shall_send(self, state: CoreState, agent: AgentRecord) -> bool:
+        """Say whether an agent is asked for a message after its step."""
+        rules = self._rules
+        if not rules.algorithm.sends(agent.step):
+            return False
+        if rules.exchange.is_synchronous:
+            return agent.asked
+        if rules.aggregator is not None:
+            return not state.privacy.budget_exhausted
+        selection = rules.exchange.selection
+        return selection.who == "all" or selection.of_step(rules.streams.of(agent.number).at(agent.step))
+
+    def dispatch(self, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
+        """Tell an agent to do its step; `restore` says what it shall go back to before."""
+        rules, durations, step, number = self._rules, self._durations, agent.current, agent.step
+        assert step is not None
+        agent.lease += 1
+        if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
+            restore = "checkpoint"
+        priced = durations is not None and durations.needs_costs(agent.number)
+        step.order = order = Order(agent.number, number, agent.lease, step.inbox, step.speaks, restore, priced=priced)
+        if durations is None:
+            return [order]
+        count: int | None = rules.algorithm.queries
+        if number == 0:
+            count = rules.problem.initial if agent.number in rules.targets else 0
+        if count is None or priced:
+            return [Ask(order)]
+        if rules.problem.pulls:
+            count = min(count, rules.problem.pulls - agent.pulled)
+        return self._schedule(agent, order, Choice(count), now)
+
+    def decided(self, state: CoreState, event: DecisionMade, now: float) -> list[Effect]:
+        """Take in how many points an agent chose, and how often each is evaluated."""
+        agent = state.agents[event.agent]
+        if event.lease != agent.lease or agent.current is None:
+            return []
+        order = agent.current.order
+        assert order is not None and self._durations is not None
+        choice = event.choice if self._durations.needs_costs(agent.number) else event.choice._replace(costs=None)
+        return self._schedule(agent, order._replace(restore="", costs=choice.costs), choice, now)
+
+    def _schedule(self, agent: AgentRecord, order: Order, choice: Choice, now: float) -> list[Effect]:
+        """Fix how long a step takes, from its decision on."""
+        step, durations = agent.current, self._durations
+        assert step is not None and durations is not None
+        evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
+        step.begun = step.since = now
+        step.timed, step.costs, step.pulls, step.pace_history = True, choice.costs, choice.pulls, None
+        step.segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
+        step.remaining = sum(step.segments)
+        if durations.limited:
+            order = order._replace(tries=durations.evaluation_durations(agent.number, evaluations, agent.next_repetition))
+        step.order = order
+        if agent.interruptions:
+            step.set_pace(now, 0.0, 0.0)
+            return [order]
+        if agent.pace != 1.0:
+            step.set_pace(now, agent.pace, agent.pace)
+        return [order, self.completion(agent)]
+
+    def completion(self, agent: AgentRecord) -> After:
+        """Give the end of an agent's step at its present pace."""
+        step = agent.current
+        assert step is not None
+        return After(step.remaining / agent.pace, Finished(agent.number, agent.lease, step.report))
+
+    def retry(self, agent: AgentRecord, report: StepReport, now: float) -> list[Effect]:
+        """Let the evaluations that were retried take their time, after all others."""
+        step, durations = agent.current, self._durations
+        assert step is not None and durations is not None
+        costs = None if step.costs is None else tuple(step.costs[point] for point in report.retried)
+        pulls = None if step.pulls is None else tuple(step.pulls[point] for point in report.retried)
+        evaluations = _number(agent, len(report.retried), again=True, pulls=pulls)
+        more = durations.segments(agent.number, evaluations, 0, costs)[1:]
+        step.segments += more
+        step.remaining, step.since, step.report = sum(more), now, report
+        if step.pace_history is not None:
+            step.pace_history.append((now, sum(step.segments) - step.remaining, agent.pace))
+        agent.lease += 1
+        return [self.completion(agent)]
+
+
+def _number(agent: AgentRecord, count: int, again: bool, pulls: tuple[int, ...] | None) -> Evaluations:
+    """Give some evaluations of an agent their numbers."""
+    if again:
+        first, agent.next_repetition = agent.next_repetition, agent.next_repetition + count
+    else:
+        first, agent.next_evaluation = agent.next_evaluation, agent.next_evaluation + count
+    return Evaluations(first, count, again, pulls)

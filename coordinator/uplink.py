@@ -1,0 +1,102 @@
+"""Messages from agents at the coordinator: which ones take effect, which are refused, and which are sent again."""
+
+from __future__ import annotations
+
+import math
+
+from fedbo.algorithms.base import Inbound
+from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived
+from fedbo.coordinator.exchange import revealed
+from fedbo.coordinator.messages import DUMMY, LARGEST, fault, sizer
+from fedbo.coordinator.network import Network
+from fedbo.coordinator.rules import Rules
+from fedbo.coordinator.server import Server
+from fedbo.coordinator.state import CoreState
+
+
+class Uplink:
+    """The coordinator's end of the way of messages."""
+
+    def __init__(self, rules: Rules, network: Network, server: Server) -> None:
+        self._rules, self._network, self._server = rules, network, server
+        self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
+        self._bytes = sizer(rules.upload)
+        # Where nothing may tell who was asked, a message that misses its round is not added to another round's sample.
+        hides = self._aggregator is not None and not revealed(self._exchange, self._aggregator.mechanism.sampling)
+        self._drops_late = self._exchange.is_synchronous and (not self._exchange.accepts_late or hides)
+
+    def at_link(self, state: CoreState, event: MessageAtLink, now: float) -> list[Effect]:
+        """Let a message wait for its turn on the coordinator's link."""
+        return self._network.queue_at_link(state, event.message, now)
+
+    def received(self, state: CoreState, event: MessageReceived, now: float) -> list[Effect]:
+        """Take a message in; whether or not it takes effect, its sender has reported then."""
+        message, network = event.message, self._network
+        if network.has_outages and (lost := network.dropped_on_arrival(state, message, self._weigh(message), now)):
+            return lost
+        counted = self._accept(state, message, now)
+        if not 0 <= message.sender < len(state.agents):
+            return []
+        sender = state.agents[message.sender]
+        if sender.unacknowledged.pop(message.step, None) is None:
+            return []
+        return self._server.report(state, sender, counted, now)
+
+    def _accept(self, state: CoreState, message: Message, now: float) -> bool:
+        """Let a message take effect, or say in the log why it does not."""
+        sender, claimed, step, base, sent, payload, _ = message
+        if payload == DUMMY and self._rules.sends_dummies:
+            return False
+        wrong = self._refusal(state, message)
+        if wrong:
+            self._log.append((now, "rejected", sender, step, 0, wrong))
+            return False
+        agent = state.agents[claimed]
+        agent.accepted_steps.add(step)
+        if self._drops_late and base < state.rounds.age:
+            self._log.append((now, "late", sender, step, self._weigh(message), f"round {base} had closed"))
+            return False
+        stale, bound = self._rules.staleness(state.rounds, base), self._exchange.staleness.bound
+        if bound is not None and stale > bound:
+            self._log.append((now, "rejected", sender, step, 0, f"stale: {stale} rounds old, the bound is {bound}"))
+            return False
+        if self._aggregator is None:
+            state.server = self._rules.algorithm.receive(state.server, Inbound(claimed, step, sent, payload), now)
+        elif wrong := self._aggregator.accept(state.privacy, message, not self._exchange.is_synchronous or agent.asked):
+            self._log.append((now, "rejected", sender, step, 0, wrong))
+            return False
+        agent.newest_base = base
+        self._log.append((now, "arrived", claimed, step, self._weigh(message), str(stale)))
+        return True
+
+    def _refusal(self, state: CoreState, message: Message) -> str | None:
+        """Say what is wrong with a message, if anything is."""
+        if message.claimed_sender != message.sender:
+            return f"sent by agent {message.sender} in the name of agent {message.claimed_sender}"
+        if not 0 <= message.claimed_sender < len(state.agents):
+            return f"there is no agent {message.claimed_sender}"
+        if self._rules.upload is None:
+            return "this algorithm declares no messages"
+        if message.step in state.agents[message.claimed_sender].accepted_steps:
+            return "duplicate: this message has already taken effect"
+        # The aggregator of private messages clips those that are too large.
+        return fault(message.payload, self._rules.upload, LARGEST if self._aggregator is None else math.inf)
+
+    def timed_out(self, state: CoreState, message: Message, now: float) -> list[Effect]:
+        """Send a message again, or give it up; once, however many copies of a transmission were lost."""
+        sender, step = state.agents[message.sender], message.step
+        sent = sender.unacknowledged.get(step)  # what was lost may have been damaged on its way
+        if sent is None or sent.attempt != message.attempt:
+            return []
+        attempts = message.attempt + 1
+        if attempts < self._rules.environment.attempts:
+            again = sender.unacknowledged[step] = sent._replace(attempt=attempts)
+            return self._network.send_up(state, again, now)
+        del sender.unacknowledged[step]
+        if message.payload != DUMMY:
+            self._log.append((now, "rejected", sender.number, step, 0, f"given up after {attempts} transmissions"))
+        return self._server.report(state, sender, False, now)
+
+    def _weigh(self, message: Message) -> int:
+        """Count a message's bytes for the log, which does not know dummy messages."""
+        return self._bytes(message.payload) if message.payload else 0

@@ -15,7 +15,7 @@ from fedbo.actors.evaluation.overlap import Bench, Overlap
 from fedbo.actors.evaluation.pulls import counted, within
 from fedbo.actors.memory import Flying, Memory, UncommittedStep, read_history
 from fedbo.actors.storage.rows import Kept, Row, checked
-from fedbo.actors.task import Choice, Order, StepReport, Task
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective, cost_of
@@ -67,21 +67,21 @@ class HostedAgent:
         """Give what the agent knows by what counts: without a step that it has done but that does not count yet."""
         return self.memory if self.done is None else self.done.before
 
-    def decide(self, order: Order) -> Choice:
+    def decide(self, order: StepRequest) -> DecisionSize:
         """Choose the points of a step; give their number, and what each costs if the order asks for it; EvaluationError."""
         self._restore(order)
         decision = self._decide(order)
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
         if not order.priced:
-            return Choice(len(decision.x), None, pulls)
+            return DecisionSize(len(decision.x), None, pulls)
         try:
             natives = from_unit(self.task.federation.parameters, decision.x)
-            return Choice(len(decision.x), tuple(cost_of(self._objective, x) for x in natives), pulls)
+            return DecisionSize(len(decision.x), tuple(cost_of(self._objective, x) for x in natives), pulls)
         except Exception as error:
             words = f"agent {self.number}: its cost could not be told: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
 
-    def work(self, order: Order) -> StepReport | None:
+    def work(self, order: StepRequest) -> StepReport | None:
         """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop.
 
         None where evaluations overlap and waiting for them was given up.
@@ -100,7 +100,7 @@ class HostedAgent:
         report = StepReport(self.number, order.step, len(decision.x), None, order.lease, memory.t_n, seen.retried, seen.failed)
         return self._end(order, before, memory, report, seen.rows)
 
-    def _work_overlapping(self, order: Order, before: Memory, decision: Decision) -> StepReport | None:
+    def _work_overlapping(self, order: StepRequest, before: Memory, decision: Decision) -> StepReport | None:
         """Begin what was decided, and learn from what ends until there is a free place; other steps' points may be among it."""
         assert self._overlap is not None
         taken = self._overlap.step(self.memory, decision, order, self.number)
@@ -116,7 +116,9 @@ class HostedAgent:
         report = StepReport(self.number, order.step, len(decision.x), None, order.lease, taken.memory.t_n, failed=failed)
         return self._end(order, before, taken.memory, report, tuple(rows))
 
-    def _end(self, order: Order, before: Memory, memory: Memory, report: StepReport, rows: tuple[Kept, ...]) -> StepReport:
+    def _end(
+        self, order: StepRequest, before: Memory, memory: Memory, report: StepReport, rows: tuple[Kept, ...]
+    ) -> StepReport:
         """Write the message, and remember the step as one that does not count yet."""
         payload = None
         if self.task.algorithm.sends(order.step) and order.speaks:
@@ -152,7 +154,7 @@ class HostedAgent:
             self.done = self.done._replace(before=before._replace(rows=before.rows[count:]), after=self.memory)
         return written
 
-    def _restore(self, order: Order) -> None:
+    def _restore(self, order: StepRequest) -> None:
         """Forget what the order says."""
         if order.restore and self.done is not None:
             self.memory, self.done = self.done.before, None
@@ -167,7 +169,7 @@ class HostedAgent:
         self.memory = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
         self.saved = self.memory
 
-    def _decide(self, order: Order) -> Decision:
+    def _decide(self, order: StepRequest) -> Decision:
         memory = self.memory
         if memory.decision is not None:
             return memory.decision
@@ -199,7 +201,7 @@ class HostedAgent:
         algorithm = self.task.algorithm
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 
-    def _evaluate(self, order: Order, decision: Decision) -> StepObservations:
+    def _evaluate(self, order: StepRequest, decision: Decision) -> StepObservations:
         """Evaluate every point of a decision, at once where that can be."""
         natives = from_unit(self.task.federation.parameters, decision.x)
         made: Made | None = None
@@ -211,7 +213,7 @@ class HostedAgent:
         batch = made.batch((self.number, self._phase(order.step), order.step), decision, natives, self.memory.t_n)
         return StepObservations(np.arange(len(natives)), made.means, (batch,), len(natives))
 
-    def _one_by_one(self, order: Order, decision: Decision, natives: Array, made: Made | None) -> list[Outcome]:
+    def _one_by_one(self, order: StepRequest, decision: Decision, natives: Array, made: Made | None) -> list[Outcome]:
         """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
         policy, outcomes = self.task.policy, list[Outcome]()
         points, count = list(range(len(natives))), self.memory.evaluated

@@ -10,7 +10,7 @@ from fedbo.actors.agent import HostedAgent
 from fedbo.actors.memory import history_file, sum_file
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey, each, write_rows
-from fedbo.actors.task import Order, Task
+from fedbo.actors.task import StepRequest, Task
 
 
 def history_task(task: Task) -> Task:
@@ -29,7 +29,7 @@ def learn(task: Task, numbers: Iterable[int], key: RunKey, folder: Path) -> None
         agent = HostedAgent(task, number)
         total, step = task.problem.initial + task.problem.iterations, 0
         while agent.memory.evaluated < total:
-            agent.work(Order(number, step))
+            agent.work(StepRequest(number, step))
             agent.commit(())
             step += 1
         atomic.write_text(sum_file(path), write_rows(list(each(agent.memory.rows))[:total], key, path))

@@ -18,12 +18,12 @@ from fedbo.actors.memory import Memory, UncommittedStep
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.rows import each, write_rows
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder, SnapshotIndex, Superseded
-from fedbo.actors.task import Choice, Order, StepReport, Task
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
 Commits = Sequence[tuple[int, tuple[float, ...]]]
 
 
-class Site(NamedTuple):
+class HostConfig(NamedTuple):
     """What the hosts of a run have in common: the run's folder, whether time is real, and whether agents may forget rows.
 
     `latest` is the snapshot from which they go on. `recorded` says that all evaluations are in the log already. `life` counts
@@ -39,7 +39,7 @@ class Site(NamedTuple):
     dispatcher: Any = None
 
 
-class Live(NamedTuple):
+class WallClockState(NamedTuple):
     """What the coordinator knows of live agents: the last step of each that counts, who is held until when, who is slowed."""
 
     counted: dict[int, int]
@@ -61,14 +61,14 @@ class Host:
     def __init__(self) -> None:
         threadpool_limits(1)  # one thread each: the replicates and hosts are what runs in parallel
         self.agents: dict[int, HostedAgent] = {}
-        self._site: Site | None = None
+        self._site: HostConfig | None = None
         self._log: EvaluationLog | None = None
         self._place, self._epoch = 0, 0.0
         self._held: dict[int, float] = {}
         self._slow: dict[int, float] = {}
         self._halted = False
 
-    def load(self, task: Task, numbers: Sequence[int], site: Site | None = None, place: int = 0) -> int:
+    def load(self, task: Task, numbers: Sequence[int], site: HostConfig | None = None, place: int = 0) -> int:
         """Make the agents of a run, in place of those of an earlier one; give this process's number.
 
         They begin as they were at the site's snapshot, if it has one; where time is real, at their own last checkpoints.
@@ -111,12 +111,12 @@ class Host:
         """Give the real time of the study."""
         return time.time() - self._epoch
 
-    def decide(self, commits: Commits, order: Order) -> Choice:
+    def decide(self, commits: Commits, order: StepRequest) -> DecisionSize:
         """Let an agent choose the points of a step."""
         self._commit(commits)
         return self.agents[order.agent].decide(order)
 
-    def work(self, commits: Commits, orders: Sequence[Order]) -> list[StepReport]:
+    def work(self, commits: Commits, orders: Sequence[StepRequest]) -> list[StepReport]:
         """Carry out steps of several agents, one after the other."""
         self._commit(commits)
         try:
@@ -127,7 +127,7 @@ class Host:
             self._halted, reports = True, []  # the run has ended, and its files are gone
         return [report for report in reports if report is not None]
 
-    def _work(self, order: Order) -> StepReport | None:
+    def _work(self, order: StepRequest) -> StepReport | None:
         agent = self.agents[order.agent]
         real = self._site is not None and self._site.real
         if real and agent.done is not None and agent.done.report.step < order.step:  # else it was not heard of
@@ -241,10 +241,10 @@ class Host:
 class Hosts(Protocol):
     """All hosts of a run, as the engine sees them."""
 
-    def submit(self, order: Order) -> None:
+    def submit(self, order: StepRequest) -> None:
         """Take an order; it may run at once or later, but before its result is given."""
 
-    def decide(self, order: Order) -> Choice:
+    def decide(self, order: StepRequest) -> DecisionSize:
         """Wait for an agent's decision."""
 
     def result(self, agent: int) -> StepReport:
@@ -278,17 +278,17 @@ class Hosts(Protocol):
 class InlineHosts:
     """All agents in this process; a step is computed when its result is asked for."""
 
-    def __init__(self, task: Task, numbers: Sequence[int], site: Site | None = None) -> None:
+    def __init__(self, task: Task, numbers: Sequence[int], site: HostConfig | None = None) -> None:
         self.host = Host()
         self.host.load(task, numbers, site)
-        self._orders: dict[int, Order] = {}
+        self._orders: dict[int, StepRequest] = {}
         self._written: dict[str, str] = {}
 
-    def submit(self, order: Order) -> None:
+    def submit(self, order: StepRequest) -> None:
         """Keep the order."""
         self._orders[order.agent] = order
 
-    def decide(self, order: Order) -> Choice:
+    def decide(self, order: StepRequest) -> DecisionSize:
         """Let the agent decide."""
         return self.host.decide((), order)
 
@@ -331,7 +331,7 @@ def sound(report: StepReport) -> StepReport:
     return report
 
 
-def _kept(site: Site, numbers: Sequence[int]) -> dict[int, AgentCheckpoint]:
+def _kept(site: HostConfig, numbers: Sequence[int]) -> dict[int, AgentCheckpoint]:
     """Read what is kept of these agents; an agent without a checkpoint of its own begins anew."""
     if site.real:
         paths = {number: site.home.checkpoints(number) for number in numbers}

@@ -10,8 +10,8 @@ from typing import Any
 import ray
 
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
-from fedbo.actors.host import Host, Live, Site, sound
-from fedbo.actors.task import Choice, Order, StepReport, Task
+from fedbo.actors.host import Host, HostConfig, WallClockState, sound
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
 _DEATHS = 5  # how often a process may die before its agents have finished anything
 
@@ -27,7 +27,7 @@ class _Remote:
     place: int
     handle: Any
     numbers: list[int]
-    buffer: dict[int, Order] = field(default_factory=dict)
+    buffer: dict[int, StepRequest] = field(default_factory=dict)
     commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
     calls: list[tuple[Any, list[int]]] = field(default_factory=list)
     process: int = 0
@@ -48,13 +48,18 @@ class RayHosts:
     """
 
     def __init__(
-        self, actors: Sequence[Any], task: Task, numbers: Sequence[int], site: Site | None = None, live: Live | None = None
+        self,
+        actors: Sequence[Any],
+        task: Task,
+        numbers: Sequence[int],
+        site: HostConfig | None = None,
+        live: WallClockState | None = None,
     ) -> None:
         self._real = site is not None and site.real
         if site is not None and self._real and task.policy.overlaps:
             site = site._replace(dispatcher=start_dispatcher())
         self._task, self._site, self._epoch = task, site, 0.0
-        self.live = live or Live({}, {}, {})
+        self.live = live or WallClockState({}, {}, {})
         self._heard: dict[int, int] = {}
         self._hosts = [_Remote(place, actor, list(numbers[place :: len(actors)])) for place, actor in enumerate(actors)]
         loads = [h.handle.load.remote(task, h.numbers, site, h.place) for h in self._hosts]
@@ -74,7 +79,7 @@ class RayHosts:
         """List the actors that serve now."""
         return [host.handle for host in self._hosts]
 
-    def submit(self, order: Order) -> None:
+    def submit(self, order: StepRequest) -> None:
         """Put the order in its host's buffer."""
         host = self._host_of[order.agent]
         host.buffer.pop(order.agent, None)  # an order that is replaced loses its place
@@ -82,12 +87,12 @@ class RayHosts:
         self._reports.pop((order.agent, self._given.get(order.agent, order.lease)), None)
         self._given[order.agent] = order.lease
 
-    def decide(self, order: Order) -> Choice:
+    def decide(self, order: StepRequest) -> DecisionSize:
         """Wait for the agent's decision."""
         host = self._host_of[order.agent]
         host.buffer.pop(order.agent, None)  # else an order that this one replaces would be carried out after it
         (decided,) = _got([host.handle.decide.remote(host.take_commits(), order)])
-        assert isinstance(decided, Choice)
+        assert isinstance(decided, DecisionSize)
         return decided
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:

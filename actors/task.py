@@ -12,7 +12,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
 
 
-class Order(NamedTuple):
+class StepRequest(NamedTuple):
     """What an agent shall do: step number `step`, with the messages that came in before.
 
     `lease` is the number of the order; `speaks` says whether a message is asked for. `restore` is what the agent shall go
@@ -31,7 +31,7 @@ class Order(NamedTuple):
     priced: bool = False
 
 
-class Choice(NamedTuple):
+class DecisionSize(NamedTuple):
     """What the coordinator learns of a decision: how many points, what each costs if asked, and how often each is evaluated."""
 
     queries: int

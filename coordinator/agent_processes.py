@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedbo.actors.task import Choice, Order, StepReport, Task
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.coordinator.environment.availability import absences
 from fedbo.coordinator.environment.durations import Evaluations, Lengths
 from fedbo.coordinator.events import (
@@ -80,7 +80,7 @@ class AgentProcesses:
         if agent in state.forgetful:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
         priced = self._lengths is not None and self._lengths.needs_costs(agent)
-        step.order = order = Order(agent, number, state.lease[agent], step.inbox, step.speaks, restore, priced=priced)
+        step.order = order = StepRequest(agent, number, state.lease[agent], step.inbox, step.speaks, restore, priced=priced)
         if self._lengths is None:
             return [order]
         count: int | None = self._core.algorithm.queries
@@ -90,7 +90,7 @@ class AgentProcesses:
             return [Ask(order)]
         if self._core.problem.pulls:
             count = min(count, self._core.problem.pulls - state.pulled[agent])
-        return self._timed(order, Choice(count), now)
+        return self._timed(order, DecisionSize(count), now)
 
     def decided(self, event: DecisionMade, now: float) -> list[Effect]:
         """Take in how many points an agent chose, and how often each is evaluated."""
@@ -102,7 +102,7 @@ class AgentProcesses:
         choice = event.choice if self._lengths.needs_costs(agent) else event.choice._replace(costs=None)
         return self._timed(order._replace(restore="", costs=choice.costs), choice, now)
 
-    def _timed(self, order: Order, choice: Choice, now: float) -> list[Effect]:
+    def _timed(self, order: StepRequest, choice: DecisionSize, now: float) -> list[Effect]:
         """Fix how long a step takes, from its decision on."""
         assert self._lengths is not None
         agent, state = order.agent, self._core.state

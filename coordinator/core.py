@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from fedbo.actors.task import Order, Task
+from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import LocallyPrivate, Payload, Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.agent_processes import AgentProcesses
@@ -121,7 +121,7 @@ class Core:
         held = bool(state.down) or any(state.blocked[agent] and agent not in state.ended for agent in state.rounds.active)
         return held or (self.exchange.limit is not None and not state.overdue and bool(state.rounds.reported))
 
-    def orders(self) -> list[Order]:
+    def orders(self) -> list[StepRequest]:
         """List what agents are at, for a shell that has lost its hosts and begins again with others."""
         steps = self.state.steps
         given = [steps[agent].order for agent in sorted(steps) if self.world.real or steps[agent].parts]

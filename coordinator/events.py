@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedbo.actors.task import Choice, Order, StepReport
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 
 
@@ -17,7 +17,7 @@ class DecisionMade(NamedTuple):
 
     agent: int
     lease: int
-    choice: Choice
+    choice: DecisionSize
 
 
 class Finished(NamedTuple):
@@ -130,7 +130,7 @@ MESSAGES = frozenset((MessageAtLink, MessageReceived, AnswerReceived, AckTimeout
 class Ask(NamedTuple):
     """Effect: an agent shall decide now, and the shell shall say how many points and how often (`DecisionMade`)."""
 
-    order: Order
+    order: StepRequest
 
 
 class Commit(NamedTuple):
@@ -153,7 +153,7 @@ class ProcessControl(NamedTuple):
 
 # An effect is a step to begin, a decision to be waited for, a step that counts, something done to a process, or an event that
 # shall happen after a delay.
-Effect = Order | Ask | Commit | ProcessControl | tuple[float, Event]
+Effect = StepRequest | Ask | Commit | ProcessControl | tuple[float, Event]
 EventLine = tuple[float, str, int, int, int, str]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from fedbo.actors.evaluation.evaluator import EvaluationError, EvaluationLog, Known, Outcome
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.memory import Flying, Memory
-from fedbo.actors.task import Order, Task
+from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Decision
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
@@ -94,7 +94,7 @@ class Overlap:
         """Give up what is under way."""
         self._bench.close()
 
-    def step(self, memory: Memory, decision: Decision, order: Order, agent: int) -> Taken:
+    def step(self, memory: Memory, decision: Decision, order: StepRequest, agent: int) -> Taken:
         """Begin what was decided, and take in what ends until a place is free; at a step that is the last, until all have."""
         flight = list(memory.flight)
         for query, u in enumerate(decision.x):

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from fedbo.actors.evaluation.evaluator import EvaluationLine, EvaluationLog
 from fedbo.actors.history import learn
-from fedbo.actors.host import Hosts, InlineHosts, Live, Site
+from fedbo.actors.host import HostConfig, Hosts, InlineHosts, WallClockState
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.storage.checkpoint import read_checkpoint
 from fedbo.actors.storage.rows import RunKey
@@ -204,7 +204,7 @@ class Coordinator:
         log = EvaluationLog(keeper.home, set(), 0)
         log.write(evaluations)
         log.close()
-        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(keeper.home, recorded=True))
+        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), HostConfig(keeper.home, recorded=True))
         try:
             agenda.time = run_recorded(core, hosts, RunHooks(journal.extend), record)
         finally:
@@ -223,10 +223,10 @@ class Coordinator:
         """Let the present run in real time end soon, as one that is complete; it may be called from another thread."""
         self._sufficient = True
 
-    def _host(self, run: Run, keeper: Snapshotter, live: Live | None) -> Hosts:
+    def _host(self, run: Run, keeper: Snapshotter, live: WallClockState | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)
         lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.world.plan)
-        site = Site(keeper.home, run.world.real, lossy, keeper.latest)
+        site = HostConfig(keeper.home, run.world.real, lossy, keeper.latest)
         if run.hosting == "inline":
             return InlineHosts(run.task, agents, site)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fedbo.actors.host import Hosts
-from fedbo.actors.task import Order, StepReport
+from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
 from fedbo.coordinator.events import (
@@ -157,7 +157,7 @@ def _go_on(core: Core, hosts: Hosts) -> None:
 
 def carry_out(effect: Effect, now: float, hosts: Hosts, agenda: EventQueue) -> None:
     """Carry one effect out."""
-    if isinstance(effect, Order):
+    if isinstance(effect, StepRequest):
         hosts.submit(effect)
     elif isinstance(effect, Commit):
         hosts.commit(effect.agent, effect.times)

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable
 
 from fedbo.actors.host import Hosts
-from fedbo.actors.task import Order, StepReport
+from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import BACKGROUND, Ask, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
 from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, ReplayError, RunHooks, look
@@ -36,7 +36,7 @@ def catch_up(core: Core, hosts: LiveHosts, agenda: EventQueue, since: Iterable[H
             elif isinstance(effect, ProcessControl):
                 if effect.what in ("hold", "slow"):
                     act(effect, hosts)
-            elif not isinstance(effect, Order | Ask):
+            elif not isinstance(effect, StepRequest | Ask):
                 agenda.push(moment.time + effect[0], effect[1])
                 by_number[agenda.scheduled] = effect[1]
     left = [entry for entry in agenda.heap if entry[1] not in gone]
@@ -73,7 +73,7 @@ def run_recorded(core: Core, hosts: Hosts, watch: RunHooks, record: Iterable[Rec
             if type(effect) is tuple:
                 count += 1
                 scheduled[count] = effect[1]  # type: ignore[misc, assignment]
-            elif isinstance(effect, Order):
+            elif isinstance(effect, StepRequest):
                 steps[effect.agent, effect.lease] = effect.step
                 hosts.submit(effect)
             elif isinstance(effect, Commit):

@@ -16,7 +16,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.pulls import counted, within
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.rows import Batch, RunKey, each, write_rows
-from fedbo.actors.task import Order, Task
+from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
@@ -66,7 +66,7 @@ def agent_of(algorithm: Any = Puller(), pulls: int = 1000, **changes: Any) -> Ho
 
 
 def work(agent: HostedAgent, step: int = 1) -> list[Any]:
-    agent.work(Order(1, step))
+    agent.work(StepRequest(1, step))
     agent.commit(())
     return agent.memory.algorithm
 
@@ -216,8 +216,8 @@ def test_rows_of_a_batch_are_those_of_its_points_one_by_one(tmp_path: Path) -> N
     whole, single = (agent_of(algorithm, federation=federation, policy=Policy(time_limit=limit)) for limit in limits)
     key, times = RunKey(0, "puller", 0), tuple(np.arange(LEAST + 1.0).tolist())
     for step in (1, 2):
-        whole.work(Order(1, step))
-        single.work(Order(1, step, tries=(1.0,) * LEAST))
+        whole.work(StepRequest(1, step))
+        single.work(StepRequest(1, step, tries=(1.0,) * LEAST))
         for agent in (whole, single):
             agent.commit(times)
     assert [type(kept) for kept in whole.memory.rows] == [Batch] * 2
@@ -240,6 +240,6 @@ def test_a_batch_comes_back_from_a_checkpoint_and_is_forgotten_as_a_whole(tmp_pa
     write_checkpoint(agent.memory, tmp_path / "memory")
     kept = read_checkpoint(tmp_path / "memory")
     assert list(each(kept.rows)) == list(each(agent.memory.rows))
-    agent.work(Order(1, 2, restore="checkpoint"))
+    agent.work(StepRequest(1, 2, restore="checkpoint"))
     agent.commit(())
     assert [row.error for row in each(agent.memory.rows)] == ["forgotten in a crash"] * LEAST + [None] * LEAST

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from small_runs import Setting, fts
 
-from fedbo.actors.host import Host, Site
+from fedbo.actors.host import Host, HostConfig
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
-from fedbo.actors.task import Order
+from fedbo.actors.task import StepRequest
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 
 KEY = RunKey(0, "FTS", 0)
@@ -22,8 +22,8 @@ def host_of(home: RunFolder) -> Host:
     host = Host()
     task = Setting(fts()).task()
     home.clear()
-    host.load(task, range(2), Site(home))
-    host.work((), [Order(0, 0), Order(1, 0)])
+    host.load(task, range(2), HostConfig(home))
+    host.work((), [StepRequest(0, 0), StepRequest(1, 0)])
     return host
 
 
@@ -38,14 +38,14 @@ def test_a_host_that_is_taken_for_dead_writes_no_snapshot_and_raises_nothing(tmp
     before = files_of(tmp_path)
     assert host.snapshot([(0, ()), (1, ())], 1) == {}
     assert host.finish((), 2, "observations") == {}
-    assert host.work((), [Order(0, 1)]) == []
+    assert host.work((), [StepRequest(0, 1)]) == []
     assert files_of(tmp_path) == before
 
 
 def test_a_host_whose_run_has_ended_does_not_make_its_folder_again(tmp_path: Path) -> None:
     host = host_of(RunFolder.of(tmp_path, KEY).claim())
     shutil.rmtree(tmp_path / "0000-FTS-0000")
-    host.work([(0, ())], [Order(0, 1)])
+    host.work([(0, ())], [StepRequest(0, 1)])
     assert host.snapshot([(1, ())], 1) == {}
     assert list(tmp_path.iterdir()) == []
 

@@ -13,14 +13,18 @@ from typing import Any, Literal
 import ray
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.evaluation.evaluator import EvaluationLine, EvaluationLog
 from fedbo.actors.history import learn
-from fedbo.actors.host import HostConfig, Hosts, InlineHosts, WallClockState
+from fedbo.actors.host_storage import HostConfig
+from fedbo.actors.hosts import Hosts, InlineHosts, WallClockState
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
+from fedbo.actors.retry_limits import HOST_LOSSES
 from fedbo.actors.storage.checkpoint import read_checkpoint
+from fedbo.actors.storage.evaluation_log import EvaluationLog
+from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.supervision import SupervisedHosts
 from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import World
@@ -33,8 +37,6 @@ from fedbo.coordinator.runtime.event_log import EventLog
 from fedbo.coordinator.runtime.replay_log import catch_up, run_recorded
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
-
-_LIVES = 5  # how often the hosts of a run may be lost, without its coming further, before it fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class Coordinator:
             home.check(latest, tables=False)
             found: Ended = read_checkpoint(home.folder / "ended")
             return found
-        lives, reached = _LIVES, 0
+        lives, reached = HOST_LOSSES, 0
         while True:
             agenda = EventQueue()
             try:
@@ -137,7 +139,7 @@ class Coordinator:
                 for host in self.hosts:
                     ray.kill(host)  # some may be alive
                 self.hosts = []
-                lives = _LIVES if agenda.events > reached else lives - 1
+                lives = HOST_LOSSES if agenda.events > reached else lives - 1
                 reached = max(reached, agenda.events)
                 if not lives:
                     raise
@@ -161,7 +163,7 @@ class Coordinator:
         )
         try:
             if run.world.real:
-                assert isinstance(hosts, RayHosts)
+                assert isinstance(hosts, SupervisedHosts)
                 catch_up(core, hosts, agenda, keeper.since(), watch)
                 keeper.begin(core, agenda, journal, hosts)
                 run_wall(core, hosts, watch, agenda, run.until, _die)
@@ -171,12 +173,12 @@ class Coordinator:
             raise
         except Exception:
             if isinstance(hosts, RayHosts):
-                hosts.revive()
+                hosts.restart_dead()
             keeper.end(core, agenda, journal, hosts, ended=False)
             raise
         self._look(run, core, hosts)
         if isinstance(hosts, RayHosts):
-            hosts.revive()
+            hosts.restart_dead()
             self.hosts = hosts.actors
         best_values = hosts.best_values()
         result = Ended(
@@ -193,7 +195,7 @@ class Coordinator:
         keeper.end(core, agenda, journal, hosts, ended=not agenda.stopped)
         return result
 
-    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationLine]) -> Ended:
+    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationRecord]) -> Ended:
         """Carry out again a run that was made in real time, by its record, in this process and without waiting.
 
         What its `evaluations` gave is not found out again.
@@ -202,7 +204,7 @@ class Coordinator:
         keeper = Snapshotter(RunFolder.of(run.folder, run.key), float("inf"), None)
         core, journal, agenda = _core(run, keeper.home), EventLog(keeper.home), EventQueue()
         log = EvaluationLog(keeper.home, set(), 0)
-        log.write(evaluations)
+        log.append(evaluations)
         log.close()
         hosts = InlineHosts(run.task, range(run.task.problem.n_agents), HostConfig(keeper.home, recorded=True))
         try:
@@ -226,13 +228,15 @@ class Coordinator:
     def _host(self, run: Run, keeper: Snapshotter, live: WallClockState | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)
         lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.world.plan)
-        site = HostConfig(keeper.home, run.world.real, lossy, keeper.latest)
+        config = HostConfig(keeper.home, run.world.real, lossy, keeper.latest)
         if run.hosting == "inline":
-            return InlineHosts(run.task, agents, site)
+            return InlineHosts(run.task, agents, config)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
         if len(self.hosts) != count:
             self.hosts = start_hosts(count)
-        return RayHosts(self.hosts, run.task, agents, site, live)
+        if run.world.real:
+            return SupervisedHosts(self.hosts, run.task, agents, config, live)
+        return RayHosts(self.hosts, run.task, agents, config)
 
     def _look(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fedbo.actors.host import Hosts
+from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
@@ -137,7 +137,7 @@ def run_virtual(core: Core, hosts: Hosts, watch: RunHooks, agenda: EventQueue, u
                 carry_out(effect, now, hosts, agenda)
         agenda.events += 1
         if not heap or heap[0][0] > now:
-            hosts.settle()
+            hosts.flush()
         watch.keep(agenda.events)
     look(core, watch)
     if not agenda.stopped and (not heap or heap[0][0] <= until):
@@ -149,7 +149,7 @@ def _go_on(core: Core, hosts: Hosts) -> None:
     orders = core.orders()
     for order in orders:
         hosts.submit(order)
-    hosts.settle()
+    hosts.flush()
     for order in orders:
         if core.state.steps[order.agent].report is not None:  # only its retries still take their time
             hosts.result(order.agent)

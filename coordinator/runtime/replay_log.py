@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from fedbo.actors.host import Hosts
+from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import BACKGROUND, Ask, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fedbo.actors.host import Hosts, WallClockState
+from fedbo.actors.hosts import Hosts, WallClockState
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder, SnapshotIndex
 from fedbo.actors.storage.sealed import sha256_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from fedbo.actors.host import Hosts
+from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import Event, Finished, ProcessControl, ProcessDied
@@ -54,7 +54,7 @@ def run_wall(core: Core, hosts: LiveHosts, watch: RunHooks, agenda: EventQueue, 
     shell = _Wall(core, hosts, watch, agenda, epoch, die)
     for order in core.orders():
         hosts.submit(order)
-    hosts.settle()
+    hosts.flush()
     beat = time.monotonic()
     while agenda.waiting or hosts.busy() or core.stalled():
         if shell.clock() > until or (core.over and agenda.quiet) or watch.enough():
@@ -115,7 +115,7 @@ class _Wall:
                 act(effect, self.hosts)
             else:
                 carry_out(effect, now, self.hosts, self.agenda)
-        self.hosts.settle()
+        self.hosts.flush()
         self.watch.keep(self.agenda.events)
         if ends:
             look(self.core, self.watch)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedbo.actors.evaluation.evaluator import read_log
-from fedbo.actors.memory import check_history
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint
+from fedbo.actors.storage.evaluation_log import read_log
+from fedbo.actors.storage.history_files import check_history
 from fedbo.actors.storage.run_folder import RunFolder, SnapshotIndex
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.coordinator.runtime.snapshots import agents_heard

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fedbo.actors.evaluation.evaluator import EVALUATIONS
-from fedbo.actors.memory import read_history_table
-from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table, write_table
+from fedbo.actors.storage.history_files import read_history_table
+from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_table, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
 from fedbo.coordinator.privacy.ledger import RELEASES, accounted

@@ -229,7 +229,7 @@ class Steps:
     def _counts(self, ran: Ran, agent: int, own: list[Any]) -> None:
         good = [row for row in own if row.error is None]
         assert [row.t_n for row in good] == list(range(1, len(good) + 1)), "t_n is not the number of observations"
-        known = ran.hosts.host.agents[agent].settled
+        known = ran.hosts.host.agents[agent].committed
         late_loss = agent in ran.core.state.forgetful  # it forgot, but has not begun again
         assert known.t_n == len(good) and (late_loss or ran.core.state.t_n[agent] == len(good))
         slow = [row for row in own if row.error and "took longer" in row.error]

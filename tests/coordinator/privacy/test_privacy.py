@@ -21,7 +21,7 @@ from private_runs import NUMBERS, Discreet, Stand, Whisper, releases, said, unev
 from scipy import stats
 from small_runs import Ran
 
-from fedbo.actors.host import InlineHosts
+from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Array, Mechanism

@@ -98,7 +98,7 @@ def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) ->
         for step in range(5):
             host.work((), [StepRequest(number, step) for number in numbers])
         host.agents[3].commit(())
-        found.append([row._replace(agent=0) for row in host.agents[3].memory.rows])
+        found.append([row._replace(agent=0) for row in host.agents[3].state.rows])
     assert all(rows == found[0] for rows in found)
 
 
@@ -188,7 +188,7 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
     begun = time.monotonic()
     for agent in range(4):
         hosts.submit(StepRequest(agent, 0))
-    hosts.settle()
+    hosts.flush()
     assert [hosts.result(agent).queries for agent in range(4)] == [1] * 4
     assert time.monotonic() - begun < 1.6
 

@@ -13,8 +13,9 @@ import pytest
 from small_runs import ALL_MODES, Setting, fts
 from talking import Talk
 
-from fedbo.actors.evaluation.evaluator import EvaluationLog, Known, Outcome, read_log
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.storage.evaluation_log import EvaluationLog, read_log
+from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, SnapshotIndex, Superseded, append_whole
 from fedbo.actors.storage.sealed import Damaged, sha256_of
@@ -183,18 +184,17 @@ def test_a_line_that_was_being_written_when_its_writer_was_killed_is_passed_over
 
     home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1, 2}, None)
-    outcome = Outcome(0, 0, x, 2.0, float("nan"), 0.5, 1.5, None)
-    log.append(1, outcome)
-    log.append(2, outcome)
+    for agent in (1, 2):
+        log.append([Query(agent, 0, 0, x).evaluated(2.0, float("nan"))])
     log.close()
     (path,) = home.folder.glob("log-*")
     for cut in range(1, 12):
         os.truncate(path, path.stat().st_size - 1)
         again = EvaluationLog(home, {1, 2}, None)
-        found = again.find(Known(1, 0, 0, x))
+        found = again.find(Query(1, 0, 0, x))
         assert found is not None and found.value == 2.0 and np.isnan(found.score), cut
-        assert again.find(Known(2, 0, 0, x)) is None
-        assert again.find(Known(1, 0, 0, np.array([0.4]))) is None, "it was at another point"
+        assert again.find(Query(2, 0, 0, x)) is None
+        assert again.find(Query(1, 0, 0, np.array([0.4]))) is None, "it was at another point"
 
 
 def test_what_happened_is_read_up_to_where_its_writer_was_killed(tmp_path: Path) -> None:
@@ -278,11 +278,11 @@ def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_r
     home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1}, 0)
     for number in range(3):
-        log.append(1, Outcome(number, 0, x, 2.0 + number, float("nan"), 0.5, 1.5, None))
+        log.append([Query(1, number, 0, x).evaluated(2.0 + number, float("nan"))])
     log.close()
     (path,) = home.folder.glob("log-*")
     whole, expected = path.read_bytes(), read_log(path, 0)[0]
-    assert [line[3] for line in expected] == [2.0, 3.0, 4.0]
+    assert [record.value for record in expected] == [2.0, 3.0, 4.0]
     for place in range(len(whole) - 1):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
         assert {repr(line) for line in read_log(path, 0)[0]} < {repr(line) for line in expected}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from small_runs import Setting, fts
 
-from fedbo.actors.host import Host, HostConfig
+from fedbo.actors.host import Host
+from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.task import StepRequest

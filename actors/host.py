@@ -90,7 +90,7 @@ class Host:
         try:
             reports = [self._work(request) for request in requests if not self._halted]
         except FileNotFoundError:  # an objective's own is an error of its evaluation
-            if self._storage is None or self._storage.config.home.is_ours():
+            if self._storage is None or self._storage.config.home.is_current():
                 raise
             self._halted, reports = True, []  # the run has ended, and its files are gone
         return [report for report in reports if report is not None]
@@ -168,7 +168,7 @@ class Host:
         """Write to the run while it is this attempt's; leave it, and all that is still to be done, when it is another's."""
         assert self._storage is not None
         try:
-            with self._storage.config.home.ours():
+            with self._storage.config.home.while_current():
                 return write()
         except Superseded:  # nobody waits for an answer: whoever asked is superseded too
             self._halted = True

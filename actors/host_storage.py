@@ -10,7 +10,8 @@ from fedbo.actors.agent_state import AgentState, UncommittedStep
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import single_rows, write_evaluations, write_rows
-from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder, SnapshotIndex
+from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
+from fedbo.actors.storage.snapshot_store import SnapshotIndex
 
 
 class HostConfig(NamedTuple):

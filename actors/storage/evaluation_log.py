@@ -9,8 +9,9 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
-from fedbo.actors.storage.run_folder import RunFolder, append_whole
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
 
 
@@ -49,7 +50,7 @@ class EvaluationLog:
         """Write evaluations down; OSError when the disk is full."""
         if self._file is None:
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        append_whole(self._file, b"".join(_summed(json.dumps(record).encode()) for record in records))
+        atomic.append(self._file, b"".join(_summed(json.dumps(record).encode()) for record in records))
 
     def begun_at(self, begun: set[tuple[int, float]]) -> list[EvaluationRecord]:
         """List the evaluations that began when these (agent, started) did, in the order of agents and numbers."""

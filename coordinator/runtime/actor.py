@@ -24,6 +24,7 @@ from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.supervision import SupervisedHosts
 from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
@@ -125,9 +126,10 @@ class Coordinator:
 
     def _run(self, run: Run) -> Ended:
         home = RunFolder.of(run.folder, run.key)
-        latest = home.latest()
+        store = SnapshotStore(home)
+        latest = store.latest()
         if latest.ended:
-            home.check(latest, tables=False)
+            store.check(latest, tables=False)
             found: Ended = read_checkpoint(home.folder / "ended")
             return found
         lives, reached = HOST_LOSSES, 0

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from fedbo.actors.hosts import Hosts, WallClockState
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
-from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder, SnapshotIndex
+from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.sealed import sha256_of
+from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
@@ -40,7 +41,7 @@ def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
         return set()
     snapshot: Snapshot = read_checkpoint(home._replace(attempt=latest.attempt).core(latest.number))
     heard = set() if snapshot.live is None else set(snapshot.live.counted)
-    since = (report for path in home.happened(latest) for _, report in read_moments(path))
+    since = (report for path in SnapshotStore(home).moments_since(latest) for _, report in read_moments(path))
     return heard | {report.agent for report in since if report is not None and report.failure is None}
 
 
@@ -54,7 +55,8 @@ class Snapshotter:
 
     def __init__(self, home: RunFolder, seconds: float, events: int | None) -> None:
         self.home, self._seconds, self._every = home.claim(), seconds, events
-        self.latest = self.home.clear()
+        self._store = SnapshotStore(self.home)
+        self.latest = self._store.discard_later()
         self._begun, self._files = 0, dict[str, str]()
         self._then = self._looked = time.monotonic()
         self.spent = self._rest = 0.0
@@ -73,7 +75,7 @@ class Snapshotter:
 
     def since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
         """Read what has happened in real time since the last snapshot."""
-        for path in self.home.happened(self.latest):
+        for path in self._store.moments_since(self.latest):
             yield from read_moments(path)
 
     def keep(self, events: int, core: Core, agenda: EventQueue, journal: EventLog, hosts: Hosts) -> None:
@@ -94,7 +96,7 @@ class Snapshotter:
         number = self.latest.number + 1
         core.pour(journal)
         live = getattr(hosts, "live", None)
-        with self.home.ours():
+        with self.home.while_current():
             self._files, path = journal.write(number), self.home.core(number)
             snapshot = Snapshot(agenda, core.state, journal.count, journal.moments, live)
             self._files[path.name] = write_checkpoint(snapshot, path)
@@ -121,7 +123,7 @@ class Snapshotter:
             return
         number = self.latest.number + 1
         core.pour(journal)
-        with self.home.ours():
+        with self.home.while_current():
             result = {} if self._result is None else {"ended": write_checkpoint(self._result, self.home.folder / "ended")}
             self._commit(number, {**journal.write(number), **hosts.finish(number), **result}, ended=True)
 
@@ -136,5 +138,5 @@ class Snapshotter:
         tables = {name: digest for name, digest in written.items() if name.endswith(".parquet")}
         files = {name: digest for name, digest in written.items() if name not in tables}
         latest = SnapshotIndex(number, self.home.attempt, {**self.latest.tables, **tables}, ended, files)
-        self.home.commit(latest, self.latest)
+        self._store.commit(latest, self.latest)
         self.latest = latest

@@ -7,8 +7,9 @@ from pathlib import Path
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint
 from fedbo.actors.storage.evaluation_log import read_log
 from fedbo.actors.storage.history_files import check_history
-from fedbo.actors.storage.run_folder import RunFolder, SnapshotIndex
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.coordinator.runtime.snapshots import agents_heard
 from fedbo.execution.jobs import runs
 from fedbo.study.study import Study
@@ -25,7 +26,7 @@ def fall_back(study: Study, directory: Path) -> list[str]:
     for path in sorted((parts / "histories").glob("*/*.parquet")):
         if path.with_suffix(".sha256").exists():  # else it is learned again
             check_history(path)
-    found = [(home, *home.whole()) for home in (RunFolder.of(parts, run.key) for run in runs(study, parts))]
+    found = [(home, *SnapshotStore(home).last_whole()) for home in (RunFolder.of(parts, run.key) for run in runs(study, parts))]
     for home, latest, _ in found:
         if study.timing.clock == "wall" and not latest.ended:
             _check_agents(home, latest)
@@ -33,7 +34,7 @@ def fall_back(study: Study, directory: Path) -> list[str]:
     for home, latest, damage in found:
         if damage is not None:
             aside = directory / "damaged" / home.folder.name
-            home.fall_back(latest, damage, aside)
+            SnapshotStore(home).fall_back(latest, damage, aside)
             where = f"snapshot {latest.number}, the one before" if latest.number else "its beginning"
             kept = f"; what is damaged is kept in '{aside}'" if (aside / damage.path.name).exists() else ""
             notes.append(f"'{damage.path}': is damaged ({damage.why}); its run goes on from {where}{kept}")

@@ -20,6 +20,7 @@ from fedbo.actors.storage.history_files import read_history_table
 from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_table, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
+from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.coordinator.privacy.ledger import RELEASES, accounted
 from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
 from fedbo.objectives.base import described
@@ -168,8 +169,8 @@ def _parts(homes: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[pa.
     """Read the parts of a table, each as it was written; Damaged when one is not."""
     found = []
     for home in homes:
-        noted = home.latest().tables
-        for path in home.tables(kind):
+        noted = SnapshotStore(home).latest().tables
+        for path in SnapshotStore(home).tables(kind):
             try:
                 check_file(path, noted.get(path.name, ""))
                 found.append(read_table(path, schema))

@@ -14,6 +14,7 @@ from fedbo.actors.storage.evaluation_log import read_log
 from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
@@ -58,7 +59,7 @@ class EvaluationMonitor:
         """Call the callbacks with the last evaluations, which are in tables where a run has ended."""
         self.poll()
         for home, federation in self._homes:
-            for path in home.tables("evaluations"):
+            for path in SnapshotStore(home).tables("evaluations"):
                 columns = read_table(path).select(EvaluationRecord._fields).to_pydict()
                 for values in zip(*columns.values(), strict=True):
                     self._take(home.folder, federation, EvaluationRecord(*values))

@@ -13,6 +13,7 @@ from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
+from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.task import StepRequest
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 
@@ -22,7 +23,7 @@ KEY = RunKey(0, "FTS", 0)
 def host_of(home: RunFolder) -> Host:
     host = Host()
     task = Setting(fts()).task()
-    home.clear()
+    SnapshotStore(home).discard_later()
     host.load(task, range(2), HostConfig(home))
     host.work((), [StepRequest(0, 0), StepRequest(1, 0)])
     return host
@@ -35,7 +36,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_a_host_that_is_taken_for_dead_writes_no_snapshot_and_raises_nothing(tmp_path: Path) -> None:
     home = RunFolder.of(tmp_path, KEY).claim()
     host = host_of(home)
-    RunFolder.of(tmp_path, KEY).claim().clear()
+    SnapshotStore(RunFolder.of(tmp_path, KEY).claim()).discard_later()
     before = files_of(tmp_path)
     assert host.snapshot([(0, ()), (1, ())], 1) == {}
     assert host.finish((), 2, "observations") == {}
@@ -67,8 +68,8 @@ def test_a_coordinator_whose_run_another_goes_on_with_ends_without_a_result(tmp_
 
 def test_a_file_that_is_gone_because_another_attempt_has_removed_it_is_no_error_of_its_own(tmp_path: Path) -> None:
     home = RunFolder.of(tmp_path, KEY).claim()
-    with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"), home.ours():
+    with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"), home.while_current():
         RunFolder.of(tmp_path, KEY).claim()
         (home.folder / ".events.7.part").replace(home.folder / "events")
-    with pytest.raises(FileNotFoundError, match="nothing"), RunFolder.of(tmp_path, KEY).claim().ours():
+    with pytest.raises(FileNotFoundError, match="nothing"), RunFolder.of(tmp_path, KEY).claim().while_current():
         (tmp_path / "nothing").read_bytes()

@@ -1,4 +1,4 @@
-"""What agents learned before the study: an earlier task of each agent alone, written to a file that only it reads."""
+"""Histories: what each agent learned, alone, in a task before the study, written to a file that only it reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that holds one agent of a run or many, and what keeps a live one from going on."""
+"""A host process, which holds one agent of a run or many, and delays and stops them in real time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Commits = Sequence[tuple[int, tuple[float, ...]]]
 
 
 class Host:
-    """Some agents of a run in one process; they share nothing but the process. Without a storage nothing is written."""
+    """Some agents of a run in one process; they share nothing but the process. Without a config nothing is written."""
 
     def __init__(self) -> None:
         threadpool_limits(1)  # one thread each: the replicates and hosts are what runs in parallel
@@ -64,7 +64,7 @@ class Host:
             return ReplayPool()
         from fedbo.actors.evaluation.ray_pool import RayPool  # Ray is not imported where nothing runs on it
 
-        run, policy = str(config.home.folder), agent.task.policy
+        run, policy = str(config.folder.path), agent.task.policy
         return RayPool(agent.objective, policy, agent.number, run, lambda: self._halted, config.dispatcher)
 
     def begin(self, epoch: float) -> None:
@@ -90,7 +90,7 @@ class Host:
         try:
             reports = [self._work(request) for request in requests if not self._halted]
         except FileNotFoundError:  # an objective's own is an error of its evaluation
-            if self._storage is None or self._storage.config.home.is_current():
+            if self._storage is None or self._storage.config.folder.is_current():
                 raise
             self._halted, reports = True, []  # the run has ended, and its files are gone
         return [report for report in reports if report is not None]
@@ -168,7 +168,7 @@ class Host:
         """Write to the run while it is this attempt's; leave it, and all that is still to be done, when it is another's."""
         assert self._storage is not None
         try:
-            with self._storage.config.home.while_current():
+            with self._storage.config.folder.while_current():
                 return write()
         except Superseded:  # nobody waits for an answer: whoever asked is superseded too
             self._halted = True

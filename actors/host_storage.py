@@ -1,4 +1,4 @@
-"""What a host of agents writes and reads: its agents' checkpoints, their rows, and the log of their evaluations."""
+"""The files of a host of agents: its agents' checkpoints, their rows, and the log of their evaluations."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedbo.actors.storage.snapshot_store import SnapshotIndex
 
 
 class HostConfig(NamedTuple):
-    """What the hosts of a run have in common: the run's folder, whether time is real, and whether agents may forget rows.
+    """Settings that the hosts of a run share: the run's folder, whether time is real, and whether agents may forget rows.
 
     `latest` is the snapshot from which they go on. `recorded` says that all evaluations are in the log already. `life` counts
     the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own.
     """
 
-    home: RunFolder
+    folder: RunFolder
     real: bool = False
     lossy: bool = False
     latest: SnapshotIndex = SnapshotIndex()
@@ -43,32 +43,32 @@ class HostStorage:
 
     def __init__(self, config: HostConfig, place: int, numbers: Iterable[int]) -> None:
         self.config, self._place, self._numbers = config, place, set(numbers)
-        self.log = EvaluationLog(config.home, self._numbers, None if config.real else config.latest.number)
+        self.log = EvaluationLog(config.folder, self._numbers, None if config.real else config.latest.number)
 
     def checkpoints(self) -> dict[int, AgentCheckpoint]:
         """Read the agents as they were at the snapshot, or where time is real as they noted themselves; some have none."""
-        home = self.config.home
+        folder = self.config.folder
         if self.config.real:
-            paths = {number: home.checkpoints(number) for number in self._numbers}
+            paths = {number: folder.checkpoints(number) for number in self._numbers}
             return {number: read_checkpoint(written[-1]) for number, written in paths.items() if written}
         found: dict[int, AgentCheckpoint] = {}
-        for path in sorted(home.folder.glob(f"{self.config.latest.stem}-*.agents")) if self.config.latest.number else ():
+        for path in sorted(folder.path.glob(f"{self.config.latest.stem}-*.agents")) if self.config.latest.number else ():
             found |= {number: kept for number, kept in read_checkpoint(path).items() if number in self._numbers}
         return found
 
     def write_own(self, agent: HostedAgent) -> dict[str, str]:
         """Write the checkpoint that an agent makes for itself, the first of a process in place of its predecessors'."""
-        path = self.config.home.checkpoint(agent.number, self.config.life)
+        path = self.config.folder.checkpoint(agent.number, self.config.life)
         first = not path.exists()
         digest = write_checkpoint(AgentCheckpoint(agent.state, agent.saved, agent.uncommitted), path)
-        for older in self.config.home.checkpoints(agent.number) if first else ():
+        for older in self.config.folder.checkpoints(agent.number) if first else ():
             if older < path:
                 older.unlink(missing_ok=True)
         return {path.name: digest}
 
     def write_snapshot(self, agents: dict[int, HostedAgent], number: int) -> dict[str, str]:
         """Write new rows and the agents by what counts; give the names of the files, each with its SHA-256."""
-        path = self.config.home.agents(number, self._place)
+        path = self.config.folder.agents(number, self._place)
         names = self.write_rows(agents, number, self.config.lossy)
         kept = {agent.number: AgentCheckpoint(agent.committed, agent.saved, None) for agent in agents.values()}
         names[path.name] = write_checkpoint(kept, path)
@@ -82,11 +82,11 @@ class HostStorage:
         rows = [row for agent in sorted(agents) for row in agents[agent].take(lossy)]
         if not rows:
             return {}
-        home = self.config.home
-        path = home.table(kind, number, self._place)
-        written = {path.name: write_rows(rows, home.key, path)}
+        folder = self.config.folder
+        path = folder.table(kind, number, self._place)
+        written = {path.name: write_rows(rows, folder.key, path)}
         if not self.config.real or kind == PROVISIONAL:
             return written
-        evaluations = home.table("evaluations", number, self._place)
+        evaluations = folder.table("evaluations", number, self._place)
         begun = {(row.agent, row.started) for row in single_rows(rows)}
-        return {**written, evaluations.name: write_evaluations(self.log.begun_at(begun), home.key, evaluations)}
+        return {**written, evaluations.name: write_evaluations(self.log.begun_at(begun), folder.key, evaluations)}

@@ -12,7 +12,7 @@ from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
 
 class WallClockState(NamedTuple):
-    """What the coordinator knows of agents in real time: the last step of each that counts, and who is held and slowed.
+    """The coordinator's knowledge of agents in real time: the last step of each that counts, and who is held and slowed.
 
     `held` has the time until which each is held, `slowed` the factor of each.
     """

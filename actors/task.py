@@ -1,4 +1,4 @@
-"""What agents and coordinator exchange: the task of a run, requests to an agent for a step, and its reports."""
+"""The task of a run, and what agents and coordinator exchange: requests for a step, and reports of it."""
 
 from __future__ import annotations
 

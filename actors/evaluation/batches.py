@@ -1,4 +1,7 @@
-"""All points of a decision in one call, where an objective can do that: a thousand clients ask for a million points."""
+"""Batched evaluation: all points of a decision in one call, where the objective can do that.
+
+A thousand clients may ask for a million points.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _TICK = 1e-9  # seconds, less than which no two evaluations end apart
 
 
 class EvaluationPool(Protocol):
-    """Where evaluations of one agent run beside each other."""
+    """A pool in which evaluations of one agent run concurrently."""
 
     def start(self, query: Query, streams: Streams) -> None:
         """Begin an evaluation, unless it is under way already."""

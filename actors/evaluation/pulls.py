@@ -1,4 +1,4 @@
-"""How often the points of a decision are evaluated, and what is left of a budget that counts these evaluations."""
+"""Pulls: how often each point of a decision is evaluated, and what is left of a budget that counts them."""
 
 from __future__ import annotations
 

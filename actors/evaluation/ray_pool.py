@@ -22,7 +22,7 @@ MIB = 2**20
 
 
 class Limits(NamedTuple):
-    """How long and how large an evaluation may grow, and of which run it is."""
+    """The limits of an evaluation in seconds and MiB, and the run that it belongs to."""
 
     run: str
     seconds: float | None

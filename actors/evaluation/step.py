@@ -100,7 +100,7 @@ def _phase(task: Task, step: int) -> str:
 
 
 class StepEvaluator:
-    """Evaluates what one agent decides, at once where its objective can do that."""
+    """Evaluates the decisions of one agent, at once where its objective can do that."""
 
     def __init__(self, task: Task, agent: int, objective: Objective, evaluator: Evaluator, clock: Callable[[], float]) -> None:
         self._task, self._agent, self._objective = task, agent, objective

@@ -22,9 +22,9 @@ class EvaluationLog:
     the JSON of an `EvaluationRecord`.
     """
 
-    def __init__(self, home: RunFolder, agents: set[int], since: int | None) -> None:
-        home.folder.mkdir(parents=True, exist_ok=True)
-        self._home, self._agents, self._real = home, agents, since is None
+    def __init__(self, folder: RunFolder, agents: set[int], since: int | None) -> None:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        self._folder, self._agents, self._real = folder, agents, since is None
         self._found = {(record.agent, record.number): record for record in self._records()}
         self._file: int | None = None
         self.begin(since)
@@ -32,7 +32,7 @@ class EvaluationLog:
     def begin(self, since: int | None) -> None:
         """Go on in a new file, with what comes after snapshot `since`; None where snapshots make no line superfluous."""
         self.close()
-        self._path = self._home.log(since)
+        self._path = self._folder.log(since)
 
     @property
     def reached(self) -> float:
@@ -64,7 +64,7 @@ class EvaluationLog:
             self._file = None
 
     def _records(self) -> Iterator[EvaluationRecord]:
-        for path in sorted(self._home.folder.glob("log-*.jsonl")):
+        for path in sorted(self._folder.path.glob("log-*.jsonl")):
             with contextlib.suppress(FileNotFoundError):  # a snapshot has made it superfluous meanwhile
                 yield from (record for record in read_log(path, 0, self._real)[0] if record.agent in self._agents)
 

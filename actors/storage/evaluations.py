@@ -1,4 +1,4 @@
-"""A query, which an agent evaluates, and the record of its evaluation, as the log, the tables and a replay have it."""
+"""Queries and the records of their evaluations, as agents, the evaluation log, its table and a replay have them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VECTOR = pa.list_(pa.field("item", pa.float64(), nullable=False))
 
 
 class Pulls(NamedTuple):
-    """That a point is evaluated `times` times and counts as the mean, of values each moved into `clip` where that is given.
+    """Repeated evaluation of a point: the mean of `times` values counts, each moved into `clip` where that is given.
 
     Normal noise of variance `noise` is added to each of them before.
     """

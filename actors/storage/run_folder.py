@@ -28,7 +28,7 @@ class RunFolder(NamedTuple):
     only the newest attempt can make a snapshot the last one.
     """
 
-    folder: Path
+    path: Path
     key: RunKey
     attempt: int = 0
 
@@ -39,7 +39,7 @@ class RunFolder(NamedTuple):
 
     def claim(self) -> RunFolder:
         """Begin a new attempt: from now on no earlier one can make a snapshot the last one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
         with self._fence() as fence:
             attempt = max(_attempt(fence), self._attempts()) + 1
             os.ftruncate(fence, 0)
@@ -48,44 +48,44 @@ class RunFolder(NamedTuple):
 
     def table(self, kind: str, number: int, place: int = 0) -> Path:
         """Name a table's part: the rows of kind `kind` since the snapshot before number `number`, from host `place`."""
-        return self.folder / f"{kind}-{number:06d}-{self.attempt:04d}-{place:04d}.parquet"
+        return self.path / f"{kind}-{number:06d}-{self.attempt:04d}-{place:04d}.parquet"
 
     def agents(self, number: int, place: int) -> Path:
         """Name the file with the agents of host `place` at a snapshot."""
-        return self.folder / f"{number:06d}-{self.attempt:04d}-{place:04d}.agents"
+        return self.path / f"{number:06d}-{self.attempt:04d}-{place:04d}.agents"
 
     def core(self, number: int) -> Path:
         """Name the file with the coordinator at a snapshot."""
-        return self.folder / f"{number:06d}-{self.attempt:04d}.core"
+        return self.path / f"{number:06d}-{self.attempt:04d}.core"
 
     def moments(self, number: int) -> Path:
         """Name the file of what has happened since a snapshot, where time is real."""
-        return self.folder / f"{number:06d}-{self.attempt:04d}.moments"
+        return self.path / f"{number:06d}-{self.attempt:04d}.moments"
 
     @property
     def key_file(self) -> Path:
         """Name the file with the secret key of the noise, where it shall be secure."""
-        return self.folder / "noise.key"
+        return self.path / "noise.key"
 
     def log(self, since: int | None) -> Path:
         """Name a new log of evaluations, of those since a snapshot or of all."""
         period = "all" if since is None else f"{since:06d}"
-        return self.folder / f"log-{period}-{os.getpid()}-{os.urandom(4).hex()}.jsonl"
+        return self.path / f"log-{period}-{os.getpid()}-{os.urandom(4).hex()}.jsonl"
 
     def checkpoint(self, agent: int, life: int) -> Path:
         """Name the checkpoint that an agent makes for itself where time is real, in the process number `life` of its host."""
-        return self.folder / f"agent-{agent:05d}-{self.attempt:04d}-{life:04d}.checkpoint"
+        return self.path / f"agent-{agent:05d}-{self.attempt:04d}-{life:04d}.checkpoint"
 
     def checkpoints(self, agent: int) -> list[Path]:
         """List the checkpoints of an agent, the newest process's last."""
-        return sorted(self.folder.glob(f"agent-{agent:05d}-*.checkpoint"))
+        return sorted(self.path.glob(f"agent-{agent:05d}-*.checkpoint"))
 
     @property
     def remedy(self) -> str:
         """Say how this run is made anew, with all others of its study left as they are, and its files kept."""
-        directory = self.folder.parent.parent
-        aside = shlex.quote(str(directory / f"damaged-{self.folder.name}"))
-        return f"make this run anew: mv {shlex.quote(str(self.folder))} {aside} && fedbo resume {shlex.quote(str(directory))}"
+        directory = self.path.parent.parent
+        aside = shlex.quote(str(directory / f"damaged-{self.path.name}"))
+        return f"make this run anew: mv {shlex.quote(str(self.path))} {aside} && fedbo resume {shlex.quote(str(directory))}"
 
     @contextmanager
     def while_current(self) -> Iterator[None]:
@@ -108,17 +108,17 @@ class RunFolder(NamedTuple):
     def _check_current(self) -> None:
         """Superseded when a later attempt goes on with the run, or it has ended and its files are gone."""
         try:
-            found = _number((self.folder / "attempt").read_bytes())
+            found = _number((self.path / "attempt").read_bytes())
         except FileNotFoundError:
             found = None
         if found != self.attempt:
             goes_on = "it has ended" if found is None else f"attempt {found} goes on with this run"
-            raise Superseded(f"'{self.folder}': {goes_on}; this is {self.attempt}")
+            raise Superseded(f"'{self.path}': {goes_on}; this is {self.attempt}")
 
     def _attempts(self) -> int:
         """Give the highest attempt in the names of files: the file with its number may have been damaged."""
         names = re.compile(r"(?:[a-z]+-|agent-)?\d{5,6}-(\d{4})[-.]")
-        found = (names.match(path.name) for path in self.folder.iterdir())
+        found = (names.match(path.name) for path in self.path.iterdir())
         return max((int(each[1]) for each in found if each), default=0)
 
     @contextmanager
@@ -126,13 +126,13 @@ class RunFolder(NamedTuple):
         """Keep later attempts from beginning meanwhile; Superseded when one has begun already."""
         with self._fence() as fence:
             if _attempt(fence) != self.attempt:
-                raise Superseded(f"'{self.folder}': attempt {_attempt(fence)} goes on with this run; this is {self.attempt}")
+                raise Superseded(f"'{self.path}': attempt {_attempt(fence)} goes on with this run; this is {self.attempt}")
             yield
 
     @contextmanager
     def _fence(self) -> Iterator[int]:
         """Keep all other processes from claiming and committing; the file that does so holds the number of the attempt."""
-        fence = os.open(self.folder / "attempt", os.O_RDWR | os.O_CREAT, 0o644)
+        fence = os.open(self.path / "attempt", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(fence, fcntl.LOCK_EX)
             yield fence

@@ -32,17 +32,17 @@ class SnapshotIndex(NamedTuple):
 class SnapshotStore:
     """The snapshots in the folder of a run. The last one and the one before it are kept."""
 
-    def __init__(self, home: RunFolder) -> None:
-        self._home, self._folder = home, home.folder
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
 
     def latest(self) -> SnapshotIndex:
         """Read which snapshot is the last one that is complete; Damaged when that is not to be found out."""
         found = self._index("latest.json")
         if found is not None:
             return found
-        begun = [path.name for path in self._folder.glob("[!.]*")] if self._folder.is_dir() else []
-        if set(begun) - {"attempt", self._home.key_file.name}:
-            raise Damaged(self._folder / "latest.json", "it is missing", self._home.remedy)
+        begun = [path.name for path in self._folder.path.glob("[!.]*")] if self._folder.path.is_dir() else []
+        if set(begun) - {"attempt", self._folder.key_file.name}:
+            raise Damaged(self._folder.path / "latest.json", "it is missing", self._folder.remedy)
         return SnapshotIndex()
 
     def previous(self) -> SnapshotIndex | None:
@@ -51,25 +51,25 @@ class SnapshotStore:
 
     def _index(self, name: str) -> SnapshotIndex | None:
         try:
-            found = unseal(self._folder / name)
+            found = unseal(self._folder.path / name)
         except FileNotFoundError:
             return None
         except Damaged as error:
-            raise Damaged(error.path, error.why, self._home.remedy) from None
+            raise Damaged(error.path, error.why, self._folder.remedy) from None
         try:
             tables = found["tables"]
             known = tables if isinstance(tables, dict) else dict.fromkeys(tables, "")  # format 1 has names alone
             return SnapshotIndex(found["number"], found["attempt"], known, found["ended"], found.get("files", {}))
         except KeyError as error:
-            raise Damaged(self._folder / name, f"it has no {error}", self._home.remedy) from None
+            raise Damaged(self._folder.path / name, f"it has no {error}", self._folder.remedy) from None
 
     def check(self, latest: SnapshotIndex, tables: bool = True) -> None:
         """Let a snapshot pass whose files are all as they were written; Damaged with the first that is not."""
         for name, digest in {**(latest.tables if tables else {}), **latest.files}.items():
             try:
-                check_file(self._folder / name, digest)
+                check_file(self._folder.path / name, digest)
             except Damaged as error:
-                raise Damaged(error.path, error.why, self._home.remedy) from None
+                raise Damaged(error.path, error.why, self._folder.remedy) from None
 
     def last_whole(self) -> tuple[SnapshotIndex, Damaged | None]:
         """Give the last snapshot that is whole, with what is damaged of a later one; Damaged when none is.
@@ -89,7 +89,7 @@ class SnapshotStore:
         except Damaged:
             before = None
         # Without its key a run would release what it has released with other noise; in real time nothing happens again.
-        lost = damage.path == self._home.key_file or (before == SnapshotIndex() and any(self._folder.glob("*.moments")))
+        lost = damage.path == self._folder.key_file or (before == SnapshotIndex() and any(self._folder.path.glob("*.moments")))
         if before is None or lost:
             raise damage
         return before, damage
@@ -99,17 +99,17 @@ class SnapshotStore:
         if damage.path.exists():
             aside.mkdir(parents=True, exist_ok=True)
             damage.path.replace(aside / damage.path.name)
-        atomic.write_text(self._folder / "latest.json", seal(before._asdict()))
+        atomic.write_text(self._folder.path / "latest.json", seal(before._asdict()))
 
     def commit(self, latest: SnapshotIndex, before: SnapshotIndex | None = None) -> None:
         """Let a snapshot be the last one, at one stroke, and remove the files of those before the one `before` it.
 
         Superseded when another process has begun to go on with the run.
         """
-        with self._home.exclusive():
+        with self._folder.exclusive():
             if before is not None and not latest.ended:
-                atomic.write_text(self._folder / "previous.json", seal(before._asdict()))
-            atomic.write_text(self._folder / "latest.json", seal(latest._asdict()))
+                atomic.write_text(self._folder.path / "previous.json", seal(before._asdict()))
+            atomic.write_text(self._folder.path / "latest.json", seal(latest._asdict()))
             self._discard(latest, before or latest)
 
     def tables(self, kind: str) -> list[Path]:
@@ -118,20 +118,20 @@ class SnapshotStore:
         names = sorted(name for name in latest.tables if name.startswith(f"{kind}-"))
         passing: list[Path] = []
         if kind == "observations" and not latest.ended:
-            passing = sorted(self._folder.glob(f"{PROVISIONAL}-{latest.stem}-*.parquet"))
-        return [*(self._folder / name for name in names), *passing]
+            passing = sorted(self._folder.path.glob(f"{PROVISIONAL}-{latest.stem}-*.parquet"))
+        return [*(self._folder.path / name for name in names), *passing]
 
     def discard_later(self) -> SnapshotIndex:
         """Give the last snapshot, and remove what was written after it: whoever goes on writes it again."""
-        with self._home.exclusive():
+        with self._folder.exclusive():
             latest = self.latest()
             self.check(latest, tables=False)
-            for path in [*self._folder.glob("*.parquet"), *self._folder.glob(".*.part")]:
+            for path in [*self._folder.path.glob("*.parquet"), *self._folder.path.glob(".*.part")]:
                 if path.name not in latest.tables:
                     path.unlink(missing_ok=True)
             self._discard(latest, self._previous_if_whole() or latest)
-            if not (self._folder / "latest.json").exists():  # from now on it is damage when there is none
-                atomic.write_text(self._folder / "latest.json", seal(latest._asdict()))
+            if not (self._folder.path / "latest.json").exists():  # from now on it is damage when there is none
+                atomic.write_text(self._folder.path / "latest.json", seal(latest._asdict()))
         return latest
 
     def _previous_if_whole(self) -> SnapshotIndex | None:
@@ -142,18 +142,18 @@ class SnapshotStore:
 
     def _discard(self, latest: SnapshotIndex, before: SnapshotIndex) -> None:
         """Remove the files of snapshots before these two, and of a run that has ended all but its tables and its result."""
-        for path in self._folder.glob("[0-9]*"):
+        for path in self._folder.path.glob("[0-9]*"):
             late = path.suffix == ".moments" and path.name >= before.stem  # from which what came after it is found out again
             if latest.ended or not (late or path.name.startswith((latest.stem, before.stem))):
                 path.unlink(missing_ok=True)
-        for path in self._folder.glob("log-[0-9]*"):
+        for path in self._folder.path.glob("log-[0-9]*"):
             if int(path.name[4:10]) < min(latest.number, before.number) - 1:  # the evaluation at hand may be in the file before
                 path.unlink(missing_ok=True)
         if latest.ended:
-            left = ("log-*", "agent-*", self._home.key_file.name, "previous.json")
-            for path in (path for pattern in left for path in self._folder.glob(pattern)):
+            left = ("log-*", "agent-*", self._folder.key_file.name, "previous.json")
+            for path in (path for pattern in left for path in self._folder.path.glob(pattern)):
                 path.unlink(missing_ok=True)
 
     def moments_since(self, latest: SnapshotIndex) -> list[Path]:
         """List the files of what has happened since a snapshot where time is real: its own and those of later ones."""
-        return sorted(path for path in self._folder.glob("*.moments") if path.name >= latest.stem)
+        return sorted(path for path in self._folder.path.glob("*.moments") if path.name >= latest.stem)

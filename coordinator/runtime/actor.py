@@ -130,7 +130,7 @@ class Coordinator:
         latest = store.latest()
         if latest.ended:
             store.check(latest, tables=False)
-            found: Ended = read_checkpoint(home.folder / "ended")
+            found: Ended = read_checkpoint(home.path / "ended")
             return found
         lives, reached = HOST_LOSSES, 0
         while True:

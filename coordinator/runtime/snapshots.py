@@ -124,7 +124,7 @@ class Snapshotter:
         number = self.latest.number + 1
         core.pour(journal)
         with self.home.while_current():
-            result = {} if self._result is None else {"ended": write_checkpoint(self._result, self.home.folder / "ended")}
+            result = {} if self._result is None else {"ended": write_checkpoint(self._result, self.home.path / "ended")}
             self._commit(number, {**journal.write(number), **hosts.finish(number), **result}, ended=True)
 
     def _complete(self, hosts: Hosts, wait: bool) -> None:

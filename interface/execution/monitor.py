@@ -49,7 +49,7 @@ class EvaluationMonitor:
         self._callbacks, self._budget = tuple(callbacks), study.budget
         wanted = self._callbacks or self._budget.target is not None or self._budget.evaluations is not None
         real = study.timing.clock == "wall"
-        self._homes = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
+        self._folders = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
         self._places: dict[Path, int] = {}
         self._seen: set[tuple[Path, int, int, bool]] = set()
         self._counts: dict[Path, int] = {}
@@ -58,22 +58,22 @@ class EvaluationMonitor:
     def finish(self) -> None:
         """Call the callbacks with the last evaluations, which are in tables where a run has ended."""
         self.poll()
-        for home, federation in self._homes:
-            for path in SnapshotStore(home).tables("evaluations"):
+        for folder, federation in self._folders:
+            for path in SnapshotStore(folder).tables("evaluations"):
                 columns = read_table(path).select(EvaluationRecord._fields).to_pydict()
                 for values in zip(*columns.values(), strict=True):
-                    self._take(home.folder, federation, EvaluationRecord(*values))
+                    self._take(folder.path, federation, EvaluationRecord(*values))
 
     def poll(self) -> bool:
         """Call the callbacks with new evaluations, and say whether the study may end, as a callback may that gives True."""
-        for home, federation in self._homes:
-            for path in sorted(home.folder.glob("log-*.jsonl")):
+        for folder, federation in self._folders:
+            for path in sorted(folder.path.glob("log-*.jsonl")):
                 try:
                     records, self._places[path] = read_log(path, self._places.get(path, 0))
                 except FileNotFoundError:  # the run has ended meanwhile
                     continue
                 for record in records:
-                    self._take(home.folder, federation, record)
+                    self._take(folder.path, federation, record)
         return self._enough
 
     def _take(self, folder: Path, federation: Federation, record: EvaluationRecord) -> None:

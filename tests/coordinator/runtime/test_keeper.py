@@ -138,12 +138,12 @@ def test_of_the_checkpoints_of_an_agent_the_newest_process_has_the_last_word(tmp
 def test_going_on_removes_what_was_written_after_the_last_snapshot(tmp_path: Path) -> None:
     home = RunFolder.of(tmp_path, KEY).claim()
     kept = [home.core(2), home.agents(2, 0), home.table("events", 2)]
-    late = [home.core(3), home.agents(1, 0), home.table("events", 3), home.folder / ".x.parquet.7.part"]
+    late = [home.core(3), home.agents(1, 0), home.table("events", 3), home.path / ".x.parquet.7.part"]
     for path in kept + late:
         path.touch()
     SnapshotStore(home).commit(SnapshotIndex(2, home.attempt, {home.table("events", 2).name: ""}))
     SnapshotStore(RunFolder.of(tmp_path, KEY).claim()).discard_later()
-    assert sorted(path.name for path in home.folder.iterdir()) == sorted(
+    assert sorted(path.name for path in home.path.iterdir()) == sorted(
         [path.name for path in kept] + ["attempt", "latest.json"]
     )
 
@@ -168,7 +168,7 @@ def test_a_run_of_an_ended_run_gives_what_it_gave_and_changes_no_file(tmp_path: 
 
 def test_of_an_ended_run_only_tables_and_its_result_are_kept(tmp_path: Path) -> None:
     Coordinator().run(run_of(Setting(fts()), tmp_path, events=20))
-    left = {path.name.partition("-")[0] for path in RunFolder.of(tmp_path, KEY).folder.iterdir()}
+    left = {path.name.partition("-")[0] for path in RunFolder.of(tmp_path, KEY).path.iterdir()}
     assert left == {"attempt", "ended", "latest.json", "events", "observations"}
 
 
@@ -189,7 +189,7 @@ def test_a_line_that_was_being_written_when_its_writer_was_killed_is_passed_over
     for agent in (1, 2):
         log.append([Query(agent, 0, 0, x).evaluated(2.0, float("nan"))])
     log.close()
-    (path,) = home.folder.glob("log-*")
+    (path,) = home.path.glob("log-*")
     for cut in range(1, 12):
         os.truncate(path, path.stat().st_size - 1)
         again = EvaluationLog(home, {1, 2}, None)
@@ -235,7 +235,7 @@ def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_th
     cut_off(run, tmp_path)
     latest = SnapshotStore(RunFolder.of(tmp_path, KEY)).latest()
     assert latest.number >= 1 and not latest.ended
-    assert all((RunFolder.of(tmp_path, KEY).folder / name).exists() for name in latest.tables)
+    assert all((RunFolder.of(tmp_path, KEY).path / name).exists() for name in latest.tables)
     keeper = Snapshotter(RunFolder.of(tmp_path, KEY), 60.0, None)
     snapshot = keeper.restore()
     assert snapshot is not None and snapshot.agenda.events == 10 * latest.number
@@ -247,7 +247,7 @@ def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_th
 
 def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path: Path) -> None:
     Coordinator().run(run_of(Setting(fts()), tmp_path))
-    found = json.loads((RunFolder.of(tmp_path, KEY).folder / "latest.json").read_text())
+    found = json.loads((RunFolder.of(tmp_path, KEY).path / "latest.json").read_text())
     assert found["ended"] is True and found["attempt"] == 1 and len(found["tables"]) == 2
 
 
@@ -255,7 +255,7 @@ def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path
 def test_an_attempt_whose_number_is_damaged_takes_no_name_of_an_earlier_one(contents: bytes, tmp_path: Path) -> None:
     home = RunFolder.of(tmp_path, KEY).claim().claim()
     home.core(1).touch()
-    (home.folder / "attempt").write_bytes(contents)
+    (home.path / "attempt").write_bytes(contents)
     assert RunFolder.of(tmp_path, KEY).claim().attempt == home.attempt + 1
 
 
@@ -282,7 +282,7 @@ def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_r
     for number in range(3):
         log.append([Query(1, number, 0, x).evaluated(2.0 + number, float("nan"))])
     log.close()
-    (path,) = home.folder.glob("log-*")
+    (path,) = home.path.glob("log-*")
     whole, expected = path.read_bytes(), read_log(path, 0)[0]
     assert [record.value for record in expected] == [2.0, 3.0, 4.0]
     for place in range(len(whole) - 1):

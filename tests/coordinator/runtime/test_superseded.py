@@ -70,6 +70,6 @@ def test_a_file_that_is_gone_because_another_attempt_has_removed_it_is_no_error_
     home = RunFolder.of(tmp_path, KEY).claim()
     with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"), home.while_current():
         RunFolder.of(tmp_path, KEY).claim()
-        (home.folder / ".events.7.part").replace(home.folder / "events")
+        (home.path / ".events.7.part").replace(home.path / "events")
     with pytest.raises(FileNotFoundError, match="nothing"), RunFolder.of(tmp_path, KEY).claim().while_current():
         (tmp_path / "nothing").read_bytes()

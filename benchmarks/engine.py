@@ -60,9 +60,9 @@ class FreeHosts:
     def submit(self, order: StepRequest) -> None:
         self._orders[order.agent] = order
 
-    def result(self, agent: int, lease: int) -> StepReport:
+    def result(self, agent: int) -> StepReport:
         order = self._orders[agent]
-        return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, lease)
+        return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, order.lease)
 
     def decide(self, order: StepRequest) -> DecisionSize:
         return DecisionSize(1)

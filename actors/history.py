@@ -1,4 +1,4 @@
-"""What agents learned before the study: an earlier task of each agent alone, written to a file that only it reads."""
+"""Histories: what each agent learned, alone, in a task before the study, written to a file that only it reads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.memory import history_file, sum_file
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.rows import RunKey, each, write_rows
-from fedbo.actors.task import Order, Task
+from fedbo.actors.storage.history_files import history_file, sum_file
+from fedbo.actors.storage.rows import RunKey, single_rows, write_rows
+from fedbo.actors.task import StepRequest, Task
 
 
 def history_task(task: Task) -> Task:
@@ -28,8 +28,8 @@ def learn(task: Task, numbers: Iterable[int], key: RunKey, folder: Path) -> None
             continue
         agent = HostedAgent(task, number)
         total, step = task.problem.initial + task.problem.iterations, 0
-        while agent.memory.evaluated < total:
-            agent.work(Order(number, step))
+        while agent.state.evaluated < total:
+            agent.work(StepRequest(number, step))
             agent.commit(())
             step += 1
-        atomic.write_text(sum_file(path), write_rows(list(each(agent.memory.rows))[:total], key, path))
+        atomic.write_text(sum_file(path), write_rows(list(single_rows(agent.state.rows))[:total], key, path))

@@ -1,4 +1,4 @@
-"""What agents and coordinator agree on: the task of a run, the orders to an agent, and its reports."""
+"""The task of a run, and what agents and coordinator exchange: requests for a step, and reports of it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
 
 
-class Order(NamedTuple):
-    """What an agent shall do: step number `step`, with the messages that came in before.
+class StepRequest(NamedTuple):
+    """A request to an agent for step number `step`, with the messages that came in before.
 
-    `lease` is the number of the order; `speaks` says whether a message is asked for. `restore` is what the agent shall go
+    `lease` is the number of the request; `speaks` says whether a message is asked for. `restore` is what the agent shall go
     back to first: "before" its present step, or its last "checkpoint". `priced` says whether the points' costs are asked for.
     `tries` has how long each evaluation takes, where one may take too long, at cost 1 if there are `costs` of the points.
     """
@@ -31,8 +31,8 @@ class Order(NamedTuple):
     priced: bool = False
 
 
-class Choice(NamedTuple):
-    """What the coordinator learns of a decision: how many points, what each costs if asked, and how often each is evaluated."""
+class DecisionSize(NamedTuple):
+    """The size of a decision: how many points, what each costs if asked, and how often each is evaluated."""
 
     queries: int
     costs: tuple[float, ...] | None = None

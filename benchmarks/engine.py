@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import simpy
 
-from fedbo.actors.task import Choice, Order, StepReport, Task
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
@@ -55,21 +55,21 @@ class FreeHosts:
     """Agents whose work costs nothing."""
 
     def __init__(self) -> None:
-        self._orders: dict[int, Order] = {}
+        self._orders: dict[int, StepRequest] = {}
 
-    def submit(self, order: Order) -> None:
+    def submit(self, order: StepRequest) -> None:
         self._orders[order.agent] = order
 
     def result(self, agent: int) -> StepReport:
         order = self._orders[agent]
         return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, order.lease)
 
-    def decide(self, order: Order) -> Choice:
-        return Choice(1)
+    def decide(self, order: StepRequest) -> DecisionSize:
+        return DecisionSize(1)
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None: ...
 
-    def settle(self) -> None: ...
+    def flush(self) -> None: ...
 
     def best(self) -> dict[int, float]:
         return {}

@@ -17,13 +17,13 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import fedbo.actors.host
 import fedbo.coordinator.core
 import fedbo.coordinator.privacy.budget
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.remote import RayHosts, _Remote
+from fedbo.actors.host_storage import HostStorage
+from fedbo.actors.remote import RayHosts, RemoteHost
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.local import DisclosureLog
@@ -124,9 +124,9 @@ def _half(before: Any) -> Any:
 
 def _take_again(before: Any) -> Any:
     def take(self: Any, lossy: bool) -> Any:
-        memory = self.memory
+        state = self.state
         rows = before(self, lossy)
-        self.memory = memory if self.done is None else self.memory
+        self.state = state if self.uncommitted is None else self.state
         return rows
 
     return take
@@ -183,7 +183,7 @@ def _late_orders(before: Any) -> Any:
 
 
 def _saved_now(before: Any) -> Any:
-    return lambda *arguments: {n: kept._replace(saved=kept.memory) for n, kept in before(*arguments).items()}
+    return lambda *arguments: {n: kept._replace(saved=kept.state) for n, kept in before(*arguments).items()}
 
 
 def _no_end(before: Any) -> Any:
@@ -196,7 +196,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         "hostings",
         (RayHosts, "commit", lambda _: lambda self, agent, times: self._host_of[agent].commits.append((agent, ()))),
     ),
-    "hosting: commits get lost": ("hostings", (_Remote, "take_commits", _lost_commits)),
+    "hosting: commits get lost": ("hostings", (RemoteHost, "take_commits", _lost_commits)),
     "hosting: any report of the agent": ("hostings", (RayHosts, "result", lambda _: _any_report)),
     "hosting: messages lost in a full buffer": ("hostings", (RayHosts, "submit", _submit_short)),
     "resume: order of equal times": ("kills", (EventQueue, "become", lambda _: _become)),
@@ -206,7 +206,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "resume: the length of the log": ("kills", restored(lambda found: found._replace(lines=0))),
     "resume: an order is not given again": ("kills", (Core, "orders", _late_orders)),
     "resume: rows are written twice": ("laws", (HostedAgent, "take", _take_again)),
-    "resume: checkpoints are too young": ("kills", (fedbo.actors.host, "_kept", _saved_now)),
+    "resume: checkpoints are too young": ("kills", (HostStorage, "checkpoints", _saved_now)),
     "ledger: a release is missing": ("laws", (Core, "flush", _drops_entries)),
     "ledger: every third local message is missing": (
         "laws",

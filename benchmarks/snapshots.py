@@ -60,7 +60,7 @@ class Measured(Coordinator):
 
     def _note_progress(self, run: Run, core: Any, hosts: Any) -> None:
         super()._note_progress(run, core, hosts)
-        files = [path for path in RunFolder.of(run.folder, run.key).folder.rglob("*") if path.suffix in (".core", ".agents")]
+        files = [path for path in RunFolder.of(run.folder, run.key).path.rglob("*") if path.suffix in (".core", ".agents")]
         self.most = max(self.most, sum(path.stat().st_size for path in files if path.exists()))
 
 

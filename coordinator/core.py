@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from fedbo.actors.task import Order, Task
+from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.agent_processes import AgentProcesses
@@ -155,7 +155,7 @@ class Core:
         held = bool(state.outages) or any(agent.interruptions and not agent.ended for agent in agents)
         return held or (self.exchange.deadline is not None and not rounds.deadline_passed and bool(rounds.reported))
 
-    def orders(self) -> list[Order]:
+    def orders(self) -> list[StepRequest]:
         """List what agents work on, for a shell that has lost its hosts and begins again with others."""
         steps = (agent.current for agent in self.state.agents)
         given = [step.order for step in steps if step is not None and (self.environment.is_real_time or step.segments)]

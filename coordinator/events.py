@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fedbo.actors.task import Choice, Order, StepReport
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 
 
@@ -17,7 +17,7 @@ class DecisionMade(NamedTuple):
 
     agent: int
     lease: int
-    choice: Choice
+    choice: DecisionSize
 
 
 class Finished(NamedTuple):
@@ -142,7 +142,7 @@ MESSAGES = frozenset((MessageAtLink, MessageReceived, AnswerReceived, AckTimeout
 class Ask(NamedTuple):
     """Effect: an agent shall decide now, and the shell shall say how many points and how often (`DecisionMade`)."""
 
-    order: Order
+    order: StepRequest
 
 
 class Commit(NamedTuple):
@@ -170,7 +170,7 @@ class After(NamedTuple):
     event: Event
 
 
-Effect = Order | Ask | Commit | ProcessControl | After
+Effect = StepRequest | Ask | Commit | ProcessControl | After
 EventLine = tuple[float, str, int, int, int, str]
 
 

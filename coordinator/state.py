@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedbo.actors.task import Order, StepReport
+from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Rounds
@@ -39,7 +39,7 @@ class AgentStep:
     pace_history: list[tuple[float, float, float]] | None = None
     void: bool = False
     report: StepReport | None = None
-    order: Order | None = None
+    order: StepRequest | None = None
 
     def set_pace(self, now: float, before: float, after: float) -> None:
         """Work on at another pace from now on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedbo.actors.task import Choice, Order, StepReport
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
 from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished
 from fedbo.coordinator.rules import Rules
@@ -49,7 +49,7 @@ class StepScheduler:
         if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
         priced = durations is not None and durations.needs_costs(agent.number)
-        step.order = order = Order(agent.number, number, agent.lease, step.inbox, step.speaks, restore, priced=priced)
+        step.order = order = StepRequest(agent.number, number, agent.lease, step.inbox, step.speaks, restore, priced=priced)
         if durations is None:
             return [order]
         count: int | None = rules.algorithm.queries
@@ -59,7 +59,7 @@ class StepScheduler:
             return [Ask(order)]
         if rules.problem.pulls:
             count = min(count, rules.problem.pulls - agent.pulled)
-        return self._schedule(agent, order, Choice(count), now)
+        return self._schedule(agent, order, DecisionSize(count), now)
 
     def decided(self, state: CoreState, event: DecisionMade, now: float) -> list[Effect]:
         """Take in how many points an agent chose, and how often each is evaluated."""
@@ -71,7 +71,7 @@ class StepScheduler:
         choice = event.choice if self._durations.needs_costs(agent.number) else event.choice._replace(costs=None)
         return self._schedule(agent, order._replace(restore="", costs=choice.costs), choice, now)
 
-    def _schedule(self, agent: AgentRecord, order: Order, choice: Choice, now: float) -> list[Effect]:
+    def _schedule(self, agent: AgentRecord, order: StepRequest, choice: DecisionSize, now: float) -> list[Effect]:
         """Fix how long a step takes, from its decision on."""
         step, durations = agent.current, self._durations
         assert step is not None and durations is not None

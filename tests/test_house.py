@@ -41,7 +41,7 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "actors": {
         "storage": "",
-        "evaluation": "storage memory task",
+        "evaluation": "storage agent_state retry_limits task",
         ".": "storage evaluation",
     },
     "coordinator": {
@@ -87,6 +87,7 @@ def _files(root: Path) -> list[Path]:
 RAY_SHELLS = {
     "actors/evaluation/ray_pool.py",
     "actors/remote.py",
+    "actors/supervision.py",
     "coordinator/runtime/actor.py",
     "interface/execution/cluster.py",
     "interface/ray_searcher.py",

@@ -13,15 +13,13 @@ import struct
 import subprocess
 import sys
 import time
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
+from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 from fedbo.objectives.reports import LISTENERS, Report, of_failure
-
-if TYPE_CHECKING:
-    from fedbo.actors.evaluation.evaluator import Pulls
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20

@@ -1,4 +1,4 @@
-"""Evaluations of one agent that overlap in real time: up to so many are under way, and a step ends when one place is free.
+"""Evaluations of one agent that overlap in real time: up to so many are pending, and a step ends when one place is free.
 
 Whatever ends is written to the log before anything else is made of it, and is taken in one by one in the order of the log, so
 that a process that takes over, or a replay, takes them in the same order.
@@ -7,53 +7,42 @@ that a process that takes over, or a replay, takes them in the same order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from fedbo.actors.evaluation.evaluator import EvaluationError, EvaluationLog, Known, Outcome
-from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.memory import Flying, Memory
-from fedbo.actors.task import Order, Task
+from fedbo.actors.agent_state import AgentState
+from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.actors.evaluation.step import StepResult, queries_of
+from fedbo.actors.storage.evaluation_log import EvaluationLog
+from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Decision
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Objective
-from fedbo.objectives.space import from_unit
 
 _TICK = 1e-9  # seconds, less than which no two evaluations end apart
 
 
-class Ran(NamedTuple):
-    """What came of an evaluation elsewhere: its number, value and score, or the error; the seconds it took; other metrics."""
+class EvaluationPool(Protocol):
+    """A pool in which evaluations of one agent run concurrently."""
 
-    number: int
-    value: float
-    score: float
-    error: str | None
-    seconds: float
-    metrics: str | None = None
-
-
-class Bench(Protocol):
-    """Where evaluations of one agent run beside each other."""
-
-    def start(self, known: Known, streams: Streams) -> None:
+    def start(self, query: Query, streams: Streams) -> None:
         """Begin an evaluation, unless it is under way already."""
 
-    def wait(self) -> Ran | None:
-        """Wait for the next evaluation that ends; None when it was told to wait no longer."""
+    def wait(self) -> EvaluationRecord | None:
+        """Wait for the next evaluation that ends; its times are seconds since it began. None when told to wait no longer."""
 
     def close(self) -> None:
         """Give up what is under way."""
 
 
-class Recorded:
-    """In a replay nothing runs: all is in the log."""
+class ReplayPool:
+    """The pool of a replay: nothing runs, since all is in the log."""
 
-    def start(self, known: Known, streams: Streams) -> None:
+    def start(self, query: Query, streams: Streams) -> None:
         """Begin nothing."""
 
-    def wait(self) -> Ran | None:
+    def wait(self) -> EvaluationRecord | None:
         """Nothing ends here."""
         return None
 
@@ -61,115 +50,93 @@ class Recorded:
         """There is nothing to give up."""
 
 
-def bench_of(
-    objective: Objective, policy: Policy, agent: int, run: str | None, halted: Callable[[], bool], dispatcher: Any
-) -> Bench:
-    """Give the bench of one agent of a run on Ray, with its dispatcher if it has one, or of a replay, where there is no run."""
-    if run is None:
-        return Recorded()
-    from fedbo.actors.evaluation.ray_pool import RayBench  # Ray is not imported where nothing runs on it
-
-    return RayBench(objective, policy, agent, run, halted, dispatcher)
-
-
-class Taken(NamedTuple):
-    """What a step made of what ended meanwhile: what the agent knows now, the outcomes, and whether it was told to stop."""
-
-    memory: Memory
-    ended: tuple[tuple[Flying, Outcome], ...]
-    halted: bool
-
-
-class Overlap:
-    """The evaluations of one agent that are under way."""
+class AsyncEvaluations:
+    """The evaluations of one agent that overlap; `again` says whether those that failed before are made again."""
 
     def __init__(
-        self, task: Task, streams: Streams, bench: Bench, log: EvaluationLog | None, clock: Callable[[], float], again: bool
+        self, task: Task, pool: EvaluationPool, log: EvaluationLog | None, clock: Callable[[], float], again: bool
     ) -> None:
-        self._task, self._streams, self._bench, self._log, self._clock = task, streams, bench, log, clock
-        self._again = again  # whether what failed before is tried again
+        self._task, self._pool, self._log, self._clock, self._again = task, pool, log, clock, again
         self._last = -np.inf
 
     def close(self) -> None:
         """Give up what is under way."""
-        self._bench.close()
+        self._pool.close()
 
-    def step(self, memory: Memory, decision: Decision, order: Order, agent: int) -> Taken:
-        """Begin what was decided, and take in what ends until a place is free; at a step that is the last, until all have."""
-        flight = list(memory.flight)
-        for query, u in enumerate(decision.x):
-            number = memory.evaluated + query
-            place = tuple(u.tolist())
-            flight.append(Flying(agent, number, order.step, query, decision.origin, place, note=decision.note))
-        memory = memory._replace(
-            flight=tuple(flight), evaluated=memory.evaluated + len(decision.x), pulled=memory.pulled + len(decision.x)
+    def step(
+        self, agent: int, state: AgentState, decision: Decision, request: StepRequest
+    ) -> tuple[AgentState, StepResult, bool]:
+        """Begin what was decided, and take in what ends until a place is free; at a step that is the last, until all have.
+
+        Give the agent's state then, the evaluations that have ended, and whether waiting for more was given up.
+        """
+        queries = queries_of(self._task, agent, request.step, decision, state.evaluated)
+        state = state._replace(
+            pending=(*state.pending, *queries),
+            evaluated=state.evaluated + len(queries),
+            pulled=state.pulled + len(queries),
         )
-        drains = order.step == 0 or order.step >= self._task.problem.iterations
-        ended: list[tuple[Flying, Outcome]] = []
-        for flying in memory.flight:
-            self._start(flying)
-        while len(memory.flight) >= (1 if drains else self._task.policy.parallel):
-            found = self._next(memory)
+        drains = request.step == 0 or request.step >= self._task.problem.iterations
+        ended, records = list[Query](), list[EvaluationRecord]()
+        for query in state.pending:
+            self._start(query)
+        while len(state.pending) >= (1 if drains else self._task.policy.parallel):
+            found = self._next(state)
             if found is None:
-                return Taken(memory, tuple(ended), True)
-            ended.append(found)
-            memory = self._took(memory, *found)
-        return Taken(memory, tuple(ended), False)
+                break
+            ended.append(found[0])
+            records.append(found[1])
+            state = self._take_in(state, *found)
+        else:
+            return state, StepResult(tuple(ended), tuple(records)), False
+        return state, StepResult(tuple(ended), tuple(records)), True
 
-    def _known(self, flying: Flying) -> Known:
-        x = from_unit(self._task.federation.parameters, np.array(flying.u))
-        return Known(flying.agent, flying.number, flying.query, x)
+    def _start(self, query: Query) -> None:
+        if self._logged(query) is None:
+            self._pool.start(query, self._task.streams.of(query.agent).at(query.number))
 
-    def _start(self, flying: Flying) -> None:
-        if self._logged(flying) is None:
-            self._bench.start(self._known(flying), self._streams.at(flying.number))
-
-    def _logged(self, flying: Flying) -> Outcome | None:
-        found = self._log.find(self._known(flying)) if self._log is not None else None
+    def _logged(self, query: Query) -> EvaluationRecord | None:
+        found = self._log.find(query) if self._log is not None else None
         return None if found is None or (found.error is not None and self._again) else found
 
-    def _next(self, memory: Memory) -> tuple[Flying, Outcome] | None:
+    def _next(self, state: AgentState) -> tuple[Query, EvaluationRecord] | None:
         """Give what ended next: what stands in the log before all else, in its order."""
-        logged = [(outcome, flying) for flying in memory.flight if (outcome := self._logged(flying)) is not None]
+        logged = [(query, record) for query in state.pending if (record := self._logged(query)) is not None]
         if logged:
-            outcome, flying = min(logged, key=lambda pair: pair[0].finished)
-            return flying, outcome
-        by_number = {flying.number: flying for flying in memory.flight}
+            return min(logged, key=lambda pair: pair[1].finished)
+        by_number = {query.number: query for query in state.pending}
         while True:
-            ran = self._bench.wait()
-            if ran is None:
+            record = self._pool.wait()
+            if record is None:
                 return None
-            if ran.number in by_number:  # else it belongs to a step that was taken back
-                flying = by_number[ran.number]
-                return flying, self._ended(flying, ran)
+            if record.number in by_number:  # else it belongs to a step that was taken back
+                return by_number[record.number], self._logged_now(record)
 
-    def _ended(self, flying: Flying, ran: Ran) -> Outcome:
+    def _logged_now(self, record: EvaluationRecord) -> EvaluationRecord:
+        """Write down an evaluation that ends now, with times of the study."""
         finished = self._last = max(self._clock(), self._last + _TICK)
-        known = self._known(flying)
-        error = None if ran.error is None else f"agent {flying.agent} at x = {known.x.tolist()}: {ran.error}"
-        started = finished - ran.seconds
-        outcome = Outcome(flying.number, flying.query, known.x, ran.value, ran.score, started, finished, error, 1, ran.metrics)
+        record = record._replace(started=finished - record.finished, finished=finished)
         if self._log is not None:
-            self._log.append(flying.agent, outcome)
-        return outcome
+            self._log.append([record])
+        return record
 
-    def _took(self, memory: Memory, flying: Flying, outcome: Outcome) -> Memory:
-        """Take in what ended: learn from it, or begin it again."""
-        policy, algorithm = self._task.policy, self._task.algorithm
-        flight = tuple(each for each in memory.flight if each.number != flying.number)
-        if outcome.error is not None and flying.tries < policy.retries:
-            again = flying._replace(number=memory.evaluated, tries=flying.tries + 1)
+    def _take_in(self, state: AgentState, query: Query, record: EvaluationRecord) -> AgentState:
+        """Learn from an evaluation that has ended, or begin it again where it failed."""
+        policy = self._task.policy
+        pending = tuple(other for other in state.pending if other.number != query.number)
+        if record.error is not None and query.tries < policy.retries:
+            again = query._replace(number=state.evaluated, tries=query.tries + 1)
             self._start(again)
-            return memory._replace(flight=(*flight, again), evaluated=memory.evaluated + 1)
-        if outcome.error is not None and policy.failure == "stop":
-            raise EvaluationError(outcome.error.splitlines()[0])
-        told, worst, t_n = None, memory.worst, memory.t_n
-        if outcome.error is None:
-            told, t_n = outcome.value, memory.t_n + 1
+            return state._replace(pending=(*pending, again), evaluated=state.evaluated + 1)
+        if record.error is not None and policy.failure == "stop":
+            raise EvaluationError(record.error.splitlines()[0])
+        told, worst, t_n = None, state.worst, state.t_n
+        if record.error is None:
+            told, t_n = record.value, state.t_n + 1
             worst = told if worst is None else min(worst, told)
         elif policy.failure == "worst":
             told = worst
-        state = memory.algorithm
+        algorithm = state.algorithm
         if told is not None:
-            state = algorithm.tell(state, np.array([flying.u]), np.array([told]))
-        return memory._replace(flight=flight, algorithm=state, t_n=t_n, worst=worst)
+            algorithm = self._task.algorithm.tell(algorithm, np.array([query.u]), np.array([told]))
+        return state._replace(pending=pending, algorithm=algorithm, t_n=t_n, worst=worst)

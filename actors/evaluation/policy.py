@@ -1,4 +1,4 @@
-"""What is done when an evaluation fails."""
+"""The policy of a study for evaluations: what is done when one fails, and what each needs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fedbo.algorithms.settings import OneOf, SettingError, check
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What is done when an evaluation raises, gives no finite number, takes too long or exhausts its memory.
+    """The policy for evaluations that raise, give no finite number, take too long or exhaust their memory.
 
-    It is tried again up to `retries` times. A point at which every try failed is dealt with as `failure` says: "drop", the
+    One is tried again up to `retries` times. A point at which every try failed is dealt with as `failure` says: "drop", the
     agent learns nothing from it; "worst", it is told the worst value that it has seen, if any; or "stop", the run ends. An
     evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
 

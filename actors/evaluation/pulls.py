@@ -1,4 +1,4 @@
-"""How often the points of a decision are evaluated, and what is left of a budget that counts these evaluations."""
+"""Pulls: how often each point of a decision is evaluated, and what is left of a budget that counts them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fedbo.algorithms.base import Decision
 
 
-def counted(decision: Decision) -> npt.NDArray[np.int64]:
+def pull_counts(decision: Decision) -> npt.NDArray[np.int64]:
     """Give how often each point is evaluated `(q,)`; ValueError when the decision has no such numbers for its points."""
     pulls = decision.pulls
     if pulls is None:
@@ -18,12 +18,12 @@ def counted(decision: Decision) -> npt.NDArray[np.int64]:
     return pulls
 
 
-def within(decision: Decision, left: int) -> tuple[Decision, bool]:
+def cut_to_budget(decision: Decision, left: int) -> tuple[Decision, bool]:
     """Cut a decision so that `left` evaluations are not exceeded, from its end; say whether its last point has fewer then.
 
     Algorithms keep count themselves; one that has forgotten some of its evaluations in a crash cannot.
     """
-    pulls = counted(decision)
+    pulls = pull_counts(decision)
     if int(pulls.sum()) <= left:
         return decision, False
     kept = np.minimum(pulls, np.maximum(0, left - (np.cumsum(pulls) - pulls)))

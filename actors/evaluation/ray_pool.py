@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 import ray
 
-from fedbo.actors.evaluation.evaluator import NAN, Evaluator, Known
-from fedbo.actors.evaluation.overlap import Ran
+from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.retry_limits import MACHINE_LOSSES
+from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 
-_LOOK = 0.1  # seconds between two looks at whether to stop waiting
-_LOST = 20  # how often a machine may be lost at one evaluation
+_POLL = 0.1  # seconds after which a wait asks whether to stop
 MIB = 2**20
 
 
 class Limits(NamedTuple):
-    """How long and how large an evaluation may grow, and of which run it is."""
+    """The limits of an evaluation in seconds and MiB, and the run that it belongs to."""
 
     run: str
     seconds: float | None
@@ -41,11 +41,11 @@ def _evaluator(limits: Limits) -> Evaluator:
     return _evaluators[limits]
 
 
-def evaluate(objective: Objective, known: Known, streams: Streams, limits: Limits) -> Ran:
-    """Make one evaluation in this process, or where it has limits in one of its own."""
+def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limits) -> EvaluationRecord:
+    """Make one evaluation in this process, or where it has limits in one of its own; its times are seconds from its start."""
     begun = time.monotonic()
-    value, score, error = _evaluator(limits).call(objective, known, streams)
-    return Ran(known.number, float(value), score, error, time.monotonic() - begun, getattr(value, "metrics", None))
+    record = _evaluator(limits).evaluate(objective, query, streams)
+    return record._replace(finished=time.monotonic() - begun)
 
 
 @lru_cache(maxsize=1)
@@ -53,9 +53,9 @@ def _task() -> Any:
     return ray.remote(evaluate)
 
 
-def submitted(objective: Any, known: Known, streams: Streams, limits: Limits, options: Mapping[str, Any]) -> Any:
+def submitted(objective: Any, query: Query, streams: Streams, limits: Limits, options: Mapping[str, Any]) -> Any:
     """Submit one evaluation as a Ray task, and give its call."""
-    return _task().options(max_retries=0, scheduling_strategy="SPREAD", **options).remote(objective, known, streams, limits)
+    return _task().options(max_retries=0, scheduling_strategy="SPREAD", **options).remote(objective, query, streams, limits)
 
 
 class Dispatcher:
@@ -65,18 +65,18 @@ class Dispatcher:
     their own evaluations, workers idle a tenth of a second between two of them, and with one that submits for all none at all.
     """
 
-    async def make(self, objective: list[Any], *what: Any) -> Ran | None:
+    async def evaluate(self, objective: list[Any], *what: Any) -> EvaluationRecord | None:
         """Wait for one evaluation, of the objective to which a list holds the reference; None when its machine was lost."""
-        known: Known = what[0]
+        query: Query = what[0]
         call = submitted(objective[0], *what)
         try:
-            ran: Ran = await call
-            return ran
+            record: EvaluationRecord = await call
+            return record
         except asyncio.CancelledError:
             ray.cancel(call, force=True)
             raise
         except ray.exceptions.RayError as error:
-            return _blamed(error, known.number)
+            return _failure(error, query)
 
 
 def start_dispatcher() -> Any:
@@ -85,7 +85,7 @@ def start_dispatcher() -> Any:
     return declared.options(num_cpus=0, max_restarts=-1, max_concurrency=10_000).remote()
 
 
-class RayBench:
+class RayPool:
     """The evaluations of one agent of a run on a Ray cluster; `halted` says whether to wait no longer.
 
     They are submitted by a `dispatcher`, where agents have processes of their own.
@@ -99,30 +99,30 @@ class RayBench:
         wanted = policy.wanted(agent)
         self._options = _options(wanted)
         _check(agent, wanted, self._options)
-        self._calls: dict[Any, tuple[Known, Streams, int]] = {}
+        self._calls: dict[Any, tuple[Query, Streams, int]] = {}
 
-    def start(self, known: Known, streams: Streams) -> None:
+    def start(self, query: Query, streams: Streams) -> None:
         """Begin an evaluation, unless it is under way; another one that had its number is no longer wanted."""
         for call, (other, _, _) in list(self._calls.items()):
-            if other.number == known.number:
-                if other.x.tolist() == known.x.tolist():
+            if other.number == query.number:
+                if other.x.tolist() == query.x.tolist():
                     return
                 self._give_up(call)
                 del self._calls[call]
-        self._begin(known, streams, _LOST)
+        self._begin(query, streams, MACHINE_LOSSES)
 
-    def wait(self) -> Ran | None:
+    def wait(self) -> EvaluationRecord | None:
         """Wait for the next evaluation that ends; None when it was told to wait no longer."""
         while not self._halted():
-            done, _ = ray.wait(list(self._calls), num_returns=1, timeout=_LOOK)
+            done, _ = ray.wait(list(self._calls), num_returns=1, timeout=_POLL)
             for call in done:
-                known, streams, lives = self._calls.pop(call)
-                ran = _ran(call, known.number)
-                if ran is not None:
-                    return ran
-                if not lives:
-                    return Ran(known.number, NAN, NAN, f"its machine was lost {_LOST} times", 0.0)
-                self._begin(known, streams, lives - 1)
+                query, streams, left = self._calls.pop(call)
+                record = _result(call, query)
+                if record is not None:
+                    return record
+                if not left:
+                    return query.failed(f"its machine was lost {MACHINE_LOSSES} times")
+                self._begin(query, streams, left - 1)
         return None
 
     def close(self) -> None:
@@ -131,33 +131,34 @@ class RayBench:
             self._give_up(call)
         self._calls = {}
 
-    def _begin(self, known: Known, streams: Streams, lives: int) -> None:
-        what = (known, streams, self._limits, self._options)
+    def _begin(self, query: Query, streams: Streams, left: int) -> None:
+        """Submit an evaluation, of which the machine may be lost `left` times."""
+        what = (query, streams, self._limits, self._options)
         if self._dispatcher is None:
             call = submitted(self._objective, *what)
         else:
-            call = self._dispatcher.make.remote([self._objective], *what)
-        self._calls[call] = known, streams, lives
+            call = self._dispatcher.evaluate.remote([self._objective], *what)
+        self._calls[call] = query, streams, left
 
     def _give_up(self, call: Any) -> None:
         ray.cancel(call, force=self._dispatcher is None)  # a dispatcher does it by force
 
 
-def _ran(call: Any, number: int) -> Ran | None:
-    """Give what came of a call; None when the machine is to blame, and it is to be made again."""
+def _result(call: Any, query: Query) -> EvaluationRecord | None:
+    """Give the record that a call gives; None when the machine is to blame, and it is to be made again."""
     try:
-        ran: Ran | None = ray.get(call)
-        return ran
+        record: EvaluationRecord | None = ray.get(call)
+        return record
     except ray.exceptions.RayError as error:
-        return _blamed(error, number)
+        return _failure(error, query)
 
 
-def _blamed(error: ray.exceptions.RayError, number: int) -> Ran | None:
-    """Give the failed evaluation that an error tells of; None when its machine is to blame."""
+def _failure(error: ray.exceptions.RayError, query: Query) -> EvaluationRecord | None:
+    """Give the record of the failed evaluation that an error tells of; None when its machine is to blame."""
     if isinstance(error, ray.exceptions.WorkerCrashedError | ray.exceptions.OutOfMemoryError):
-        return Ran(number, NAN, NAN, f"its process died: {str(error).splitlines()[0]}", 0.0)
+        return query.failed(f"its process died: {str(error).splitlines()[0]}")
     if isinstance(error, ray.exceptions.RayTaskError):
-        return Ran(number, NAN, NAN, str(error), 0.0)
+        return query.failed(str(error))
     return None
 
 

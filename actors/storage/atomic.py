@@ -40,6 +40,18 @@ def write_text(path: Path, text: str) -> str:
     return write(path, lambda file: file.write(text.encode()))
 
 
+def append(file: int, data: bytes) -> None:
+    """Append all of it to a file or nothing; OSError when the disk is full."""
+    size = os.fstat(file).st_size
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+    except OSError:
+        os.ftruncate(file, size)
+        raise
+
+
 def _sync(folder: Path) -> None:
     """Put the names in a folder on the disk: else a power failure may forget a new one."""
     file = os.open(folder, os.O_RDONLY)

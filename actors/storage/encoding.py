@@ -1,4 +1,4 @@
-"""What a checkpoint can hold, and how it is written: numbers, strings, arrays, containers, named tuples and dataclasses.
+"""The encoding of a checkpoint: numbers, strings, arrays, containers, named tuples and dataclasses.
 
 A node is one byte that says what it is, and what follows from that. The same value always gives the same bytes. Arrays are
 written where they are met first, later by number, so that one array held in many places stays one; their contents stand

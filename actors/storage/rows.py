@@ -1,4 +1,4 @@
-"""The observations of agents as rows: one schema, and the part files that agents write themselves."""
+"""Observations and evaluations as tables: their columns, and the Parquet parts that agents write themselves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self, cast, get_args, get_type_hints
 from urllib.parse import quote
 
 import numpy as np
@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedbo.actors.storage import atomic
+from fedbo.actors.storage.evaluations import VECTOR, EvaluationRecord, Query
 from fedbo.actors.storage.sealed import FORMAT, Damaged, OtherFormat, check_format, installed
 from fedbo.algorithms.base import ORIGINS
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
@@ -25,30 +24,22 @@ def column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
     return pa.field(name, kind, nullable=nullable)
 
 
-_VECTOR = pa.list_(pa.field("item", pa.float64(), nullable=False))
+def schema_of(*kinds: type) -> pa.Schema:
+    """Declare a table whose columns are the fields of these named tuples, each annotated with its Arrow type."""
+    columns = []
+    for kind in kinds:
+        for name, hint in get_type_hints(kind, include_extras=True).items():
+            python, arrow = get_args(hint)
+            columns.append(column(name, arrow, nullable=type(None) in get_args(python)))
+    return pa.schema(columns)
 
-OBSERVATIONS = pa.schema(
-    [
-        column("cell", pa.int32()),
-        column("algorithm", pa.string()),
-        column("replicate", pa.int32()),
-        column("agent", pa.int32()),
-        column("phase", pa.string()),
-        column("step", pa.int32()),
-        column("query", pa.int32()),
-        column("origin", pa.string()),
-        column("x", _VECTOR),
-        column("u", _VECTOR),
-        column("value", pa.float64()),
-        column("score", pa.float64()),
-        column("started", pa.float64()),
-        column("finished", pa.float64()),
-        column("t_n", pa.int32()),
-        column("pulls", pa.int32()),
-        column("error", pa.string(), nullable=True),
-        column("note", pa.string(), nullable=True),
-    ]
-)
+
+class RunKey(NamedTuple):
+    """The key of a run in its study: its cell of the sweep, the algorithm's label, and the replicate."""
+
+    cell: Annotated[int, pa.int32()]
+    algorithm: Annotated[str, pa.string()]
+    replicate: Annotated[int, pa.int32()]
 
 
 def checked(origin: str) -> str:
@@ -61,76 +52,81 @@ def checked(origin: str) -> str:
 
 
 class Row(NamedTuple):
-    """One observation of one agent, less the three columns that say which run it belongs to.
+    """One observation of one agent: a row of `observations.parquet` but for the run's key. A column is declared here alone.
 
     `x` is in native units and `u` in the unit cube; `value` is what the agent saw, to be maximised, and `score` its
     noise-free counterpart; `started` and `finished` are times of the study. The point was evaluated `pulls` times in a row, and
     `value` is their mean; `t_n` counts the agent's observations with these. `origin` is one of `ORIGINS`, `note` free text.
     """
 
-    agent: int
-    phase: str
-    step: int
-    query: int
-    origin: str
-    x: list[float]
-    u: list[float]
-    value: float
-    score: float
-    started: float
-    finished: float
-    t_n: int
-    pulls: int = 1
-    error: str | None = None
-    note: str | None = None
+    agent: Annotated[int, pa.int32()]
+    phase: Annotated[str, pa.string()]
+    step: Annotated[int, pa.int32()]
+    query: Annotated[int, pa.int32()]
+    origin: Annotated[str, pa.string()]
+    x: Annotated[list[float], VECTOR]
+    u: Annotated[list[float], VECTOR]
+    value: Annotated[float, pa.float64()]
+    score: Annotated[float, pa.float64()]
+    started: Annotated[float, pa.float64()]
+    finished: Annotated[float, pa.float64()]
+    t_n: Annotated[int, pa.int32()]
+    pulls: Annotated[int, pa.int32()]
+    error: Annotated[str | None, pa.string()]
+    note: Annotated[str | None, pa.string()]
+
+    @classmethod
+    def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:
+        """Make the row of a query that was evaluated; or, as a `Batch`, the rows of many, whose entries are arrays."""
+        return cls(
+            agent=query.agent,
+            phase=query.phase,
+            step=query.step,
+            query=query.point,
+            origin=query.origin,
+            x=record.x,
+            u=query.u,
+            value=record.value,
+            score=record.score,
+            started=started,
+            finished=finished,
+            t_n=t_n,
+            pulls=record.pulls,
+            error=record.error,
+            note=query.note,
+        )
 
 
-class Batch(NamedTuple):
-    """The rows of a step whose points were evaluated at once, as columns: arrays `(q, d)` and `(q,)`, the others hold for all.
+class Batch(Row):
+    """The rows of points that were evaluated at once: entries are arrays `(q, d)` and `(q,)`, or one value for all.
 
     A phase of a thousand clients may have a million points, and that many rows are most of the time and memory of a run.
     """
 
-    agent: int
-    phase: str
-    step: int
-    query: Array
-    origin: str
-    x: Array
-    u: Array
-    value: Array
-    score: Array
-    started: Array
-    finished: Array
-    t_n: Array
-    pulls: Array
-    error: str | None = None
-    note: str | None = None
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """Give the number of its rows."""
+        return len(cast(Any, self.query))
 
     def row(self, place: int) -> Row:
         """Give one of its rows."""
-        values: Any = (each[place].tolist() if isinstance(each, np.ndarray) else each for each in self)
+        values: Any = (entry[place].tolist() if isinstance(entry, np.ndarray) else entry for entry in self)
         return Row(*values)
 
 
-Kept = Row | Batch
+OBSERVATIONS = schema_of(RunKey, Row)
+EVALUATIONS = schema_of(RunKey, EvaluationRecord)
 
 
-def each(kept: Iterable[Kept]) -> Iterator[Row]:
-    """Give rows one by one."""
-    for one in kept:
-        if isinstance(one, Batch):
-            yield from (one.row(place) for place in range(len(one.query)))
+def single_rows(rows: Iterable[Row]) -> Iterator[Row]:
+    """Give rows one by one, also those of batches."""
+    for row in rows:
+        if isinstance(row, Batch):
+            yield from (row.row(place) for place in range(row.size))
         else:
-            yield one
-
-
-class RunKey(NamedTuple):
-    """The key of a run in its study: its cell of the sweep, the algorithm's label, and the replicate."""
-
-    cell: int
-    algorithm: str
-    replicate: int
+            yield row
 
 
 _LABEL = 200  # bytes of a label in the name of a file, which has 255 at most
@@ -144,29 +140,42 @@ def part_name(key: RunKey) -> str:
     return f"{key.cell:04d}-{label}-{key.replicate:04d}"
 
 
-def write_rows(kept: Sequence[Kept], key: RunKey, path: Path) -> str:
-    """Write rows as one Parquet part, which appears whole or not at all; give its SHA-256."""
+def write_rows(rows: Sequence[Row], key: RunKey, path: Path) -> str:
+    """Write rows, some of them as batches, as one Parquet part, which appears whole or not at all; give its SHA-256."""
     tables = list[pa.Table]()
-    for _, group in groupby(kept, key=type):
+    for kind, group in groupby(rows, key=type):
         alike: list[Any] = list(group)
-        tables += map(_of_batch, alike) if isinstance(alike[0], Batch) else [_of_rows(alike)]
-    columns = pa.concat_tables(tables or [_of_rows([])]).combine_chunks()
-    head = [pa.repeat(pa.scalar(value, field.type), len(columns)) for value, field in zip(key, OBSERVATIONS, strict=False)]
-    return write_table(pa.Table.from_arrays([*head, *columns.columns], schema=OBSERVATIONS), path)
+        tables += map(_of_batch, alike) if kind is Batch else [_of_records(alike, OBSERVATIONS)]
+    return _write_part(pa.concat_tables(tables or [_of_records([], OBSERVATIONS)]), key, OBSERVATIONS, path)
 
 
-_COLUMNS = pa.schema(list(OBSERVATIONS)[len(RunKey._fields) :])
+def write_evaluations(records: Sequence[EvaluationRecord], key: RunKey, path: Path) -> str:
+    """Write the records of evaluations as one Parquet part; give its SHA-256."""
+    return _write_part(_of_records(records, EVALUATIONS), key, EVALUATIONS, path)
 
 
-def _of_rows(rows: Sequence[Row]) -> pa.Table:
-    columns: list[Any] = [list(values) for values in zip(*rows, strict=True)] or [[] for _ in Row._fields]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, _COLUMNS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=_COLUMNS)
+def _write_part(table: pa.Table, key: RunKey, schema: pa.Schema, path: Path) -> str:
+    """Write the table of one run with the columns of its key before the others."""
+    columns = table.combine_chunks().columns
+    head = [pa.repeat(pa.scalar(value, field.type), len(table)) for value, field in zip(key, schema, strict=False)]
+    return write_table(pa.Table.from_arrays([*head, *columns], schema=schema), path)
+
+
+def _without_key(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(list(schema)[len(RunKey._fields) :])
+
+
+def _of_records(records: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    fields = _without_key(schema)
+    columns: list[Any] = [list(values) for values in zip(*records, strict=True)] or [[] for _ in fields]
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, fields, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=fields)
 
 
 def _of_batch(batch: Batch) -> pa.Table:
-    arrays = [_array(values, field.type, len(batch.query)) for values, field in zip(batch, _COLUMNS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=_COLUMNS)
+    fields = _without_key(OBSERVATIONS)
+    arrays = [_array(values, field.type, batch.size) for values, field in zip(batch, fields, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=fields)
 
 
 def _array(values: Any, kind: Any, count: int) -> pa.Array:

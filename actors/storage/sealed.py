@@ -1,4 +1,4 @@
-"""What a file must be to be believed: of a format that is known, and with the SHA-256 that was noted for it."""
+"""Checks of files before they are used: of their format, and of the SHA-256 that was noted for them."""
 
 from __future__ import annotations
 

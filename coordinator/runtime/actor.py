@@ -13,14 +13,19 @@ from typing import Any, Literal
 import ray
 from threadpoolctl import threadpool_limits
 
-from fedbo.actors.evaluation.evaluator import EvaluationLine, EvaluationLog
 from fedbo.actors.history import learn
-from fedbo.actors.host import Hosts, InlineHosts, Live, Site
+from fedbo.actors.host_storage import HostConfig
+from fedbo.actors.hosts import Hosts, InlineHosts, WallClockState
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
+from fedbo.actors.retry_limits import HOST_LOSSES
 from fedbo.actors.storage.checkpoint import read_checkpoint
+from fedbo.actors.storage.evaluation_log import EvaluationLog
+from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.actors.supervision import SupervisedHosts
 from fedbo.actors.task import Task
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import Environment
@@ -33,8 +38,6 @@ from fedbo.coordinator.runtime.event_log import EventLog
 from fedbo.coordinator.runtime.replay_log import replay_events, resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
-
-MAX_RESTARTS = 5  # a run whose hosts are lost so often, without progress between, fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +126,13 @@ class Coordinator:
 
     def _run(self, run: Run) -> RunSummary:
         home = RunFolder.of(run.folder, run.key)
-        latest = home.latest()
+        store = SnapshotStore(home)
+        latest = store.latest()
         if latest.ended:
-            home.check(latest, tables=False)
-            found: RunSummary = read_checkpoint(home.folder / "ended")
+            store.check(latest, tables=False)
+            found: RunSummary = read_checkpoint(home.path / "ended")
             return found
-        left, furthest = MAX_RESTARTS, 0
+        left, furthest = HOST_LOSSES, 0
         while True:
             queue = EventQueue()
             try:
@@ -137,7 +141,7 @@ class Coordinator:
                 for host in self.hosts:
                     ray.kill(host)  # some may be alive
                 self.hosts = []
-                left = MAX_RESTARTS if queue.events > furthest else left - 1
+                left = HOST_LOSSES if queue.events > furthest else left - 1
                 furthest = max(furthest, queue.events)
                 if not left:
                     raise
@@ -159,12 +163,12 @@ class Coordinator:
             raise
         except Exception:
             if isinstance(hosts, RayHosts):
-                hosts.revive()
+                hosts.restart_dead()
             snapshots.finish(parts, ended=False)
             raise
         self._note_progress(run, core, hosts)
         if isinstance(hosts, RayHosts):
-            hosts.revive()
+            hosts.restart_dead()
             self.hosts = hosts.actors
         best_values = hosts.best_values()
         result = RunSummary(
@@ -196,12 +200,12 @@ class Coordinator:
         if not run.environment.is_real_time:
             run_virtual(core, hosts, hooks, queue, run.until)
             return
-        assert isinstance(hosts, RayHosts)
+        assert isinstance(hosts, SupervisedHosts)
         resume_from_log(core, hosts, queue, snapshots.events_since(), hooks)
         snapshots.start(parts)
         run_wall(core, hosts, hooks, queue, run.until)
 
-    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationLine]) -> RunSummary:
+    def replay(self, run: Run, record: Sequence[RecordedEvent], evaluations: Sequence[EvaluationRecord]) -> RunSummary:
         """Carry out again a run that was made in real time, by its record, in this process and without waiting.
 
         What its `evaluations` gave is not found out again.
@@ -210,9 +214,9 @@ class Coordinator:
         snapshots = Snapshotter(RunFolder.of(run.folder, run.key), float("inf"), None)
         core, event_log, queue = _core(run, snapshots.home), EventLog(snapshots.home), EventQueue()
         log = EvaluationLog(snapshots.home, set(), 0)
-        log.write(evaluations)
+        log.append(evaluations)
         log.close()
-        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), Site(snapshots.home, recorded=True))
+        hosts = InlineHosts(run.task, range(run.task.problem.n_agents), HostConfig(snapshots.home, recorded=True))
         try:
             queue.time = replay_events(core, hosts, RunHooks(event_log.extend), record)
         finally:
@@ -231,16 +235,18 @@ class Coordinator:
         """Let the present run in real time end soon, as one that is complete; it may be called from another thread."""
         self._stopped_early = True
 
-    def _host(self, run: Run, snapshots: Snapshotter, live: Live | None) -> Hosts:
+    def _host(self, run: Run, snapshots: Snapshotter, live: WallClockState | None) -> Hosts:
         agents: Sequence[int] = range(run.task.problem.n_agents)
         lossy = any(isinstance(fault, Crash) and fault.state == "lost" for fault in run.environment.plan)
-        site = Site(snapshots.home, run.environment.is_real_time, lossy, snapshots.latest)
+        config = HostConfig(snapshots.home, run.environment.is_real_time, lossy, snapshots.latest)
         if run.hosting == "inline":
-            return InlineHosts(run.task, agents, site)
+            return InlineHosts(run.task, agents, config)
         count = len(agents) if run.hosting == "dedicated" else min(run.workers, len(agents))
         if len(self.hosts) != count:
             self.hosts = start_hosts(count)
-        return RayHosts(self.hosts, run.task, agents, site, live)
+        if run.environment.is_real_time:
+            return SupervisedHosts(self.hosts, run.task, agents, config, live)
+        return RayHosts(self.hosts, run.task, agents, config)
 
     def _note_progress(self, run: Run, core: Core, hosts: Hosts) -> None:
         problem = run.task.problem

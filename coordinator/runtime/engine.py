@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fedbo.actors.host import Hosts
-from fedbo.actors.task import Order, StepReport
+from fedbo.actors.hosts import Hosts
+from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
 from fedbo.coordinator.events import (
@@ -140,7 +140,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
                 apply_effect(effect, now, hosts, queue)
         queue.events += 1
         if not heap or heap[0][0] > now:
-            hosts.settle()
+            hosts.flush()
         hooks.keep(queue.events)
     report_progress(core, hooks)
     if not queue.stopped and (not heap or heap[0][0] <= until):
@@ -152,7 +152,7 @@ def _resume_steps(core: Core, hosts: Hosts) -> None:
     orders = core.orders()
     for order in orders:
         hosts.submit(order)
-    hosts.settle()
+    hosts.flush()
     for order in orders:
         if (
             step := core.state.agents[order.agent].current
@@ -162,7 +162,7 @@ def _resume_steps(core: Core, hosts: Hosts) -> None:
 
 def apply_effect(effect: Effect, now: float, hosts: Hosts, queue: EventQueue) -> None:
     """Apply one effect."""
-    if isinstance(effect, Order):
+    if isinstance(effect, StepRequest):
         hosts.submit(effect)
     elif isinstance(effect, Commit):
         hosts.commit(effect.agent, effect.times)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from fedbo.actors.storage import atomic
 from fedbo.actors.storage.checkpoint import CheckpointError, is_cut_off, pack, unpack
 from fedbo.actors.storage.rows import column, write_table
-from fedbo.actors.storage.run_folder import RunFolder, append_whole
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.events import EventLine
@@ -94,7 +95,7 @@ class EventLog:
         """Append an event, with the report that came then; OSError when the disk is full."""
         if self._file is not None:
             data = pack((recorded, report))
-            append_whole(self._file, _LENGTH.pack(len(data)) + data)
+            atomic.append(self._file, _LENGTH.pack(len(data)) + data)
         self._moments.append(recorded)
 
     def note_from(self, number: int) -> None:

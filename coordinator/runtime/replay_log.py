@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
-from fedbo.actors.host import Hosts
-from fedbo.actors.task import Order, StepReport
+from fedbo.actors.hosts import Hosts
+from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import BACKGROUND, After, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
 from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, ReplayError, RunHooks, report_progress
@@ -73,7 +73,7 @@ def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, record: Iterable[Re
             if isinstance(effect, After):
                 count += 1
                 scheduled[count] = effect.event
-            elif isinstance(effect, Order):
+            elif isinstance(effect, StepRequest):
                 steps[effect.agent, effect.lease] = effect.step
                 hosts.submit(effect)
             elif isinstance(effect, Commit):

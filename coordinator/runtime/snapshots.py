@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fedbo.actors.host import Hosts, Live
+from fedbo.actors.hosts import Hosts, WallClockState
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
-from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder, SnapshotIndex
+from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.sealed import sha256_of
+from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
@@ -31,7 +32,7 @@ class Snapshot(NamedTuple):
     state: CoreState
     lines: int
     moments: int
-    live: Live | None
+    live: WallClockState | None
 
 
 class RunParts(NamedTuple):
@@ -49,7 +50,7 @@ def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
         return set()
     snapshot: Snapshot = read_checkpoint(home._replace(attempt=latest.attempt).core(latest.number))
     heard = set() if snapshot.live is None else set(snapshot.live.counted)
-    since = (report for path in home.happened(latest) for _, report in read_moments(path))
+    since = (report for path in SnapshotStore(home).moments_since(latest) for _, report in read_moments(path))
     return heard | {report.agent for report in since if report is not None and report.failure is None}
 
 
@@ -63,7 +64,8 @@ class Snapshotter:
 
     def __init__(self, home: RunFolder, seconds: float, events: int | None) -> None:
         self.home, self._seconds, self._every = home.claim(), seconds, events
-        self.latest = self.home.clear()
+        self._store = SnapshotStore(self.home)
+        self.latest = self._store.discard_later()
         self._begun, self._files = 0, dict[str, str]()
         self._last = self._checked = time.monotonic()
         self.spent = self._rest = 0.0
@@ -82,7 +84,7 @@ class Snapshotter:
 
     def events_since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
         """Read what has happened in real time since the last snapshot."""
-        for path in self.home.happened(self.latest):
+        for path in self._store.moments_since(self.latest):
             yield from read_moments(path)
 
     def tick(self, events: int, run: RunParts) -> None:
@@ -104,7 +106,7 @@ class Snapshotter:
         number = self.latest.number + 1
         core.flush(event_log)
         live = getattr(hosts, "live", None)
-        with self.home.ours():
+        with self.home.while_current():
             self._files, path = event_log.write(number), self.home.core(number)
             snapshot = Snapshot(queue, core.state, event_log.count, event_log.moments, live)
             self._files[path.name] = write_checkpoint(snapshot, path)
@@ -132,8 +134,8 @@ class Snapshotter:
             return
         number = self.latest.number + 1
         core.flush(event_log)
-        with self.home.ours():
-            result = {} if self._result is None else {"ended": write_checkpoint(self._result, self.home.folder / "ended")}
+        with self.home.while_current():
+            result = {} if self._result is None else {"ended": write_checkpoint(self._result, self.home.path / "ended")}
             self._commit(number, {**event_log.write(number), **hosts.finish(number), **result}, ended=True)
 
     def _complete(self, hosts: Hosts, wait: bool) -> None:
@@ -147,5 +149,5 @@ class Snapshotter:
         tables = {name: digest for name, digest in written.items() if name.endswith(".parquet")}
         files = {name: digest for name, digest in written.items() if name not in tables}
         latest = SnapshotIndex(number, self.home.attempt, {**self.latest.tables, **tables}, ended, files)
-        self.home.commit(latest, self.latest)
+        self._store.commit(latest, self.latest)
         self.latest = latest

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from fedbo.actors.host import Hosts
+from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.events import Event, Finished, ProcessControl, ProcessDied
@@ -61,7 +61,7 @@ def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, u
     loop = _WallClockLoop(core, hosts, hooks, queue, epoch)
     for order in core.orders():
         hosts.submit(order)
-    hosts.settle()
+    hosts.flush()
     beat = time.monotonic()
     while queue.waiting or hosts.busy() or core.will_recover():
         if loop.clock() > until or (core.is_over and queue.quiet) or hooks.enough():
@@ -121,7 +121,7 @@ class _WallClockLoop:
                 control_process(effect, self.hosts)
             else:
                 apply_effect(effect, now, self.hosts, self.queue)
-        self.hosts.settle()
+        self.hosts.flush()
         self.hooks.keep(self.queue.events)
         if ends:
             report_progress(self.core, self.hooks)

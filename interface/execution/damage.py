@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedbo.actors.evaluation.evaluator import read_log
-from fedbo.actors.memory import check_history
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint
-from fedbo.actors.storage.run_folder import RunFolder, SnapshotIndex
+from fedbo.actors.storage.evaluation_log import read_log
+from fedbo.actors.storage.history_files import check_history
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.coordinator.runtime.snapshots import agents_heard
 from fedbo.execution.jobs import runs
 from fedbo.study.study import Study
@@ -25,35 +26,37 @@ def fall_back(study: Study, directory: Path) -> list[str]:
     for path in sorted((parts / "histories").glob("*/*.parquet")):
         if path.with_suffix(".sha256").exists():  # else it is learned again
             check_history(path)
-    found = [(home, *home.whole()) for home in (RunFolder.of(parts, run.key) for run in runs(study, parts))]
-    for home, latest, _ in found:
+    found = [
+        (folder, *SnapshotStore(folder).last_whole()) for folder in (RunFolder.of(parts, run.key) for run in runs(study, parts))
+    ]
+    for folder, latest, _ in found:
         if study.timing.clock == "wall" and not latest.ended:
-            _check_agents(home, latest)
+            _check_agents(folder, latest)
     notes = []
-    for home, latest, damage in found:
+    for folder, latest, damage in found:
         if damage is not None:
-            aside = directory / "damaged" / home.folder.name
-            home.fall_back(latest, damage, aside)
+            aside = directory / "damaged" / folder.path.name
+            SnapshotStore(folder).fall_back(latest, damage, aside)
             where = f"snapshot {latest.number}, the one before" if latest.number else "its beginning"
             kept = f"; what is damaged is kept in '{aside}'" if (aside / damage.path.name).exists() else ""
             notes.append(f"'{damage.path}': is damaged ({damage.why}); its run goes on from {where}{kept}")
     return notes
 
 
-def _check_agents(home: RunFolder, latest: SnapshotIndex) -> None:
+def _check_agents(folder: RunFolder, latest: SnapshotIndex) -> None:
     """Let a run in real time pass whose agents' own checkpoints and logs are whole; Damaged else."""
-    place = home.folder
+    place = folder.path
     try:
-        for place in sorted(home.folder.glob("log-*.jsonl")):
+        for place in sorted(folder.path.glob("log-*.jsonl")):
             read_log(place, 0, real=True)
-        heard = agents_heard(home, latest)
+        heard = agents_heard(folder, latest)
         for agent in sorted(heard):
-            kept = home.checkpoints(agent)
-            place = kept[-1] if kept else home.checkpoint(agent, 0)
+            kept = folder.checkpoints(agent)
+            place = kept[-1] if kept else folder.checkpoint(agent, 0)
             if not kept:
                 raise Damaged(place, f"agent {agent} has reported, and has no checkpoint")
             read_checkpoint(place)
     except CheckpointError as error:
-        raise Damaged(place, str(error).removeprefix(f"{place}: ").partition(";")[0], home.remedy) from None
+        raise Damaged(place, str(error).removeprefix(f"{place}: ").partition(";")[0], folder.remedy) from None
     except Damaged as error:
-        raise Damaged(error.path, error.why, home.remedy) from None
+        raise Damaged(error.path, error.why, folder.remedy) from None

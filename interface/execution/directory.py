@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from fedbo.actors.evaluation.evaluator import EVALUATIONS
-from fedbo.actors.memory import read_history_table
-from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table, write_table
+from fedbo.actors.storage.history_files import read_history_table
+from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_table, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
+from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.coordinator.privacy.ledger import RELEASES, accounted
 from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
 from fedbo.objectives.base import described
@@ -148,16 +148,16 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey]) -> dict[str, s
 
     Gives the SHA-256 of every table that was written, and of the study, by name. Damaged when a part is.
     """
-    homes = [RunFolder.of(directory / "parts", key) for key in keys]
+    folders = [RunFolder.of(directory / "parts", key) for key in keys]
     whole = {}
     for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
-        whole[kind] = canonical(pa.concat_tables(_parts(homes, kind, schema) or [schema.empty_table()]), study.labels)
-    moments = _parts(homes, "record", MOMENTS)
+        whole[kind] = canonical(pa.concat_tables(_parts(folders, kind, schema) or [schema.empty_table()]), study.labels)
+    moments = _parts(folders, "record", MOMENTS)
     if moments:
         whole["record"] = canonical(pa.concat_tables(moments), study.labels)
-        made = pa.concat_tables(_parts(homes, "evaluations", EVALUATIONS) or [EVALUATIONS.empty_table()])
+        made = pa.concat_tables(_parts(folders, "evaluations", EVALUATIONS) or [EVALUATIONS.empty_table()])
         whole["evaluations"] = made.sort_by([(name, "ascending") for name in _NUMBERED])
-    whole |= _ledger(study, homes)
+    whole |= _ledger(study, folders)
     learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
     if learned:
         whole["histories"] = pa.concat_tables([read_history_table(path).select(OBSERVATIONS.names) for path in learned])
@@ -165,28 +165,28 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey]) -> dict[str, s
     return {**written, STUDY: sha256_of(directory / STUDY)}
 
 
-def _parts(homes: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[pa.Table]:
+def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[pa.Table]:
     """Read the parts of a table, each as it was written; Damaged when one is not."""
     found = []
-    for home in homes:
-        noted = home.latest().tables
-        for path in home.tables(kind):
+    for folder in folders:
+        noted = SnapshotStore(folder).latest().tables
+        for path in SnapshotStore(folder).tables(kind):
             try:
                 check_file(path, noted.get(path.name, ""))
                 found.append(read_table(path, schema))
             except Damaged as error:
-                raise Damaged(path, error.why, home.remedy) from None
+                raise Damaged(path, error.why, folder.remedy) from None
     return found
 
 
-def _ledger(study: Study, homes: Sequence[RunFolder]) -> dict[str, pa.Table]:
+def _ledger(study: Study, folders: Sequence[RunFolder]) -> dict[str, pa.Table]:
     """Put the privacy ledger together, run by run, if anything was private."""
     cells = {cell.number: cell.study for cell in study.cells()}
     releases, spent = [], []
-    for home in homes:
-        parts = _parts([home], "releases", RELEASES)
+    for folder in folders:
+        parts = _parts([folder], "releases", RELEASES)
         if parts:
-            of_cell = cells[home.key.cell]
+            of_cell = cells[folder.key.cell]
             ledger, own = accounted(pa.concat_tables(parts), of_cell.privacy.deltas or (), of_cell.federation().n_agents)
             releases.append(ledger)
             spent.append(own)

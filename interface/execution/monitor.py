@@ -6,13 +6,15 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from fedbo.actors.evaluation.evaluator import EVALUATIONS, EvaluationLine, read_log
+from fedbo.actors.storage.evaluation_log import read_log
+from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
@@ -47,7 +49,7 @@ class EvaluationMonitor:
         self._callbacks, self._budget = tuple(callbacks), study.budget
         wanted = self._callbacks or self._budget.target is not None or self._budget.evaluations is not None
         real = study.timing.clock == "wall"
-        self._homes = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
+        self._folders = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
         self._places: dict[Path, int] = {}
         self._seen: set[tuple[Path, int, int, bool]] = set()
         self._counts: dict[Path, int] = {}
@@ -56,30 +58,30 @@ class EvaluationMonitor:
     def finish(self) -> None:
         """Call the callbacks with the last evaluations, which are in tables where a run has ended."""
         self.poll()
-        for home, federation in self._homes:
-            for path in home.tables("evaluations"):
-                columns = read_table(path).select(EVALUATIONS.names[3:]).to_pydict()
-                for line in zip(*columns.values(), strict=True):
-                    self._take(home.folder, federation, cast(EvaluationLine, line))
+        for folder, federation in self._folders:
+            for path in SnapshotStore(folder).tables("evaluations"):
+                columns = read_table(path).select(EvaluationRecord._fields).to_pydict()
+                for values in zip(*columns.values(), strict=True):
+                    self._take(folder.path, federation, EvaluationRecord(*values))
 
     def poll(self) -> bool:
         """Call the callbacks with new evaluations, and say whether the study may end, as a callback may that gives True."""
-        for home, federation in self._homes:
-            for path in sorted(home.folder.glob("log-*.jsonl")):
+        for folder, federation in self._folders:
+            for path in sorted(folder.path.glob("log-*.jsonl")):
                 try:
-                    lines, self._places[path] = read_log(path, self._places.get(path, 0))
+                    records, self._places[path] = read_log(path, self._places.get(path, 0))
                 except FileNotFoundError:  # the run has ended meanwhile
                     continue
-                for line in lines:
-                    self._take(home.folder, federation, line)
+                for record in records:
+                    self._take(folder.path, federation, record)
         return self._enough
 
-    def _take(self, folder: Path, federation: Federation, line: EvaluationLine) -> None:
-        key = (folder, line[0], line[1], line[7] is None)
+    def _take(self, folder: Path, federation: Federation, record: EvaluationRecord) -> None:
+        key = (folder, record.agent, record.number, record.error is None)
         if key in self._seen:
             return
         self._seen.add(key)
-        found = _evaluation(federation, line)
+        found = _evaluation(federation, record)
         if found.value is not None:
             self._counts[folder] = self._counts.get(folder, 0) + 1
             self._enough |= self._budget.evaluations is not None and self._counts[folder] >= self._budget.evaluations
@@ -89,17 +91,17 @@ class EvaluationMonitor:
             self._enough |= callback(found) is True
 
 
-def _evaluation(federation: Federation, line: EvaluationLine) -> Evaluation:
-    agent, number, x, value, _, started, finished, error, _, metrics = line
+def _evaluation(federation: Federation, record: EvaluationRecord) -> Evaluation:
     space = lattice_of(federation)
     if space is None:
-        configuration = {parameter.name: each for parameter, each in zip(federation.parameters, x, strict=True)}
+        configuration = {parameter.name: each for parameter, each in zip(federation.parameters, record.x, strict=True)}
     else:
-        configuration = space.configuration(np.array(x))
-    native = None if error is not None else float(federation.metric.native(value))
-    others = json.loads(metrics) if metrics else {}
+        configuration = space.configuration(np.array(record.x))
+    native = None if record.error is not None else float(federation.metric.native(record.value))
+    others = json.loads(record.metrics) if record.metrics else {}
     said = others.pop("reports", ())
     reports = tuple((step, each) for step, each in said) if isinstance(said, list) else ()
     if said and not reports:
         others["reports"] = said
-    return Evaluation(agent, number, configuration, native, error, started, finished, others, reports)
+    times = record.started, record.finished
+    return Evaluation(record.agent, record.number, configuration, native, record.error, *times, others, reports)

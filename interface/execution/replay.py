@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedbo.actors.evaluation.evaluator import EVALUATIONS, EvaluationLine
 from fedbo.actors.storage import atomic
+from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.coordinator.runtime.actor import Coordinator, Run
@@ -101,7 +101,7 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
         if study.timing.clock == "wall":
             moments, evaluations = _recorded(directory, "record", run), _recorded(directory, "evaluations", run)
             coordinator.replay(
-                alone_run, [RecordedEvent(*row) for row in moments], [cast(EvaluationLine, row) for row in evaluations]
+                alone_run, [RecordedEvent(*row) for row in moments], [EvaluationRecord(*row) for row in evaluations]
             )
         else:
             coordinator.run(alone_run)
@@ -112,7 +112,7 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
     write_manifest(place, {**manifest, **copied, "status": "complete", "error": None, "files": files})
 
 
-_COLUMNS = {"record": list(RecordedEvent._fields), "evaluations": EVALUATIONS.names[3:]}
+_COLUMNS = {"record": list(RecordedEvent._fields), "evaluations": list(EvaluationRecord._fields)}
 
 
 def _recorded(directory: Path, kind: str, run: Run) -> Iterator[tuple[Any, ...]]:

@@ -11,12 +11,11 @@ from typing import Any, Protocol
 
 import ray
 
+from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
 from fedbo.study.study import Study
 
-_COORDINATOR_DEATHS = 20  # how often the coordinator of one job may be lost
-_TABULATOR_DEATHS = 3  # how often the process of one job of a table may be lost
 Job = WarmupRun | Run
 Interrupted = Callable[[], bool]
 OnProgress = Callable[[int, Sequence[RunProgress], Sequence[RunSummary]], bool]
@@ -62,7 +61,7 @@ def task_pool(kind: type[Any], plan: Any, count: int, on: Cluster, folder: Path)
     with connected(on, max(1, count), folder):
         # A second thread, because `stop` is called while `work` goes on.
         actor = ray.remote(kind).options(num_cpus=1, max_concurrency=2, scheduling_strategy="SPREAD")
-        pool = ActorPool(partial(actor.remote, plan), max(1, count), _TABULATOR_DEATHS)
+        pool = ActorPool(partial(actor.remote, plan), max(1, count), TABULATOR_DEATHS)
         try:
             yield partial(pool.results, lambda actor, job: actor.work.remote(job))
         finally:
@@ -179,7 +178,7 @@ class CoordinatorActors:
     """Coordinators that are Ray actors; each takes the next job when it has ended one."""
 
     def __init__(self, count: int, cpus: float) -> None:
-        self._pool = ActorPool(lambda: start_coordinators(1, cpus)[0], count, _COORDINATOR_DEATHS)
+        self._pool = ActorPool(lambda: start_coordinators(1, cpus)[0], count, COORDINATOR_LOSSES)
 
     def carry_out(
         self, jobs: Sequence[Job], interrupted: Interrupted, on_progress: OnProgress, ended: list[RunSummary]

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fedbo.actors.storage.run_folder import append_whole
+from fedbo.actors.storage import atomic
 from fedbo.execution.directory import locked
 
 LogEntry = dict[str, Any]
@@ -79,7 +79,7 @@ class AskLog:
         return found
 
     def _write(self, entry: LogEntry) -> None:
-        append_whole(self._file, json.dumps(entry).encode() + b"\n")
+        atomic.append(self._file, json.dumps(entry).encode() + b"\n")
         os.fsync(self._file)
 
     def close(self) -> None:

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 
 import fedbo
-from fedbo.actors.evaluation.batches import Made
+from fedbo.actors.evaluation.step import queries_of
 from fedbo.actors.storage.rows import checked
-from fedbo.algorithms.base import ORIGINS, Decision
+from fedbo.actors.task import Task
+from fedbo.algorithms.base import ORIGINS, Decision, Problem
+from fedbo.algorithms.random import Random
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.functions import Quadratic
 from fedbo.papers.statements import FEDERATED_ORIGINS
 from fedbo.plots.timeline import _kind
 
@@ -23,14 +27,15 @@ STUDY: dict[str, Any] = {
 }
 
 
-def test_an_origin_that_is_none_of_the_known_ones_is_refused_where_the_row_is_made() -> None:
+def test_an_origin_that_is_none_of_the_known_ones_is_refused_before_the_evaluation() -> None:
     for origin in ORIGINS:
         assert checked(origin) == origin
-    made, points = Made(np.zeros(2), np.zeros(2)), np.zeros((2, 1))
+    task = Task(Quadratic(agents=3), Random(), Problem(2, 3, (0, 1, 2), 0, 1000), Streams(4))
     wrong: Any = "federated missing 3"
     with pytest.raises(ValueError, match="origin 'federated missing 3' of a decision is unknown; take one of agreed, .*note"):
-        made.batch((0, "search", 1), Decision(points, wrong), points, 0)
-    assert made.batch((0, "search", 1), Decision(points, "federated", note="missing 3"), points, 0).row(1).note == "missing 3"
+        queries_of(task, 0, 1, Decision(np.zeros((2, 2)), wrong), 0)
+    queries = queries_of(task, 0, 1, Decision(np.zeros((2, 2)), "federated", note="missing 3"), 0)
+    assert [query.note for query in queries] == ["missing 3"] * 2
 
 
 def test_what_counts_as_federated_is_named_by_the_closed_set() -> None:

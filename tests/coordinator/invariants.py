@@ -229,7 +229,7 @@ class Steps:
     def _counts(self, ran: Ran, agent: int, own: list[Any]) -> None:
         good = [row for row in own if row.error is None]
         assert [row.t_n for row in good] == list(range(1, len(good) + 1)), "t_n is not the number of observations"
-        known = ran.hosts.host.agents[agent].settled
+        known = ran.hosts.host.agents[agent].committed
         late_loss = ran.core.state.agents[agent].needs_restore  # it forgot, but has not begun again
         assert known.t_n == len(good) and (late_loss or ran.core.state.agents[agent].t_n == len(good))
         slow = [row for row in own if row.error and "took longer" in row.error]
@@ -394,7 +394,7 @@ class Rounds:
         self.everybody = set(range(setting.agents)) if setting.algorithm.upload(problem) else set(problem.targets)
         self.targets, self.down = set(problem.targets), declared_size(setting.algorithm.download(problem))
         self.closed, self.opened, self.came = 0, 0.0, 0
-        self.settled: set[int] = set()
+        self.committed: set[int] = set()
         self.quiet: set[int] = set()
         self.left: set[int] = set()
         self.sending: dict[int, int] = {}
@@ -408,7 +408,7 @@ class Rounds:
             if self.follows:
                 assert self._may(record.time), f"round {self.closed} closed too early, or with nobody"
             self.closed, self.opened, self.came = self.closed + 1, record.time, 0
-            self.settled.clear()
+            self.committed.clear()
             self.quiet.clear()
         elif kind == "started":
             self.sending.pop(agent, None)
@@ -422,7 +422,7 @@ class Rounds:
             duplicate = record.detail.startswith("duplicate")
             if self.sending.get(agent) == record.step and not duplicate:
                 del self.sending[agent]
-                self.settled.add(agent)
+                self.committed.add(agent)
 
     @property
     def _down(self) -> bool:
@@ -433,19 +433,19 @@ class Rounds:
         return {agent for agent in self.everybody - over if agent in self.targets or not self.closed}
 
     def _may(self, now: float) -> bool:
-        everybody = self._present() <= self.settled | self.quiet
+        everybody = self._present() <= self.committed | self.quiet
         limit = self.exchange.deadline
         enough = self.exchange.mode == "first_k" and self.came >= self.exchange.k
         return everybody or enough or (limit is not None and now >= self.opened + limit - NEAR)
 
     def _must(self, now: float) -> bool:
         """Say whether the round should have closed before now; those whose last message is under way count as missing."""
-        if self._down or not self.settled - self.troubles.done.keys() - self.troubles.gone.keys():
+        if self._down or not self.committed - self.troubles.done.keys() - self.troubles.gone.keys():
             return False
         under_way = {agent for agent in self.sending if agent not in self.troubles.gone}
         # Who sits a round out under a Bernoulli model is back with the answer, which the log does not show.
         sits_out = hasattr(self.setting.availability, "probability") and bool(self.troubles.absent)
-        everybody = self._present() <= self.settled and not under_way and not sits_out
+        everybody = self._present() <= self.committed and not under_way and not sits_out
         limit = self.exchange.deadline
         enough = self.exchange.mode == "first_k" and self.came >= self.exchange.k
         return everybody or enough or (limit is not None and now > self.opened + limit + NEAR)
@@ -458,7 +458,7 @@ class Rounds:
     def end(self, ran: Ran, whole: bool) -> None:
         assert ran.core.state.rounds.number == self.closed or not self.exchange.is_synchronous
         if whole:
-            assert not self.follows or not self.settled - self.troubles.done.keys() - self.troubles.gone.keys()
+            assert not self.follows or not self.committed - self.troubles.done.keys() - self.troubles.gone.keys()
 
 
 def events_of(ran: Ran) -> set[tuple[str, str]]:

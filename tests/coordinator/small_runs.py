@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.host import InlineHosts
-from fedbo.actors.storage.rows import each
+from fedbo.actors.hosts import InlineHosts
+from fedbo.actors.storage.rows import single_rows
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Algorithm, Problem
 from fedbo.algorithms.catalog import entry
@@ -74,7 +74,7 @@ class Ran:
     @property
     def rows(self) -> list[Any]:
         agents = self.hosts.host.agents
-        return [row for number in sorted(agents) for row in each(agents[number].memory.rows)]
+        return [row for number in sorted(agents) for row in single_rows(agents[number].state.rows)]
 
     def of(self, kind: str) -> list[EventRecord]:
         return [record for record in self.records if record.kind == kind]

@@ -107,7 +107,7 @@ def test_what_was_forgotten_is_marked_and_not_counted(exchange, checkpoint: int)
         own = [row for row in ran.rows if row.agent == agent]
         good = [row for row in own if row.error is None]
         assert [row.t_n for row in good] == list(range(1, len(good) + 1))
-        known = ran.hosts.host.agents[agent].settled
+        known = ran.hosts.host.agents[agent].committed
         assert known.t_n == len(good) == ran.core.state.agents[agent].t_n
         assert known.algorithm.told == tuple(row.value for row in good)
         assert known.best.value == max(row.value for row in good)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from small_runs import Setting, fts
 
-from fedbo.actors.host import InlineHosts
+from fedbo.actors.hosts import InlineHosts
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from violent import SlowToLoad, Violent
 
-from fedbo.actors.evaluation.evaluator import EvaluationLog, Evaluator, Known, Outcome
+from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.storage.evaluation_log import EvaluationLog
+from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.algorithms.streams import Streams
@@ -45,12 +47,12 @@ def alone(nothing_is_left: None) -> Iterator[Isolated]:
     made.close()
 
 
-def outcome(policy: Policy, deed: str, *points: Any, objective: Any = None) -> list[Outcome]:
+def outcome(policy: Policy, deed: str, *points: Any, objective: Any = None) -> list[EvaluationRecord]:
     """Evaluate points one after the other, as an agent does in real time."""
     evaluator, objective = Evaluator(policy, real=True), objective or Violent(deed)
     try:
         return [
-            evaluator(objective, Known(0, number, 0, x), HOME.at(number), time.monotonic) for number, x in enumerate(points)
+            evaluator(objective, Query(0, number, 0, x), HOME.at(number), time.monotonic) for number, x in enumerate(points)
         ]
     finally:
         assert evaluator._isolated is not None
@@ -160,11 +162,11 @@ def opened(folder: Path, agents: set[int]) -> EvaluationLog:
     return EvaluationLog(RunFolder(folder, RunKey(0, "talk", 0)), agents, None)
 
 
-def known(number: int, x: Any, agent: int = 0) -> Known:
-    return Known(agent, number, 0, np.asarray(x))
+def query(number: int, x: Any, agent: int = 0) -> Query:
+    return Query(agent, number, 0, np.asarray(x))
 
 
-def logged(folder: Path, agents: set[int], evaluations: list[Known], objective: Any) -> list[Outcome]:
+def logged(folder: Path, agents: set[int], evaluations: list[Query], objective: Any) -> list[EvaluationRecord]:
     log = opened(folder, agents)
     evaluator = Evaluator(Policy(), real=True, log=log)
     found = [evaluator(objective, one, HOME, lambda: 1.5) for one in evaluations]
@@ -174,7 +176,7 @@ def logged(folder: Path, agents: set[int], evaluations: list[Known], objective: 
 
 def test_what_one_process_evaluated_is_found_by_the_next(tmp_path: Path) -> None:
     first, second = Violent("fail"), Violent("fail")
-    asked = [known(0, GOOD), known(1, BAD), known(2, [0.1])]
+    asked = [query(0, GOOD), query(1, BAD), query(2, [0.1])]
     made = logged(tmp_path, {0}, asked, first)
     found = logged(tmp_path, {0}, asked, second)
     assert (first.calls, second.calls) == (3, 0)
@@ -182,30 +184,30 @@ def test_what_one_process_evaluated_is_found_by_the_next(tmp_path: Path) -> None
 
 
 def test_another_number_another_point_and_another_agent_are_evaluated(tmp_path: Path) -> None:
-    logged(tmp_path, {0}, [known(0, GOOD), known(1, [0.1])], Violent("fail"))
+    logged(tmp_path, {0}, [query(0, GOOD), query(1, [0.1])], Violent("fail"))
     again = Violent("fail")
-    found = logged(tmp_path, {0, 1}, [known(0, [0.1]), known(2, GOOD), known(0, GOOD, agent=1)], again)
+    found = logged(tmp_path, {0, 1}, [query(0, [0.1]), query(2, GOOD), query(0, GOOD, agent=1)], again)
     assert again.calls == 3 and [one.value for one in found] == [0.1, 0.25, 0.25]
     other = Violent("fail")
-    logged(tmp_path, {1}, [known(0, GOOD, agent=0)], other)
+    logged(tmp_path, {1}, [query(0, GOOD, agent=0)], other)
     assert other.calls == 1, "what other agents did is not read"
 
 
 def test_the_log_is_written_before_the_evaluation_is_told(tmp_path: Path) -> None:
     log = opened(tmp_path, {0})
-    Evaluator(Policy(), real=True, log=log)(Violent("fail"), known(0, GOOD), HOME, lambda: 1.5)
-    assert opened(tmp_path, {0}).find(known(0, GOOD)) is not None
+    Evaluator(Policy(), real=True, log=log)(Violent("fail"), query(0, GOOD), HOME, lambda: 1.5)
+    assert opened(tmp_path, {0}).find(query(0, GOOD)) is not None
     log.close()
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
 def test_a_cut_last_line_is_passed_over(tmp_path: Path, kept: float) -> None:
-    logged(tmp_path, {0}, [known(0, GOOD), known(1, [0.1])], Violent("fail"))
+    logged(tmp_path, {0}, [query(0, GOOD), query(1, [0.1])], Violent("fail"))
     (path,) = tmp_path.glob("*.jsonl")
     first, last = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + last[: int(kept * len(last))])
     again = Violent("fail")
-    found = logged(tmp_path, {0}, [known(0, GOOD), known(1, [0.1])], again)
+    found = logged(tmp_path, {0}, [query(0, GOOD), query(1, [0.1])], again)
     assert again.calls == 1 and [one.value for one in found] == [0.25, 0.1]
 
 
@@ -214,10 +216,10 @@ def test_a_last_line_that_is_cut_in_the_middle_of_a_letter_is_passed_over(tmp_pa
         def fail(self) -> None:
             raise ValueError("ungültig: 値")
 
-    logged(tmp_path, {0}, [known(0, GOOD), known(1, BAD)], Foreign("fail"))
+    logged(tmp_path, {0}, [query(0, GOOD), query(1, BAD)], Foreign("fail"))
     (path,) = tmp_path.glob("*.jsonl")
     whole = path.read_bytes()
     for length in range(len(whole.splitlines(keepends=True)[0]), len(whole), 7):
         path.write_bytes(whole[:length])
-        assert opened(tmp_path, {0}).find(known(0, GOOD)) is not None
-        assert opened(tmp_path, {0}).find(known(1, BAD)) is None
+        assert opened(tmp_path, {0}).find(query(0, GOOD)) is not None
+        assert opened(tmp_path, {0}).find(query(1, BAD)) is None

@@ -12,7 +12,7 @@ from small_runs import Setting
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.actors.task import Order, Task
+from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Algorithm, Array, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
@@ -61,7 +61,7 @@ def sent(policy: Policy, changed: int, edge: float) -> Array:
     federation = CountedFederation(agents=3, noise=0.0, made=Counted(changed, edge))
     problem = Problem(2, 3, (0, 1, 2), 0, PULLS, pulls=PULLS)
     agent = HostedAgent(Task(federation, hidden(), problem, Streams(4), policy=policy), 1)
-    report = agent.work(Order(1, 1))
+    report = agent.work(StepRequest(1, 1))
     assert report is not None and report.payload is not None
     return np.asarray(report.payload["means"])
 

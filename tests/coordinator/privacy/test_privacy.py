@@ -21,9 +21,9 @@ from private_runs import NUMBERS, Discreet, Stand, Whisper, releases, said, unev
 from scipy import stats
 from small_runs import Ran
 
-from fedbo.actors.host import InlineHosts
+from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack, unpack
-from fedbo.actors.task import Order
+from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Array, Mechanism
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Daily, Markov
@@ -390,7 +390,7 @@ def test_under_fixed_sampling_nobody_is_charged_less_for_a_small_weight() -> Non
 class Chatty(InlineHosts):
     """Agents that always have something to say, asked or not."""
 
-    def submit(self, order: Order) -> None:
+    def submit(self, order: StepRequest) -> None:
         super().submit(order._replace(speaks=True))
 
 

@@ -88,7 +88,7 @@ def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) ->
     from small_runs import Setting, fts
 
     from fedbo.actors.host import Host
-    from fedbo.actors.task import Order
+    from fedbo.actors.task import StepRequest
 
     task = Setting(fts(), agents=6).task()
     found = []
@@ -96,9 +96,9 @@ def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) ->
         host = Host()
         host.load(task, numbers)
         for step in range(5):
-            host.work((), [Order(number, step) for number in numbers])
+            host.work((), [StepRequest(number, step) for number in numbers])
         host.agents[3].commit(())
-        found.append([row._replace(agent=0) for row in host.agents[3].memory.rows])
+        found.append([row._replace(agent=0) for row in host.agents[3].state.rows])
     assert all(rows == found[0] for rows in found)
 
 
@@ -156,16 +156,16 @@ def test_an_order_that_a_later_decision_replaces_is_never_carried_out(ray_sessio
     """The first order would take too long; it still waits to be sent when its agent is asked to decide again."""
     from small_runs import Setting
 
-    from fedbo.actors.task import Order
+    from fedbo.actors.task import StepRequest
     from fedbo.algorithms.catalog import entry
 
     task = Setting(entry("random").make(), agents=2, initial=1, policy=Policy(time_limit=1.0)).task()
     hosts = RayHosts(start_hosts(1), task, range(2))
-    hosts.submit(Order(0, 0, lease=1, tries=(5.0,)))
-    hosts.decide(Order(0, 0, lease=2, restore="before"))
-    hosts.submit(Order(1, 0, lease=1))
+    hosts.submit(StepRequest(0, 0, lease=1, tries=(5.0,)))
+    hosts.decide(StepRequest(0, 0, lease=2, restore="before"))
+    hosts.submit(StepRequest(1, 0, lease=1))
     assert hosts.result(1).failed == ()
-    hosts.submit(Order(0, 0, lease=2))
+    hosts.submit(StepRequest(0, 0, lease=2))
     assert hosts.result(0).failed == ()
 
 
@@ -176,7 +176,7 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
 
     from small_runs import Setting
 
-    from fedbo.actors.task import Order
+    from fedbo.actors.task import StepRequest
     from fedbo.algorithms.catalog import entry
     from fedbo.objectives.python_function import PythonFunction
 
@@ -187,8 +187,8 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
     hosts = RayHosts(actors, type(task)(sleepy, task.algorithm, task.problem, task.streams), range(4))
     begun = time.monotonic()
     for agent in range(4):
-        hosts.submit(Order(agent, 0))
-    hosts.settle()
+        hosts.submit(StepRequest(agent, 0))
+    hosts.flush()
     assert [hosts.result(agent).queries for agent in range(4)] == [1] * 4
     assert time.monotonic() - begun < 1.6
 
@@ -222,7 +222,7 @@ def test_an_objective_that_gives_no_finite_number_is_said_to(tmp_path: Path) -> 
     from small_runs import Setting
 
     from fedbo.actors.agent import HostedAgent
-    from fedbo.actors.task import Order
+    from fedbo.actors.task import StepRequest
     from fedbo.algorithms.catalog import entry
     from fedbo.objectives.python_function import PythonFunction
 
@@ -230,4 +230,4 @@ def test_an_objective_that_gives_no_finite_number_is_said_to(tmp_path: Path) -> 
     nowhere = PythonFunction(function="sleeping:nowhere", agents=1, low=(0.0, 0.0), high=(1.0, 1.0))
     agent = HostedAgent(replace(task, federation=nowhere), 0)
     with pytest.raises(EvaluationError, match="agent 0 at x = .*: the objective gave nan, not a finite number"):
-        agent.work(Order(0, 0))
+        agent.work(StepRequest(0, 0))

@@ -13,11 +13,14 @@ import pytest
 from small_runs import ALL_MODES, Setting, fts
 from talking import Talk
 
-from fedbo.actors.evaluation.evaluator import EvaluationLog, Known, Outcome, read_log
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.evaluation_log import EvaluationLog, read_log
+from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import RunKey
-from fedbo.actors.storage.run_folder import RunFolder, SnapshotIndex, Superseded, append_whole
+from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged, sha256_of
+from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.actor import Coordinator, Run
@@ -44,7 +47,7 @@ def parts(folder: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     home = RunFolder.of(folder, KEY)
     found = []
     for kind in ("observations", "events"):
-        tables = [pq.read_table(path) for path in home.tables(kind)]
+        tables = [pq.read_table(path) for path in SnapshotStore(home).tables(kind)]
         table = pa.concat_tables(tables)
         order = [name for name in ("agent", "sequence", "step") if name in table.column_names]
         found.append((kind, sorted(table.to_pylist(), key=lambda row: [row[name] for name in order])))
@@ -73,7 +76,7 @@ def cut_off(run: Run, folder: Path) -> None:
 
     class Dying(Coordinator):
         def _note_progress(self, run: Any, core: Any, hosts: Any) -> None:
-            if home.latest().number and next(snapshots) > 0:
+            if SnapshotStore(home).latest().number and next(snapshots) > 0:
                 raise Killed
 
     from fedbo.coordinator.runtime import engine
@@ -105,15 +108,15 @@ def test_a_step_whose_evaluations_are_tried_again_survives_a_snapshot(tmp_path: 
 
 def test_a_process_taken_for_dead_can_not_make_its_snapshot_the_last_one(tmp_path: Path) -> None:
     old = RunFolder.of(tmp_path, KEY).claim()
-    old.commit(SnapshotIndex(1, old.attempt))
+    SnapshotStore(old).commit(SnapshotIndex(1, old.attempt))
     new = RunFolder.of(tmp_path, KEY).claim()
     with pytest.raises(Superseded, match="attempt 2 goes on with this run; this is 1"):
-        old.commit(SnapshotIndex(2, old.attempt))
+        SnapshotStore(old).commit(SnapshotIndex(2, old.attempt))
     with pytest.raises(Superseded, match="attempt 2"):
-        old.clear()
-    assert new.clear() == SnapshotIndex(1, 1)
-    new.commit(SnapshotIndex(2, new.attempt))
-    assert new.latest() == SnapshotIndex(2, 2)
+        SnapshotStore(old).discard_later()
+    assert SnapshotStore(new).discard_later() == SnapshotIndex(1, 1)
+    SnapshotStore(new).commit(SnapshotIndex(2, new.attempt))
+    assert SnapshotStore(new).latest() == SnapshotIndex(2, 2)
 
 
 def test_what_two_attempts_write_has_different_names(tmp_path: Path) -> None:
@@ -135,12 +138,12 @@ def test_of_the_checkpoints_of_an_agent_the_newest_process_has_the_last_word(tmp
 def test_going_on_removes_what_was_written_after_the_last_snapshot(tmp_path: Path) -> None:
     home = RunFolder.of(tmp_path, KEY).claim()
     kept = [home.core(2), home.agents(2, 0), home.table("events", 2)]
-    late = [home.core(3), home.agents(1, 0), home.table("events", 3), home.folder / ".x.parquet.7.part"]
+    late = [home.core(3), home.agents(1, 0), home.table("events", 3), home.path / ".x.parquet.7.part"]
     for path in kept + late:
         path.touch()
-    home.commit(SnapshotIndex(2, home.attempt, {home.table("events", 2).name: ""}))
-    RunFolder.of(tmp_path, KEY).claim().clear()
-    assert sorted(path.name for path in home.folder.iterdir()) == sorted(
+    SnapshotStore(home).commit(SnapshotIndex(2, home.attempt, {home.table("events", 2).name: ""}))
+    SnapshotStore(RunFolder.of(tmp_path, KEY).claim()).discard_later()
+    assert sorted(path.name for path in home.path.iterdir()) == sorted(
         [path.name for path in kept] + ["attempt", "latest.json"]
     )
 
@@ -149,10 +152,10 @@ def test_rows_for_whoever_looks_now_do_not_outlive_their_snapshot(tmp_path: Path
     home = RunFolder.of(tmp_path, KEY).claim()
     passing = home.table("provisional", 2)
     passing.touch()
-    home.commit(SnapshotIndex(2, home.attempt))
-    assert home.tables("observations") == [passing]
-    home.commit(SnapshotIndex(3, home.attempt))
-    assert home.tables("observations") == []
+    SnapshotStore(home).commit(SnapshotIndex(2, home.attempt))
+    assert SnapshotStore(home).tables("observations") == [passing]
+    SnapshotStore(home).commit(SnapshotIndex(3, home.attempt))
+    assert SnapshotStore(home).tables("observations") == []
 
 
 def test_a_run_of_an_ended_run_gives_what_it_gave_and_changes_no_file(tmp_path: Path) -> None:
@@ -165,7 +168,7 @@ def test_a_run_of_an_ended_run_gives_what_it_gave_and_changes_no_file(tmp_path: 
 
 def test_of_an_ended_run_only_tables_and_its_result_are_kept(tmp_path: Path) -> None:
     Coordinator().run(run_of(Setting(fts()), tmp_path, events=20))
-    left = {path.name.partition("-")[0] for path in RunFolder.of(tmp_path, KEY).folder.iterdir()}
+    left = {path.name.partition("-")[0] for path in RunFolder.of(tmp_path, KEY).path.iterdir()}
     assert left == {"attempt", "ended", "latest.json", "events", "observations"}
 
 
@@ -174,7 +177,7 @@ def test_logs_of_evaluations_go_with_the_snapshots_that_hold_them(tmp_path: Path
     files = [home.log(since) for since in (0, 1, 2, 3, None)]
     for path in files:
         path.touch()
-    home.commit(SnapshotIndex(3, home.attempt))
+    SnapshotStore(home).commit(SnapshotIndex(3, home.attempt))
     assert [path.exists() for path in files] == [False, False, True, True, True]
 
 
@@ -183,18 +186,17 @@ def test_a_line_that_was_being_written_when_its_writer_was_killed_is_passed_over
 
     home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1, 2}, None)
-    outcome = Outcome(0, 0, x, 2.0, float("nan"), 0.5, 1.5, None)
-    log.append(1, outcome)
-    log.append(2, outcome)
+    for agent in (1, 2):
+        log.append([Query(agent, 0, 0, x).evaluated(2.0, float("nan"))])
     log.close()
-    (path,) = home.folder.glob("log-*")
+    (path,) = home.path.glob("log-*")
     for cut in range(1, 12):
         os.truncate(path, path.stat().st_size - 1)
         again = EvaluationLog(home, {1, 2}, None)
-        found = again.find(Known(1, 0, 0, x))
+        found = again.find(Query(1, 0, 0, x))
         assert found is not None and found.value == 2.0 and np.isnan(found.score), cut
-        assert again.find(Known(2, 0, 0, x)) is None
-        assert again.find(Known(1, 0, 0, np.array([0.4]))) is None, "it was at another point"
+        assert again.find(Query(2, 0, 0, x)) is None
+        assert again.find(Query(1, 0, 0, np.array([0.4]))) is None, "it was at another point"
 
 
 def test_what_happened_is_read_up_to_where_its_writer_was_killed(tmp_path: Path) -> None:
@@ -222,7 +224,7 @@ def test_what_does_not_fit_on_the_disk_is_not_written_in_part(tmp_path: Path) ->
         resource.setrlimit(resource.RLIMIT_FSIZE, (150, limits[1]))
         try:
             with pytest.raises(OSError, match="File too large"):
-                append_whole(file.fileno(), b"y" * 100)
+                atomic.append(file.fileno(), b"y" * 100)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (tmp_path / "file").read_bytes() == b"x" * 100
@@ -231,9 +233,9 @@ def test_what_does_not_fit_on_the_disk_is_not_written_in_part(tmp_path: Path) ->
 def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_then(tmp_path: Path) -> None:
     run = run_of(Setting(fts()), tmp_path, events=10)
     cut_off(run, tmp_path)
-    latest = RunFolder.of(tmp_path, KEY).latest()
+    latest = SnapshotStore(RunFolder.of(tmp_path, KEY)).latest()
     assert latest.number >= 1 and not latest.ended
-    assert all((RunFolder.of(tmp_path, KEY).folder / name).exists() for name in latest.tables)
+    assert all((RunFolder.of(tmp_path, KEY).path / name).exists() for name in latest.tables)
     keeper = Snapshotter(RunFolder.of(tmp_path, KEY), 60.0, None)
     snapshot = keeper.load_latest()
     assert snapshot is not None and snapshot.queue.events == 10 * latest.number
@@ -245,7 +247,7 @@ def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_th
 
 def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path: Path) -> None:
     Coordinator().run(run_of(Setting(fts()), tmp_path))
-    found = json.loads((RunFolder.of(tmp_path, KEY).folder / "latest.json").read_text())
+    found = json.loads((RunFolder.of(tmp_path, KEY).path / "latest.json").read_text())
     assert found["ended"] is True and found["attempt"] == 1 and len(found["tables"]) == 2
 
 
@@ -253,7 +255,7 @@ def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path
 def test_an_attempt_whose_number_is_damaged_takes_no_name_of_an_earlier_one(contents: bytes, tmp_path: Path) -> None:
     home = RunFolder.of(tmp_path, KEY).claim().claim()
     home.core(1).touch()
-    (home.folder / "attempt").write_bytes(contents)
+    (home.path / "attempt").write_bytes(contents)
     assert RunFolder.of(tmp_path, KEY).claim().attempt == home.attempt + 1
 
 
@@ -278,11 +280,11 @@ def test_a_line_of_a_log_that_is_damaged_counts_for_nothing_and_stops_a_run_in_r
     home = RunFolder.of(tmp_path, KEY).claim()
     x, log = np.array([0.5]), EvaluationLog(home, {1}, 0)
     for number in range(3):
-        log.append(1, Outcome(number, 0, x, 2.0 + number, float("nan"), 0.5, 1.5, None))
+        log.append([Query(1, number, 0, x).evaluated(2.0 + number, float("nan"))])
     log.close()
-    (path,) = home.folder.glob("log-*")
+    (path,) = home.path.glob("log-*")
     whole, expected = path.read_bytes(), read_log(path, 0)[0]
-    assert [line[3] for line in expected] == [2.0, 3.0, 4.0]
+    assert [record.value for record in expected] == [2.0, 3.0, 4.0]
     for place in range(len(whole) - 1):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
         assert {repr(line) for line in read_log(path, 0)[0]} < {repr(line) for line in expected}
@@ -298,27 +300,27 @@ def test_in_real_time_what_happened_since_the_snapshot_before_is_kept_with_what_
             path.write_bytes(b"x")
         files = {home.core(number).name: sha256_of(home.core(number)), home.moments(number).name: ""}
         made.append(SnapshotIndex(number, home.attempt, {}, False, files))
-        home.commit(made[-1], made[-2])
+        SnapshotStore(home).commit(made[-1], made[-2])
     home.core(3).write_bytes(b"y")
-    latest, damage = home.whole()
+    latest, damage = SnapshotStore(home).last_whole()
     assert latest == made[2] and damage is not None and damage.path == home.core(3)
-    assert home.happened(latest) == [home.moments(2), home.moments(3)]
-    home.fall_back(latest, damage, tmp_path / "aside")
-    assert home.claim().clear() == made[2]
-    assert home.happened(latest) == [home.moments(2), home.moments(3)]
+    assert SnapshotStore(home).moments_since(latest) == [home.moments(2), home.moments(3)]
+    SnapshotStore(home).fall_back(latest, damage, tmp_path / "aside")
+    assert SnapshotStore(home.claim()).discard_later() == made[2]
+    assert SnapshotStore(home).moments_since(latest) == [home.moments(2), home.moments(3)]
     home.moments(2).unlink()
     with pytest.raises(Damaged, match="000002-0001.moments': is damaged .it is missing.; make this run anew: mv "):
-        home.whole()
+        SnapshotStore(home).last_whole()
 
 
 def test_a_secret_key_that_is_damaged_is_never_replaced_by_another(tmp_path: Path) -> None:
     home = RunFolder.of(tmp_path, KEY).claim()
     key = secret_key(home.key_file)
     assert secret_key(home.key_file) == key and home.key_file.stat().st_mode & 0o777 == 0o600
-    home.commit(SnapshotIndex(1, 1, {}, False, {home.key_file.name: sha256_of(home.key_file)}), SnapshotIndex())
+    SnapshotStore(home).commit(SnapshotIndex(1, 1, {}, False, {home.key_file.name: sha256_of(home.key_file)}), SnapshotIndex())
     home.key_file.unlink()
     with pytest.raises(Damaged, match="noise.key"):
-        home.whole()
+        SnapshotStore(home).last_whole()
     home.key_file.write_bytes(b"short")
     with pytest.raises(Damaged, match="has 5 bytes, not 32"):
         secret_key(home.key_file)

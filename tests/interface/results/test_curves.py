@@ -61,7 +61,11 @@ def test_evaluations_count_from_one_and_time_holds_the_last_value() -> None:
 
 def test_a_failed_evaluation_counts_but_is_no_incumbent() -> None:
     table = observations((0, 0, [(0, 1.0, 1.0), (1, 9.0, 9.0), (2, np.nan, np.nan), (3, 2.0, 2.0)]))
-    table = table.set_column(16, OBSERVATIONS.field("error"), pa.array([None, "fell over", None, None], pa.string()))
+    table = table.set_column(
+        OBSERVATIONS.get_field_index("error"),
+        OBSERVATIONS.field("error"),
+        pa.array([None, "fell over", None, None], pa.string()),
+    )
     (trace,) = traces(table)
     np.testing.assert_array_equal(trace.best, [1.0, 1.0, 1.0, 2.0])
 
@@ -86,7 +90,9 @@ def test_what_a_crash_made_an_agent_forget_counts_as_evaluations_and_time_only()
     kept, forgotten, again = (0, 1.0, 1.0), [(1, 9.0, 9.0), (2, 8.0, 8.0)], [(1, 2.0, 2.0), (2, 3.0, 3.0)]
     table = observations((0, 0, [kept, *forgotten, *again]))
     error = pa.array([None, "forgotten", "forgotten", None, None], pa.string())
-    (trace,) = traces(canonical(table.set_column(16, OBSERVATIONS.field("error"), error), ["A"]))
+    (trace,) = traces(
+        canonical(table.set_column(OBSERVATIONS.get_field_index("error"), OBSERVATIONS.field("error"), error), ["A"])
+    )
     np.testing.assert_array_equal(trace.step, [0, 1, 2, 1, 2])  # in the order of time
     np.testing.assert_array_equal(trace.best, [1.0, 1.0, 1.0, 2.0, 3.0])
     np.testing.assert_array_equal(trace.at("iteration", np.array([0.0, 1.0, 2.0])), [1.0, 2.0, 3.0])

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import tuned_functions
 
-from fedbo.actors.evaluation.evaluator import Evaluator, Known, Outcome
+from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.execution.monitor import _evaluation
 from fedbo.objectives.typed_function import TypedFunction
@@ -20,14 +21,14 @@ from fedbo.tuning.spaces import written_space
 SPACE = written_space(tuned_functions.SPACE)
 
 
-def outcome(policy: Policy, function: Any, n: int) -> Outcome:
+def outcome(policy: Policy, function: Any, n: int) -> EvaluationRecord:
     federation = TypedFunction(function, SPACE)
     rng = np.random.default_rng(1)
     evaluator = Evaluator(policy, real=True)
     x = federation.lattice.encode({"rate": 0.01, "n": n, "kind": "a"})
     native = np.array([each.high if each.name == "rate" else n if each.name == "n" else 0.0 for each in federation.parameters])
     assert len(x) == len(native)
-    found = evaluator(federation.objective(0, rng, rng), Known(0, 0, 0, native), Streams(1), time.monotonic)
+    found = evaluator(federation.objective(0, rng, rng), Query(0, 0, 0, native), Streams(1), time.monotonic)
     evaluator.close()
     return found
 
@@ -45,8 +46,7 @@ def test_what_was_reported_before_the_limit_struck_is_kept_and_seen() -> None:
     found = outcome(Policy(time_limit=1.0), tuned_functions.reporting, 3)
     assert "TimeoutError: took longer than time_limit = 1" in str(found.error)
     federation = TypedFunction(tuned_functions.reporting, SPACE)
-    line = (0, 0, found.x.tolist(), found.value, found.score, 0.0, 1.0, found.error, 1, found.metrics)
-    seen = _evaluation(federation, line)
+    seen = _evaluation(federation, found)
     assert seen.reports == ((1.0, 3.0), (2.0, 1.5), (3.0, 1.0)) and seen.value is None and seen.metrics == {}
 
 

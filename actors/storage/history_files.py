@@ -1,67 +1,16 @@
-"""What an agent knows, as plain data: what a checkpoint of it holds."""
+"""The files in which agents keep what they learned in an earlier task."""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from fedbo.actors.storage.rows import Kept, Row, read_table
+from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged, check_file
-from fedbo.actors.task import StepReport
-from fedbo.algorithms.base import Array, Decision
-
-
-class Flying(NamedTuple):
-    """An evaluation that is under way: number `number` of its agent, of point `query` of step `step`, at `u` of the unit cube.
-
-    `tries` says how often it has failed.
-    """
-
-    agent: int
-    number: int
-    step: int
-    query: int
-    origin: str
-    u: tuple[float, ...]
-    tries: int = 0
-    note: str | None = None
-
-
-class Memory(NamedTuple):
-    """All that an agent knows: what a checkpoint of it holds.
-
-    `algorithm` is its half of the method; `evaluated` counts the points it has evaluated, retries included, `pulled` how often
-    it has evaluated, and `t_n` its observations; `best` and `worst` are those that it has seen. `rows` have not been written
-    yet. `step` was its last one; `decision` belongs to the next one, and `undecided` is what `algorithm` was before it.
-    `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of it.
-    `flight` are the evaluations that are under way, where they may overlap.
-    """
-
-    algorithm: Any
-    evaluated: int = 0
-    t_n: int = 0
-    best: Row | None = None
-    worst: float | None = None
-    rows: tuple[Kept, ...] = ()
-    step: int = -1
-    decision: Decision | None = None
-    undecided: Any = None
-    pulled: int = 0
-    cut: bool = False
-    flight: tuple[Flying, ...] = ()
-
-
-class UncommittedStep(NamedTuple):
-    """A step done and not yet committed: what it knew before, its report, and its rows."""
-
-    before: Memory
-    report: StepReport
-    rows: tuple[Kept, ...]
-    after: Memory
+from fedbo.algorithms.base import Array
 
 
 def history_file(folder: Path, agent: int) -> Path:

@@ -1,0 +1,43 @@
+"""The state of an agent, as plain data: what a checkpoint of it holds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from fedbo.actors.evaluation.step import StepResult
+from fedbo.actors.storage.evaluations import Query
+from fedbo.actors.storage.rows import Row
+from fedbo.actors.task import StepReport
+from fedbo.algorithms.base import Decision
+
+
+class AgentState(NamedTuple):
+    """The state of an agent.
+
+    `algorithm` is its half of the method; `evaluated` counts the points it has evaluated, retries included, `pulled` how often
+    it has evaluated, and `t_n` its observations; `best` and `worst` are those that it has seen. `rows` have not been written
+    yet. `step` was its last one; `decision` belongs to the next one, and `before_decision` is what `algorithm` was before it.
+    `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of it.
+    `pending` are the evaluations that are under way, where they may overlap.
+    """
+
+    algorithm: Any
+    evaluated: int = 0
+    t_n: int = 0
+    best: Row | None = None
+    worst: float | None = None
+    rows: tuple[Row, ...] = ()
+    step: int = -1
+    decision: Decision | None = None
+    before_decision: Any = None
+    pulled: int = 0
+    cut: bool = False
+    pending: tuple[Query, ...] = ()
+
+
+class UncommittedStep(NamedTuple):
+    """A step done and not yet committed: the agent's state before it, its report, and its evaluations."""
+
+    before: AgentState
+    report: StepReport
+    result: StepResult

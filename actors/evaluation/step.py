@@ -1,0 +1,167 @@
+"""The evaluations of one step of one agent: of every point that it decided on, and again of those that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.actors.evaluation.batches import MIN_BATCH, BatchEvaluation, evaluate_batch
+from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
+from fedbo.actors.evaluation.pulls import pull_counts
+from fedbo.actors.storage.evaluations import EvaluationRecord, Pulls, Query
+from fedbo.actors.storage.rows import Batch, Row, checked
+from fedbo.actors.task import StepRequest, Task
+from fedbo.algorithms.base import Array, Decision
+from fedbo.objectives.base import Objective
+from fedbo.objectives.space import from_unit
+
+
+class StepResult(NamedTuple):
+    """The evaluations of a step, in the order in which they were made.
+
+    Where all points were evaluated at once, there is one query and one record, whose entries are arrays of all points.
+    """
+
+    queries: tuple[Query, ...]
+    records: tuple[EvaluationRecord, ...]
+    batch: bool = False
+
+    @property
+    def size(self) -> int:
+        """Give the number of evaluations."""
+        return len(self.records[0].value) if self.batch else len(self.records)  # type: ignore[arg-type]
+
+    @property
+    def observed(self) -> tuple[npt.NDArray[np.int64], Array]:
+        """Give the points that succeeded, in ascending order, and their values."""
+        if self.batch:
+            return np.arange(self.size), np.asarray(self.records[0].value)
+        pairs = zip(self.queries, self.records, strict=True)
+        values = {query.point: record.value for query, record in pairs if record.error is None}
+        points = sorted(values)
+        return np.array(points, dtype=np.int64), np.array([values[point] for point in points])
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Say in a line what was wrong with each evaluation that failed."""
+        return tuple(record.error.splitlines()[0] for record in self.records if record.error)
+
+    def rows(self, t_n: int, times: Sequence[float] = ()) -> tuple[Row, ...]:
+        """Make the rows of an agent that had `t_n` observations before.
+
+        Of `times` the first began all evaluations, and each other one ended one; without them the records have the times.
+        """
+        if self.batch:
+            return (self._batch(t_n, times),)
+        spans: Iterable[tuple[float, float]] = zip(times[:-1], times[1:], strict=True)
+        if not times:
+            spans = [(record.started, record.finished) for record in self.records]
+        rows = []
+        for query, record, span in zip(self.queries, self.records, spans, strict=True):
+            t_n += record.pulls if record.error is None else 0
+            rows.append(Row.of(query, record, t_n, *span))
+        return tuple(rows)
+
+    def _batch(self, t_n: int, times: Sequence[float]) -> Batch:
+        moments: Any = np.array(times) if times else np.zeros(self.size + 1)
+        seen: Any = t_n + np.cumsum(self.records[0].pulls)
+        return Batch.of(self.queries[0], self.records[0], seen, moments[:-1], moments[1:])
+
+
+def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int) -> list[Query]:
+    """List the queries of an agent's decision; the first one has the number `first`. ValueError for an unknown origin."""
+    natives, units = from_unit(task.federation.parameters, decision.x), decision.x.tolist()
+    pulls: list[Pulls | None] = [None] * len(units)
+    if decision.pulls is not None or decision.clip is not None:
+        pulls = [Pulls(times, decision.clip, task.noise) for times in pull_counts(decision).tolist()]
+    phase = _phase(task, step)
+    return [
+        Query(
+            agent,
+            first + point,
+            point,
+            natives[point],
+            unit,
+            phase,
+            step,
+            checked(decision.origin),
+            decision.note,
+            pulls=pulls[point],
+        )
+        for point, unit in enumerate(units)
+    ]
+
+
+def _phase(task: Task, step: int) -> str:
+    return "initial" if step == 0 and task.phase == "search" else task.phase
+
+
+class StepEvaluator:
+    """Evaluates the decisions of one agent, at once where its objective can do that."""
+
+    def __init__(self, task: Task, agent: int, objective: Objective, evaluator: Evaluator, clock: Callable[[], float]) -> None:
+        self._task, self._agent, self._objective = task, agent, objective
+        self._evaluator, self._clock = evaluator, clock
+        self._streams = task.streams.of(agent)
+
+    def __call__(self, request: StepRequest, decision: Decision, first: int) -> StepResult:
+        """Evaluate every point; the first evaluation has the number `first`. EvaluationError where the run shall stop."""
+        batch: BatchEvaluation | None = None
+        if self._evaluator.at_once and decision.pulls is not None:
+            natives = from_unit(self._task.federation.parameters, decision.x)
+            batch = evaluate_batch(self._objective, decision, natives, self._task.noise, self._streams.at(first))
+        if batch is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long
+            queries = queries_of(self._task, self._agent, request.step, decision, first)
+            return self._one_by_one(request, decision, queries, batch)
+        return self._at_once(request.step, decision, first, natives, batch)
+
+    def _at_once(self, step: int, decision: Decision, first: int, x: Any, batch: BatchEvaluation) -> StepResult:
+        """Make one query and one record for all points, with arrays where those of one point have a number."""
+        points: Any = np.arange(len(x))
+        u: Any = decision.x
+        pulls: Any = pull_counts(decision)
+        values: Any = batch.values
+        scores: Any = batch.scores
+        phase, origin = _phase(self._task, step), checked(decision.origin)
+        query = Query(self._agent, first, points, x, u, phase, step, origin, decision.note)
+        record = EvaluationRecord(self._agent, first, x, values, scores, 0.0, 0.0, None, pulls, None)
+        return StepResult((query,), (record,), batch=True)
+
+    def _one_by_one(
+        self, request: StepRequest, decision: Decision, queries: list[Query], batch: BatchEvaluation | None
+    ) -> StepResult:
+        """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
+        policy, made, records = self._task.policy, list[Query](), list[EvaluationRecord]()
+        left, first = queries, queries[0].number if queries else 0
+        for _ in range(1 + policy.retries):
+            for query in left:
+                query = self._next(request, query, len(made), first + len(made))
+                if batch is not None:
+                    query = query._replace(known=batch.of(query.point))
+                made.append(query)
+                record = self._evaluator(self._objective, query, self._streams.at(query.number), self._clock)
+                records.append(self._with_noise(decision, record))
+            succeeded = {query.point for query, record in zip(made, records, strict=True) if record.error is None}
+            left, batch = [query for query in left if query.point not in succeeded], None
+        if left and policy.failure == "stop":
+            raise EvaluationError(next(record.error.splitlines()[0] for record in reversed(records) if record.error))
+        return StepResult(tuple(made), tuple(records))
+
+    def _next(self, request: StepRequest, query: Query, place: int, number: int) -> Query:
+        """Give the query with the number that it has now, and how long it will take."""
+        if request.tries is None:
+            return query if query.number == number else query._replace(number=number)
+        length = request.tries[place]
+        if request.costs is not None:
+            length *= request.costs[query.point]
+        return query._replace(number=number, length=length)
+
+    def _with_noise(self, decision: Decision, record: EvaluationRecord) -> EvaluationRecord:
+        """Give an evaluation as the agent sees it: with noise, where the study adds some; a mean of pulls has it already."""
+        if not self._task.noise or record.error is not None or decision.pulls is not None or decision.clip is not None:
+            return record
+        noise = self._streams.at(record.number + 1).rng("added noise").standard_normal()
+        return record._replace(value=record.value + float(np.sqrt(self._task.noise) * noise))

@@ -1,0 +1,92 @@
+"""The files of a host of agents: its agents' checkpoints, their rows, and the log of their evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from fedbo.actors.agent import HostedAgent
+from fedbo.actors.agent_state import AgentState, UncommittedStep
+from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
+from fedbo.actors.storage.evaluation_log import EvaluationLog
+from fedbo.actors.storage.rows import single_rows, write_evaluations, write_rows
+from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
+from fedbo.actors.storage.snapshot_store import SnapshotIndex
+
+
+class HostConfig(NamedTuple):
+    """Settings that the hosts of a run share: the run's folder, whether time is real, and whether agents may forget rows.
+
+    `latest` is the snapshot from which they go on. `recorded` says that all evaluations are in the log already. `life` counts
+    the processes that a host has had. `dispatcher` is the Ray actor that submits evaluations that are tasks of their own.
+    """
+
+    folder: RunFolder
+    real: bool = False
+    lossy: bool = False
+    latest: SnapshotIndex = SnapshotIndex()
+    recorded: bool = False
+    life: int = 0
+    dispatcher: Any = None
+
+
+class AgentCheckpoint(NamedTuple):
+    """The checkpoint of one agent: its state, its own last checkpoint, and a step that does not count yet."""
+
+    state: AgentState
+    saved: AgentState
+    uncommitted: UncommittedStep | None
+
+
+class HostStorage:
+    """The files of the host at place `place` of a run, of the agents with these numbers."""
+
+    def __init__(self, config: HostConfig, place: int, numbers: Iterable[int]) -> None:
+        self.config, self._place, self._numbers = config, place, set(numbers)
+        self.log = EvaluationLog(config.folder, self._numbers, None if config.real else config.latest.number)
+
+    def checkpoints(self) -> dict[int, AgentCheckpoint]:
+        """Read the agents as they were at the snapshot, or where time is real as they noted themselves; some have none."""
+        folder = self.config.folder
+        if self.config.real:
+            paths = {number: folder.checkpoints(number) for number in self._numbers}
+            return {number: read_checkpoint(written[-1]) for number, written in paths.items() if written}
+        found: dict[int, AgentCheckpoint] = {}
+        for path in sorted(folder.path.glob(f"{self.config.latest.stem}-*.agents")) if self.config.latest.number else ():
+            found |= {number: kept for number, kept in read_checkpoint(path).items() if number in self._numbers}
+        return found
+
+    def write_own(self, agent: HostedAgent) -> dict[str, str]:
+        """Write the checkpoint that an agent makes for itself, the first of a process in place of its predecessors'."""
+        path = self.config.folder.checkpoint(agent.number, self.config.life)
+        first = not path.exists()
+        digest = write_checkpoint(AgentCheckpoint(agent.state, agent.saved, agent.uncommitted), path)
+        for older in self.config.folder.checkpoints(agent.number) if first else ():
+            if older < path:
+                older.unlink(missing_ok=True)
+        return {path.name: digest}
+
+    def write_snapshot(self, agents: dict[int, HostedAgent], number: int) -> dict[str, str]:
+        """Write new rows and the agents by what counts; give the names of the files, each with its SHA-256."""
+        path = self.config.folder.agents(number, self._place)
+        names = self.write_rows(agents, number, self.config.lossy)
+        kept = {agent.number: AgentCheckpoint(agent.committed, agent.saved, None) for agent in agents.values()}
+        names[path.name] = write_checkpoint(kept, path)
+        self.log.begin(number)
+        return names
+
+    def write_rows(
+        self, agents: dict[int, HostedAgent], number: int, lossy: bool, kind: str = "observations"
+    ) -> dict[str, str]:
+        """Write the rows that agents may part with, as a table of this kind, and in real time their evaluations too."""
+        rows = [row for agent in sorted(agents) for row in agents[agent].take(lossy)]
+        if not rows:
+            return {}
+        folder = self.config.folder
+        path = folder.table(kind, number, self._place)
+        written = {path.name: write_rows(rows, folder.key, path)}
+        if not self.config.real or kind == PROVISIONAL:
+            return written
+        evaluations = folder.table("evaluations", number, self._place)
+        begun = {(row.agent, row.started) for row in single_rows(rows)}
+        return {**written, evaluations.name: write_evaluations(self.log.begun_at(begun), folder.key, evaluations)}

@@ -1,0 +1,115 @@
+"""The hosts of a run as the engine sees them, and those that are all in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.actors.host import Host
+from fedbo.actors.host_storage import HostConfig
+from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+
+
+class WallClockState(NamedTuple):
+    """The coordinator's knowledge of agents in real time: the last step of each that counts, and who is held and slowed.
+
+    `held` has the time until which each is held, `slowed` the factor of each.
+    """
+
+    counted: dict[int, int]
+    held: dict[int, float]
+    slowed: dict[int, float]
+
+
+class Hosts(Protocol):
+    """All hosts of a run, as the engine sees them."""
+
+    def submit(self, request: StepRequest) -> None:
+        """Take a request; it may run at once or later, but before its result is given."""
+
+    def decide(self, request: StepRequest) -> DecisionSize:
+        """Wait for an agent's decision."""
+
+    def result(self, agent: int) -> StepReport:
+        """Wait for the report of the last request that the agent was given.
+
+        What interrupts a step and lets it go on later gives the step's end another lease, but no other request.
+        """
+
+    def commit(self, agent: int, times: tuple[float, ...]) -> None:
+        """Let the agent's last step count."""
+
+    def flush(self) -> None:
+        """Note that nothing else is due now."""
+
+    def best(self) -> dict[int, float]:
+        """Give every agent's best score so far, as far as it is known without waiting."""
+
+    def best_values(self) -> dict[int, float | None]:
+        """Give the known optimum of every agent's objective."""
+
+    def snapshot(self, number: int) -> None:
+        """Begin to write the agents as they are now; it goes on while the run does."""
+
+    def written(self, wait: bool = False) -> dict[str, str] | None:
+        """Give the files of the snapshot that was begun, by name with their SHA-256, or None while it is being written."""
+
+    def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
+        """Let all agents write the rows that are left as tables of this kind; give their names and SHA-256."""
+
+
+class InlineHosts:
+    """All agents in this process; a step is computed when its result is asked for."""
+
+    def __init__(self, task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
+        self.host = Host()
+        self.host.load(task, numbers, config)
+        self._requests: dict[int, StepRequest] = {}
+        self._written: dict[str, str] = {}
+
+    def submit(self, request: StepRequest) -> None:
+        """Keep the request."""
+        self._requests[request.agent] = request
+
+    def decide(self, request: StepRequest) -> DecisionSize:
+        """Let the agent decide."""
+        return self.host.decide((), request)
+
+    def result(self, agent: int) -> StepReport:
+        """Carry the request out now."""
+        return raise_if_failed(self.host.work((), [self._requests.pop(agent)])[0])
+
+    def commit(self, agent: int, times: tuple[float, ...]) -> None:
+        """Let the step count."""
+        self.host.agents[agent].commit(times)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def best(self) -> dict[int, float]:
+        """Give every agent's best score so far."""
+        return self.host.best()
+
+    def best_values(self) -> dict[int, float | None]:
+        """Give the known optimum of every agent's objective."""
+        return self.host.best_values()
+
+    def snapshot(self, number: int) -> None:
+        """Write the agents now."""
+        self._written = self.host.snapshot((), number)
+
+    def written(self, wait: bool = False) -> dict[str, str] | None:
+        """Give the files of the snapshot."""
+        return self._written
+
+    def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
+        """Write all rows that are left."""
+        return self.host.finish((), number, kind)
+
+
+def raise_if_failed(report: StepReport) -> StepReport:
+    """Give a report back, or raise what ended the run."""
+    if report.failure is not None:
+        raise EvaluationError(report.failure)
+    return report

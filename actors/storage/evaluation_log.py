@@ -1,0 +1,99 @@
+"""The log of evaluations: each is written down before anybody is told of it, so that nothing computed is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.actors.storage.sealed import Damaged
+
+
+class EvaluationLog:
+    """Every evaluation of some agents, appended as one line to a file of this process before it is reported.
+
+    A process that takes over reads the files of its predecessors, so that it need not evaluate again what they did. A line is
+    the JSON of an `EvaluationRecord`.
+    """
+
+    def __init__(self, folder: RunFolder, agents: set[int], since: int | None) -> None:
+        folder.path.mkdir(parents=True, exist_ok=True)
+        self._folder, self._agents, self._real = folder, agents, since is None
+        self._found = {(record.agent, record.number): record for record in self._records()}
+        self._file: int | None = None
+        self.begin(since)
+
+    def begin(self, since: int | None) -> None:
+        """Go on in a new file, with what comes after snapshot `since`; None where snapshots make no line superfluous."""
+        self.close()
+        self._path = self._folder.log(since)
+
+    @property
+    def reached(self) -> float:
+        """Give the time at which the last evaluation of the predecessors had ended."""
+        return max((float(record.finished) for record in self._found.values()), default=0.0)
+
+    def find(self, query: Query) -> EvaluationRecord | None:
+        """Give an evaluation that has been made, if it was at the same point and as often."""
+        found = self._found.get((query.agent, query.number))
+        if found is None or found.x != query.x.tolist() or found.pulls != query.times:
+            return None
+        return found
+
+    def append(self, records: Iterable[EvaluationRecord]) -> None:
+        """Write evaluations down; OSError when the disk is full."""
+        if self._file is None:
+            self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        atomic.append(self._file, b"".join(_summed(json.dumps(record).encode()) for record in records))
+
+    def begun_at(self, begun: set[tuple[int, float]]) -> list[EvaluationRecord]:
+        """List the evaluations that began when these (agent, started) did, in the order of agents and numbers."""
+        found = (record for record in self._records() if (record.agent, record.started) in begun)
+        return sorted(found, key=lambda record: (record.agent, record.number))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def _records(self) -> Iterator[EvaluationRecord]:
+        for path in sorted(self._folder.path.glob("log-*.jsonl")):
+            with contextlib.suppress(FileNotFoundError):  # a snapshot has made it superfluous meanwhile
+                yield from (record for record in read_log(path, 0, self._real)[0] if record.agent in self._agents)
+
+
+def read_log(path: Path, place: int, real: bool = False) -> tuple[list[EvaluationRecord], int]:
+    """Read the lines of a log from a place in it on, as far as they are whole; give the place to go on from.
+
+    A line that is damaged is passed over, since the evaluation gives the same again; Damaged where time is `real`.
+    """
+    with path.open("rb") as file:
+        file.seek(place)
+        whole, _, _ = file.read().rpartition(b"\n")  # its writer may be at the last line, or was killed there
+    found = [_read(line) for line in whole.split(b"\n")] if whole else []
+    if real and None in found:
+        raise Damaged(path, f"line {found.index(None) + 1} after byte {place} is not as it was written")
+    return [record for record in found if record is not None], place + len(whole) + (1 if whole else 0)
+
+
+def _summed(line: bytes) -> bytes:
+    """Give a line of a log with its sum (CRC-32) behind a tab."""
+    return line + b"\t%08x\n" % zlib.crc32(line)
+
+
+def _read(line: bytes) -> EvaluationRecord | None:
+    """Read a line, also one of format 1, which has no sum; None when it is not as it was written."""
+    text, tab, check = line.rpartition(b"\t")
+    if tab and check != b"%08x" % zlib.crc32(text):
+        return None
+    try:
+        return EvaluationRecord(*json.loads(text if tab else line))
+    except (ValueError, TypeError):  # also where it has too many fields, or too few
+        return None

@@ -1,0 +1,159 @@
+"""The snapshots of a run: which is the last one that is whole, which files it has, and what is removed when another follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
+from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
+
+
+class SnapshotIndex(NamedTuple):
+    """The last snapshot of a run: its number (0: none yet), the attempt that made it, and the tables written by then.
+
+    `ended` says whether the run is over. `tables` and `files`, those of the snapshot itself, map names to SHA-256 (empty: not
+    known, or it still grows).
+    """
+
+    number: int = 0
+    attempt: int = 0
+    tables: dict[str, str] = {}
+    ended: bool = False
+    files: dict[str, str] = {}
+
+    @property
+    def stem(self) -> str:
+        """Give what the names of the snapshot's own files begin with."""
+        return f"{self.number:06d}-{self.attempt:04d}"
+
+
+class SnapshotStore:
+    """The snapshots in the folder of a run. The last one and the one before it are kept."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+
+    def latest(self) -> SnapshotIndex:
+        """Read which snapshot is the last one that is complete; Damaged when that is not to be found out."""
+        found = self._index("latest.json")
+        if found is not None:
+            return found
+        begun = [path.name for path in self._folder.path.glob("[!.]*")] if self._folder.path.is_dir() else []
+        if set(begun) - {"attempt", self._folder.key_file.name}:
+            raise Damaged(self._folder.path / "latest.json", "it is missing", self._folder.remedy)
+        return SnapshotIndex()
+
+    def previous(self) -> SnapshotIndex | None:
+        """Read the snapshot before the last one, which is kept for the case that a file of the last one is damaged."""
+        return self._index("previous.json")
+
+    def _index(self, name: str) -> SnapshotIndex | None:
+        try:
+            found = unseal(self._folder.path / name)
+        except FileNotFoundError:
+            return None
+        except Damaged as error:
+            raise Damaged(error.path, error.why, self._folder.remedy) from None
+        try:
+            tables = found["tables"]
+            known = tables if isinstance(tables, dict) else dict.fromkeys(tables, "")  # format 1 has names alone
+            return SnapshotIndex(found["number"], found["attempt"], known, found["ended"], found.get("files", {}))
+        except KeyError as error:
+            raise Damaged(self._folder.path / name, f"it has no {error}", self._folder.remedy) from None
+
+    def check(self, latest: SnapshotIndex, tables: bool = True) -> None:
+        """Let a snapshot pass whose files are all as they were written; Damaged with the first that is not."""
+        for name, digest in {**(latest.tables if tables else {}), **latest.files}.items():
+            try:
+                check_file(self._folder.path / name, digest)
+            except Damaged as error:
+                raise Damaged(error.path, error.why, self._folder.remedy) from None
+
+    def last_whole(self) -> tuple[SnapshotIndex, Damaged | None]:
+        """Give the last snapshot that is whole, with what is damaged of a later one; Damaged when none is.
+
+        Nothing is changed.
+        """
+        try:
+            latest = self.latest()
+            self.check(latest)
+            return latest, None
+        except Damaged as error:
+            damage = error
+        try:
+            before = self.previous()
+            if before is not None:
+                self.check(before)
+        except Damaged:
+            before = None
+        # Without its key a run would release what it has released with other noise; in real time nothing happens again.
+        lost = damage.path == self._folder.key_file or (before == SnapshotIndex() and any(self._folder.path.glob("*.moments")))
+        if before is None or lost:
+            raise damage
+        return before, damage
+
+    def fall_back(self, before: SnapshotIndex, damage: Damaged, aside: Path) -> None:
+        """Let the snapshot before the last one count, and set the file that is damaged aside."""
+        if damage.path.exists():
+            aside.mkdir(parents=True, exist_ok=True)
+            damage.path.replace(aside / damage.path.name)
+        atomic.write_text(self._folder.path / "latest.json", seal(before._asdict()))
+
+    def commit(self, latest: SnapshotIndex, before: SnapshotIndex | None = None) -> None:
+        """Let a snapshot be the last one, at one stroke, and remove the files of those before the one `before` it.
+
+        Superseded when another process has begun to go on with the run.
+        """
+        with self._folder.exclusive():
+            if before is not None and not latest.ended:
+                atomic.write_text(self._folder.path / "previous.json", seal(before._asdict()))
+            atomic.write_text(self._folder.path / "latest.json", seal(latest._asdict()))
+            self._discard(latest, before or latest)
+
+    def tables(self, kind: str) -> list[Path]:
+        """List the parts of a table as of the last snapshot, with the observations that are only for those who look now."""
+        latest = self.latest()
+        names = sorted(name for name in latest.tables if name.startswith(f"{kind}-"))
+        passing: list[Path] = []
+        if kind == "observations" and not latest.ended:
+            passing = sorted(self._folder.path.glob(f"{PROVISIONAL}-{latest.stem}-*.parquet"))
+        return [*(self._folder.path / name for name in names), *passing]
+
+    def discard_later(self) -> SnapshotIndex:
+        """Give the last snapshot, and remove what was written after it: whoever goes on writes it again."""
+        with self._folder.exclusive():
+            latest = self.latest()
+            self.check(latest, tables=False)
+            for path in [*self._folder.path.glob("*.parquet"), *self._folder.path.glob(".*.part")]:
+                if path.name not in latest.tables:
+                    path.unlink(missing_ok=True)
+            self._discard(latest, self._previous_if_whole() or latest)
+            if not (self._folder.path / "latest.json").exists():  # from now on it is damage when there is none
+                atomic.write_text(self._folder.path / "latest.json", seal(latest._asdict()))
+        return latest
+
+    def _previous_if_whole(self) -> SnapshotIndex | None:
+        try:
+            return self.previous()
+        except Damaged:
+            return None  # it is not needed while the last one is whole
+
+    def _discard(self, latest: SnapshotIndex, before: SnapshotIndex) -> None:
+        """Remove the files of snapshots before these two, and of a run that has ended all but its tables and its result."""
+        for path in self._folder.path.glob("[0-9]*"):
+            late = path.suffix == ".moments" and path.name >= before.stem  # from which what came after it is found out again
+            if latest.ended or not (late or path.name.startswith((latest.stem, before.stem))):
+                path.unlink(missing_ok=True)
+        for path in self._folder.path.glob("log-[0-9]*"):
+            if int(path.name[4:10]) < min(latest.number, before.number) - 1:  # the evaluation at hand may be in the file before
+                path.unlink(missing_ok=True)
+        if latest.ended:
+            left = ("log-*", "agent-*", self._folder.key_file.name, "previous.json")
+            for path in (path for pattern in left for path in self._folder.path.glob(pattern)):
+                path.unlink(missing_ok=True)
+
+    def moments_since(self, latest: SnapshotIndex) -> list[Path]:
+        """List the files of what has happened since a snapshot where time is real: its own and those of later ones."""
+        return sorted(path for path in self._folder.path.glob("*.moments") if path.name >= latest.stem)

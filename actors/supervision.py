@@ -1,0 +1,202 @@
+"""Hosts of agents in real time: Ray actors that are restarted when they die, and held and slowed by faults of the plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import ray
+
+from fedbo.actors.evaluation.ray_pool import start_dispatcher
+from fedbo.actors.host_storage import HostConfig
+from fedbo.actors.hosts import WallClockState, raise_if_failed
+from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
+from fedbo.actors.retry_limits import HOST_DEATHS
+from fedbo.actors.task import StepReport, Task
+
+
+class HostProcesses:
+    """The processes of hosts in real time: one that dies is replaced, and its agents go on from their own checkpoints.
+
+    A process takes a second or two to start: a spare one is there for the next that dies.
+    """
+
+    def __init__(self, task: Task, config: HostConfig, live: WallClockState) -> None:
+        self._task, self._config, self.live = task, config, live
+        self._epoch = 0.0
+        self._spare = self._start_spare()
+
+    def begin(self, hosts: Sequence[RemoteHost], epoch: float) -> None:
+        """Set all clocks to 0 at `epoch`, also those of processes to come."""
+        self._epoch = epoch
+        got([host.handle.begin.remote(epoch) for host in hosts])
+
+    def kill(self, host: RemoteHost) -> None:
+        """End a process at once."""
+        ray.kill(host.handle)
+        host.calls.clear()
+        host.buffer.clear()
+        host.process = 0
+
+    def hold(self, host: RemoteHost, agent: int, until: float) -> None:
+        """Let nothing come out of an agent until this time."""
+        self.live.held[agent] = max(until, self.live.held.get(agent, 0.0))
+        concurrently(host.handle.hold).remote(agent, until)
+
+    def slow(self, host: RemoteHost, agent: int, factor: float) -> None:
+        """Let an agent's evaluations take so many times as long."""
+        self.live.slowed[agent] = factor
+        concurrently(host.handle.slow).remote(agent, factor)
+
+    def handle_death(self, host: RemoteHost) -> None:
+        """Replace a process that died although no plan said so; RuntimeError when that happens again and again."""
+        host.calls.clear()
+        host.buffer.clear()
+        host.deaths += 1
+        if host.deaths == HOST_DEATHS:
+            agents = ", ".join(map(str, host.numbers[:5]))
+            remedy = "set [evaluation] memory_limit or time_limit, and evaluations have processes of their own"
+            raise RuntimeError(f"the process of agents {agents} died {HOST_DEATHS} times without finishing anything; {remedy}")
+        self.restart(host)
+
+    def restart(self, host: RemoteHost) -> Any:
+        """Give a host a new process, in which its agents begin at their own last checkpoints; give the call that loads them."""
+        ray.kill(host.handle)  # for the case that it can only not be reached
+        host.handle, self._spare = self._spare, self._start_spare()
+        host.life += 1
+        host.process = 1
+        host.handle.begin.remote(self._epoch)
+        config = self._config._replace(life=host.life)
+        loaded = host.handle.load.remote(self._task, host.numbers, config, host.place)
+        host.calls.append(loaded)
+        self._reapply_faults(host)
+        return loaded
+
+    def _start_spare(self) -> Any:
+        """Start a process that has imported all that the task needs."""
+        (spare,) = start_hosts(1)
+        spare.load.remote(self._task, [])
+        return spare
+
+    def _reapply_faults(self, host: RemoteHost) -> None:
+        """Let a new process be held and slowed as the one before it was."""
+        for agent in host.numbers:
+            for wanted, call in ((self.live.held, host.handle.hold), (self.live.slowed, host.handle.slow)):
+                if agent in wanted:
+                    call.remote(agent, wanted[agent])
+
+
+class SupervisedHosts(RayHosts):
+    """Agents in Ray actors in real time. Every request is a call of its own, so that each ends when it ends."""
+
+    def __init__(
+        self,
+        actors: Sequence[Any],
+        task: Task,
+        numbers: Sequence[int],
+        config: HostConfig,
+        live: WallClockState | None = None,
+    ) -> None:
+        if task.policy.overlaps:
+            config = config._replace(dispatcher=start_dispatcher())
+        super().__init__(actors, task, numbers, config)
+        self.live = live or WallClockState({}, {}, {})
+        self._processes = HostProcesses(task, config, self.live)
+        self._heard: dict[int, int] = {}
+
+    def commit(self, agent: int, times: tuple[float, ...]) -> None:
+        """Note that the agent's last step counts, which it sees by its next request."""
+        self.live.counted[agent] = self._heard[agent]
+
+    def flush(self) -> None:
+        """Send all buffers."""
+        for host in self.remote:
+            if host.buffer:
+                self._send(host)
+
+    def snapshot(self, number: int) -> None:
+        """Write nothing: every agent keeps checkpoints of its own, with its rows."""
+
+    def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
+        """Let every host leave what it is at, and write its own part files."""
+        for host in self.remote:
+            concurrently(host.handle.halt).remote()
+        calls = [host.handle.finish.remote((), number, kind, self.live.counted) for host in self.remote]
+        return {name: digest for part in got(calls) for name, digest in part.items()}
+
+    def begin(self, epoch: float) -> None:
+        """Set all clocks of real time to 0 at `epoch`."""
+        self._processes.begin(self.remote, epoch)
+
+    def reached(self) -> float:
+        """Give the time at which the last of all evaluations that were noted down had ended."""
+        return max(got([host.handle.reached.remote() for host in self.remote]), default=0.0)
+
+    def ready(self, timeout: float) -> tuple[list[StepReport], list[int]]:
+        """Give the reports of calls that end within `timeout` seconds, and the agents whose process was found dead."""
+        calls = {call: host for host in self.remote for call in host.calls}
+        if not calls:
+            time.sleep(max(timeout, 0))
+            return [], []
+        done, _ = ray.wait(list(calls), num_returns=1, timeout=max(timeout, 0))
+        reports, dead = list[StepReport](), list[int]()
+        for call in done:
+            host = calls[call]
+            try:
+                reports += self._take(host, call)
+            except HostLost:
+                self._processes.handle_death(host)
+                dead += host.numbers
+        for report in reports:
+            self.heard(raise_if_failed(report))
+        return reports, dead
+
+    def heard(self, report: StepReport) -> None:
+        """Note which step of an agent the coordinator has heard of last."""
+        self._heard[report.agent] = report.step
+
+    def busy(self) -> bool:
+        """Say whether any call is under way."""
+        return any(host.calls or host.buffer for host in self.remote)
+
+    def kill(self, agent: int) -> None:
+        """End an agent's process at once; the next request to it starts another."""
+        self._processes.kill(self._host_of[agent])
+
+    def hold(self, agent: int, until: float) -> None:
+        """Let nothing come out of an agent until this time."""
+        self._processes.hold(self._host_of[agent], agent, until)
+
+    def slow(self, agent: int, factor: float) -> None:
+        """Let an agent's evaluations take so many times as long."""
+        self._processes.slow(self._host_of[agent], agent, factor)
+
+    def restart_dead(self) -> None:
+        """Replace the processes that are gone, so that their agents can still write their rows."""
+        for host in self.remote:
+            try:
+                ray.get(concurrently(host.handle.clock).remote())
+            except ray.exceptions.RayActorError:
+                self._take(host, self._processes.restart(host))
+
+    def _send(self, host: RemoteHost) -> None:
+        if host.process == 0:
+            self._processes.restart(host)
+        requests, host.buffer = list(host.buffer.values()), {}
+        host.calls += [host.handle.work.remote((), [request]) for request in requests]
+
+    def _take(self, host: RemoteHost, call: Any) -> list[StepReport]:
+        """Give the reports of a call that has ended; none of one that loaded the agents of a new process."""
+        host.calls.remove(call)
+        (found,) = got([call])
+        if isinstance(found, int):
+            host.process = found
+            return []
+        host.deaths = 0 if found else host.deaths
+        return list(found)
+
+
+def concurrently(method: Any) -> Any:
+    """Give a host's method as one that does not wait for the host's work."""
+    return method.options(concurrency_group="control")

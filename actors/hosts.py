@@ -67,6 +67,7 @@ class InlineHosts:
         self.host.load(task, numbers, config)
         self._requests: dict[int, StepRequest] = {}
         self._written: dict[str, str] = {}
+        self._replays_overlaps = config is not None and config.recorded and task.policy.overlaps
 
     def submit(self, request: StepRequest) -> None:
         """Keep the request."""
@@ -104,7 +105,16 @@ class InlineHosts:
         return self._written
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
-        """Write all rows that are left."""
+        """Write all rows that are left.
+
+        In a replay of overlapping evaluations these are also rows of steps that the coordinator had not heard of at the end,
+        since an evaluation counts as soon as it has ended.
+        """
+        if self._replays_overlaps:
+            for request in self._requests.values():
+                self.host.work((), [request])
+            for agent in self.host.agents.values():
+                agent.close()
         return self.host.finish((), number, kind)
 
 

@@ -133,16 +133,19 @@ def _observations(run: RunTables) -> Iterator[str]:
 
 
 def _evaluations(run: RunTables) -> Iterator[str]:
-    """Each row belongs to a step that has ended, no agent evaluates more at once than it may, and each failure was told."""
-    ended = {(event["agent"], event["step"]) for event in run.of("finished")}
+    """Each row belongs to a step that has ended, no agent evaluates more at once than it may, and each failure was told.
+
+    Where evaluations overlap, those that have ended count at the end, although their step may not.
+    """
+    policy = run.study.evaluation.make()
+    ended = {(event["agent"], event["step"]) for event in run.of("started" if policy.overlaps else "finished")}
     ends: dict[int, list[float]] = defaultdict(list)
-    parallel = run.study.evaluation.make().parallel
     for row in sorted(run.rows, key=lambda row: (row["agent"], row["started"], row["finished"])):
         agent = row["agent"]
         if (agent, row["step"]) not in ended:
             yield f"agent {agent} has a row of step {row['step']}, which has not ended"
         ends[agent] = [end for end in ends[agent] if end > row["started"] + NEAR]
-        if row["finished"] < row["started"] - NEAR or len(ends[agent]) >= parallel:
+        if row["finished"] < row["started"] - NEAR or len(ends[agent]) >= policy.parallel:
             yield f"agent {agent} evaluated from {row['started']} to {row['finished']} beside what ends at {ends[agent]}"
         ends[agent].append(row["finished"])
     failed = sum(row["error"] is not None and row["error"] != "forgotten in a crash" for row in run.rows)

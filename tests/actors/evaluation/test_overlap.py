@@ -1,0 +1,40 @@
+"""Overlapping evaluations: what counts at the end of a run, and in its replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from small_runs import Setting
+
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.evaluation.step import queries_of
+from fedbo.actors.host_storage import HostConfig
+from fedbo.actors.hosts import InlineHosts
+from fedbo.actors.storage.evaluation_log import EvaluationLog
+from fedbo.actors.storage.rows import RunKey
+from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.actors.task import StepRequest
+from fedbo.algorithms.catalog import entry
+
+
+def test_a_replay_has_the_evaluations_that_had_ended_in_a_step_that_had_not(tmp_path: Path) -> None:
+    """Two of three had ended when the study was stopped: they count, since whoever watched was told of them."""
+    task = Setting(entry("random").make(), agents=1, initial=3, policy=Policy(parallel=2)).task()
+    config = HostConfig(RunFolder.of(tmp_path, RunKey(0, "random", 0)).claim(), recorded=True)
+    before = InlineHosts(task, range(1), config)
+    before.decide(StepRequest(0, 0))
+    decision = before.host.agents[0].state.decision
+    assert decision is not None
+    made = queries_of(task, 0, 0, decision, 0)
+    log = EvaluationLog(config.folder, {0}, 0)
+    log.append(
+        query.evaluated(1.5, 1.5)._replace(started=0.5, finished=1.0 + number)
+        for number, query in enumerate(reversed(made[:2]))
+    )
+    log.close()
+    replayed = InlineHosts(task, range(1), config)
+    replayed.submit(StepRequest(0, 0))
+    (name,) = replayed.finish(1)
+    rows = pq.read_table(config.folder.path / name).to_pylist()
+    assert [(row["query"], row["t_n"], row["finished"]) for row in rows] == [(1, 1, 1.0), (0, 2, 2.0)]

@@ -16,6 +16,7 @@ from fedbo.study.study import Study
 from fedbo.testing.ledger_laws import ledger
 from fedbo.testing.run_tables import NEAR, Row, RunTables, runs_of
 
+_CLOCKS = 1e-3  # seconds: how long an evaluation took and when it ended are read from two clocks
 PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed": "recovered", "cut": "joined", "down": "up"}
 
 
@@ -30,14 +31,20 @@ def violations(study: Study, directory: Path) -> list[str]:
 
 
 def _times(run: RunTables) -> Iterator[str]:
-    """Time never goes back, events are numbered without gaps, and nothing happens after the budget's time."""
+    """Time never goes back, events are numbered without gaps, and nothing happens after the budget's time.
+
+    In real time no step begins after it, but one may end.
+    """
     times = [event["time"] for event in run.events]
     if any(after < before for before, after in zip(times, times[1:], strict=False)):
         yield "the time of events goes back"
     if [event["sequence"] for event in run.events] != list(range(len(run.events))):
         yield "the events are not numbered one after the other"
     end = run.study.budget.time
-    if end is not None and (times and times[-1] > end or any(row["finished"] > end + NEAR for row in run.rows)):
+    if run.study.timing.clock == "wall":
+        if end is not None and any(event["time"] > end for event in run.of("started")):
+            yield f"a step began after [budget] time = {end}"
+    elif end is not None and (times and times[-1] > end or any(row["finished"] > end + NEAR for row in run.rows)):
         yield f"something happened after [budget] time = {end}"
 
 
@@ -140,12 +147,13 @@ def _evaluations(run: RunTables) -> Iterator[str]:
     policy = run.study.evaluation.make()
     ended = {(event["agent"], event["step"]) for event in run.of("started" if policy.overlaps else "finished")}
     ends: dict[int, list[float]] = defaultdict(list)
+    near = NEAR if run.study.timing.clock == "virtual" else _CLOCKS
     for row in sorted(run.rows, key=lambda row: (row["agent"], row["started"], row["finished"])):
         agent = row["agent"]
         if (agent, row["step"]) not in ended:
             yield f"agent {agent} has a row of step {row['step']}, which has not ended"
-        ends[agent] = [end for end in ends[agent] if end > row["started"] + NEAR]
-        if row["finished"] < row["started"] - NEAR or len(ends[agent]) >= policy.parallel:
+        ends[agent] = [end for end in ends[agent] if end > row["started"] + near]
+        if row["finished"] < row["started"] - near or len(ends[agent]) >= policy.parallel:
             yield f"agent {agent} evaluated from {row['started']} to {row['finished']} beside what ends at {ends[agent]}"
         ends[agent].append(row["finished"])
     failed = sum(row["error"] is not None and row["error"] != "forgotten in a crash" for row in run.rows)

@@ -198,11 +198,21 @@ def plant(mutant: Mutant, folder: Path) -> None:
 class Recorder:
     """A plug-in that notes which functions every test calls, on which lines, and how long the test takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.tests: dict[str, dict[str, Any]] = {}
         self.lines: dict[str, set[int]] = defaultdict(set)
         self.called: set[CodeType] = set()
         self.counts: dict[CodeType, int] = defaultdict(int)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Keep so many cases of each test, those in the middle of every part of them."""
+        cases: dict[str, list[pytest.Item]] = defaultdict(list)
+        for item in items:
+            cases[item.nodeid.split("[")[0]].append(item)
+        n = self.most
+        kept = [c if len(c) <= n else [c[len(c) * (2 * i + 1) // (2 * n)] for i in range(n)] for c in cases.values()]
+        items[:] = [item for some in kept for item in some]
 
     def _trace(self, frame: Any, event: str, argument: Any) -> Any:
         code = frame.f_code
@@ -373,13 +383,14 @@ def main() -> None:
     parser.add_argument("--suite", choices=tuple(SUITES), default="quick")
     parser.add_argument("--seconds", type=float, default=30.0, help="what the tests of a mutant may take together")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds until what hangs is killed")
+    parser.add_argument("--cases", type=int, default=10**6, help="how many cases of a test with parameters are recorded")
     parser.add_argument("--tests", nargs="*", default=list(PLACES))
     given = parser.parse_args()
     os.chdir(ROOT)
     options = ["-p", "no:cacheprovider", "-q", "-m", SUITES[given.suite], *given.tests]
     if given.what == "run":
         sys.exit(pytest.main([*options, "-s"], plugins=[Runner(given)]))
-    recorder = Recorder()
+    recorder = Recorder(given.cases)
     pytest.main(options, plugins=[recorder])
     recorder.write(FOLDER / "record.json")
 

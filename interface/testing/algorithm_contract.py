@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -143,7 +142,7 @@ def _as_declared(message: Inbound, declared: Declaration | None) -> Inbound:
 def check_seeds(plain: Lockstep, seed: int) -> None:
     """Another seed gives other points; what draws nothing of its own need only see other values."""
     other = started(plain.algorithm, seed=seed + 1).run(ROUNDS)
-    differ = asked(other) != asked(plain) or (plain.problem.pulls and pickle.dumps(other.states) != pickle.dumps(plain.states))
+    differ = asked(other) != asked(plain) or (plain.problem.pulls and pack(other.states) != pack(plain.states))
     _need(bool(differ), "another seed gives the same points")
 
 
@@ -172,7 +171,7 @@ def _again(algorithm: Algorithm, seed: int, stored: bool, transmit: Transmit) ->
     for number in range(1, ROUNDS + 1):
         if stored:
             run.states, run.server = [unpack(pack(state)) for state in run.states], unpack(pack(run.server))
-            run.algorithm, run.inbox = pickle.loads(pickle.dumps((run.algorithm, run.inbox)))
+            run.algorithm, run.inbox = unpack(pack(run.algorithm)), unpack(pack(run.inbox))
         run.run(number)
     return run
 

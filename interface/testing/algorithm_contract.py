@@ -255,7 +255,7 @@ def check_parallel(algorithm: Algorithm, history: bool, failing: float, worst: b
     if algorithm.queries != 1:
         return
     kind = partial(Overlapped, failing=failing, worst=worst)
-    check_points(started(algorithm, history, kind=kind).run(PARALLEL + ROUNDS))
+    check_points(started(algorithm, history, kind=kind).run(PARALLEL + 2))
 
 
 def check_private(algorithm: Algorithm) -> None:

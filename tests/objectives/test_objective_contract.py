@@ -117,12 +117,12 @@ class Slope:
     """A small federation that keeps to the contract; `fault` breaks one promise."""
 
     fault: str = ""
-    drawn = False
+    random_per_replicate = False
     n_agents = 3
     parameters = (Parameter("x", 0.0, 1.0),)
     metric = Metric("height")
 
-    def objective(self, agent: int, world: np.random.Generator, own: np.random.Generator) -> Any:
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Any:
         if self.fault != "any agent":
             require_agent(agent, self.n_agents)
         return SlopeAgent(0 if self.fault == "alike" else agent, self.fault)

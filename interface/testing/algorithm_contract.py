@@ -25,15 +25,12 @@ from fedbo.algorithms.base import (
 )
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.messages import LARGEST, fault
+from fedbo.testing.contract import ContractBroken, is_frozen, need
 from fedbo.testing.lockstep import Lockstep, Transmit, pulls
 
 AGENTS, DIM, INITIAL, HISTORY, ROUNDS = 3, 2, 3, 6, 4
 PULLS = 300  # of each agent, where the budget counts evaluations
 PARALLEL = 4  # points of one agent under way at once, for those that can decide so
-
-
-class ContractBroken(AssertionError):
-    """An algorithm does not do what every algorithm must."""
 
 
 def check_algorithm(algorithm: Algorithm, seed: int = 5) -> None:
@@ -75,7 +72,8 @@ def bowl(x: Array, agent: int) -> Array:
 def observed(decision: Decision, streams: Streams) -> Array:
     """Give the means of noisy values in [0, 1], as bandit algorithms assume."""
     spread = 0.4 / np.sqrt(pulls(decision))
-    return np.clip(0.3 * bowl(decision.x, streams.owner) + 0.5 + streams.rng("noise").uniform(-spread, spread), 0.0, 1.0)
+    values = 0.3 * bowl(decision.x, streams.owner) + 0.5 + streams.rng("noise").uniform(-spread, spread)
+    return np.asarray(np.clip(values, 0.0, 1.0))
 
 
 def started(
@@ -104,23 +102,22 @@ def asked(run: Lockstep) -> bytes:
 
 def check_settings(algorithm: Algorithm) -> None:
     """Settings are a frozen dataclass, and both halves are there."""
-    _need(isinstance(algorithm, Algorithm), "it lacks a function of the protocol Algorithm")
-    frozen = dataclasses.is_dataclass(algorithm) and algorithm.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    _need(frozen, "settings must be a frozen dataclass")
+    need(isinstance(algorithm, Algorithm), "it lacks a function of the protocol Algorithm")
+    need(is_frozen(algorithm), "settings must be a frozen dataclass")
 
 
 def check_points(run: Lockstep) -> None:
     """Points lie in the unit cube, in the declared number, and no more are evaluated than the budget has."""
     decisions = [decision for decisions in run.decisions for decision in decisions.values()]
     for x in [*run.initial, *(decision.x for decision in decisions)]:
-        _need(x.ndim == 2 and x.shape[1] == DIM, f"points must have shape (q, {DIM}), not {x.shape}")
-        _need(bool(((x >= 0) & (x <= 1)).all()), "a point lies outside of the unit cube")
+        need(x.ndim == 2 and x.shape[1] == DIM, f"points must have shape (q, {DIM}), not {x.shape}")
+        need(bool(((x >= 0) & (x <= 1)).all()), "a point lies outside of the unit cube")
     for decision in decisions:
-        _need(decision.origin in ORIGINS, f"no origin {decision.origin!r}")
+        need(decision.origin in ORIGINS, f"no origin {decision.origin!r}")
         number, declared = len(decision.x), run.algorithm.queries
-        _need(declared in (None, number), f"a decision has {number} points, but queries = {declared}")
-        _need(pulls(decision).shape == (number,) and bool((pulls(decision) >= 1).all()), "pulls must be (q,), each at least 1")
-    _need(not run.problem.pulls or bool((run.spent <= PULLS).all()), "more is evaluated than the budget of pulls")
+        need(declared in (None, number), f"a decision has {number} points, but queries = {declared}")
+        need(pulls(decision).shape == (number,) and bool((pulls(decision) >= 1).all()), "pulls must be (q,), each at least 1")
+    need(not run.problem.pulls or bool((run.spent <= PULLS).all()), "more is evaluated than the budget of pulls")
 
 
 def check_messages(run: Lockstep) -> None:
@@ -129,13 +126,13 @@ def check_messages(run: Lockstep) -> None:
     for agent, payload in (item for answers in run.answers for item in answers.items()):
         _as_declared(Inbound(agent, run.step, 0.0, payload), declared)
     silent = not any(run.sent)
-    _need(silent == (run.algorithm.upload(run.problem) is None), "messages must be sent exactly if an upload is declared")
+    need(silent == (run.algorithm.upload(run.problem) is None), "messages must be sent exactly if an upload is declared")
 
 
 def _as_declared(message: Inbound, declared: Declaration | None) -> Inbound:
-    _need(declared is not None, "there is a message, but None is declared")
+    need(declared is not None, "there is a message, but None is declared")
     said = fault(message.payload, declared or {})
-    _need(said is None, f"a message is not as declared: {said}")
+    need(said is None, f"a message is not as declared: {said}")
     return message
 
 
@@ -143,7 +140,7 @@ def check_seeds(plain: Lockstep, seed: int) -> None:
     """Another seed gives other points; what draws nothing of its own need only see other values."""
     other = started(plain.algorithm, seed=seed + 1).run(ROUNDS)
     differ = asked(other) != asked(plain) or (plain.problem.pulls and pack(other.states) != pack(plain.states))
-    _need(bool(differ), "another seed gives the same points")
+    need(bool(differ), "another seed gives the same points")
 
 
 def check_disturbances(plain: Lockstep, seed: int) -> None:
@@ -157,7 +154,7 @@ def check_disturbances(plain: Lockstep, seed: int) -> None:
         ("told every message twice", False, _twice),
         ("told messages in another order", False, lambda messages: messages[::-1]),
     ):
-        _need(asked(_again(plain.algorithm, seed, stored, transmit)) == asked(plain), f"it asks for other points when {words}")
+        need(asked(_again(plain.algorithm, seed, stored, transmit)) == asked(plain), f"it asks for other points when {words}")
     raise ContractBroken("it asks for other points when stored after every round and told messages twice and backwards")
 
 
@@ -235,7 +232,7 @@ class Overlapped(Lockstep):
             self.states[agent] = unpack(pack(self.algorithm.pending(self.states[agent], waiting)))
             self.decisions[-1][agent] = decision = self.ask(agent)
             again = bool((waiting == decision.x).all(axis=1).any())
-            _need(decision.x.shape == (1, DIM) and not again, "with points under way, a decision must be one other point")
+            need(decision.x.shape == (1, DIM) and not again, "with points under way, a decision must be one other point")
             self.flight[agent].append(decision.x[0])
 
     def end(self, agent: int) -> None:
@@ -263,25 +260,20 @@ def check_private(algorithm: Algorithm) -> None:
     assert isinstance(algorithm, Private)
     run = started(algorithm)
     problem = dataclasses.replace(run.problem, n_agents=7, targets=tuple(range(7)))
-    _need(run.releases == 1, "the messages of the first round must pass the mechanism")
+    need(run.releases == 1, "the messages of the first round must pass the mechanism")
     fresh = algorithm.server_init(run.problem)
     answers = algorithm.broadcast(fresh, range(AGENTS), np.ones(AGENTS), run.streams.of(COORDINATOR))[0]
-    _need(not answers, "there is an answer before the first release")
+    need(not answers, "there is an answer before the first release")
     fields = [*(algorithm.upload(run.problem) or {}).values()]
-    _need(len(fields) == 1 and len(fields[0].shape) == 1, "a private message must be one array (M,)")
+    need(len(fields) == 1 and len(fields[0].shape) == 1, "a private message must be one array (M,)")
     for number in (0, 5, 20, 100):
         weights = algorithm.weights(problem, number)
-        _need(weights.shape == (algorithm.mechanism(problem).blocks, 7), "weights must have shape (P, N)")
-        _need(bool((weights >= 0).all()) and np.allclose(weights.sum(axis=1), 1.0), "weights must be a mean for every block")
-        _need(np.array_equal(weights, algorithm.weights(problem, number)), "weights differ when asked for again")
-    payload = {"": np.ones(fields[0].shape)}  # type: ignore[arg-type]
+        need(weights.shape == (algorithm.mechanism(problem).blocks, 7), "weights must have shape (P, N)")
+        need(bool((weights >= 0).all()) and np.allclose(weights.sum(axis=1), 1.0), "weights must be a mean for every block")
+        need(np.array_equal(weights, algorithm.weights(problem, number)), "weights differ when asked for again")
+    payload = {"": np.ones([length or 1 for length in fields[0].shape])}
     try:
         algorithm.receive(run.server, Inbound(0, 1, 0.0, payload), 1.0)
     except AssertionError:
         return
     raise ContractBroken("receive must refuse messages: they pass the mechanism")
-
-
-def _need(kept: bool, words: str) -> None:
-    if not kept:
-        raise ContractBroken(words)

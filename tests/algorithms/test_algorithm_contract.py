@@ -14,7 +14,8 @@ import pytest
 from fedbo.algorithms.base import Decision, Field, Inbound, Overlapping, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import Streams
-from fedbo.testing.algorithm_contract import ROUNDS, ContractBroken, asked, bowl, check_algorithm, check_damage, started
+from fedbo.testing.algorithm_contract import ROUNDS, asked, bowl, check_algorithm, check_damage, started
+from fedbo.testing.contract import ContractBroken
 from fedbo.tuning.tune import tuning_study
 
 SETTINGS = [(name, preset) for name, found in algorithms().items() for preset in (None, *found.presets)]

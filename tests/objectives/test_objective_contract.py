@@ -19,7 +19,7 @@ from fedbo.objectives.base import Federation, LibraryMissing, Metric, Parameter,
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
 from fedbo.objectives.space import inside
-from fedbo.testing.algorithm_contract import ContractBroken
+from fedbo.testing.contract import ContractBroken
 from fedbo.testing.objective_contract import built, check_federation, noise, points
 from fedbo.tuning.spaces import written_space
 

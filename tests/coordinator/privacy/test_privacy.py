@@ -740,6 +740,12 @@ def test_a_dummy_message_that_is_lost_is_not_in_the_log_and_no_bytes_are_lost_wi
 # The ledger.
 
 
+def test_the_ledger_counts_the_messages_that_were_shortened() -> None:
+    quiet = Discreet(Whisper(LAW, norms={0: 0.01}), iterations=4).run()
+    for entry in releases(quiet):
+        assert entry.clipped == len(set(entry.arrived) - {0}) > 0
+
+
 def epsilon_of_each(ran: Ran, deltas: tuple[float, ...], agents: int = 5) -> Array:
     _, spent = accounted(table_of(aggregator_of(ran).entries, (0, "whisper", 0)), deltas, agents)
     return np.array([row["epsilon"] for row in spent.to_pylist()])

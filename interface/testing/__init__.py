@@ -1,1 +1,1 @@
-"""Contracts of algorithms and objectives, algorithms in lock-step, and random whole studies with laws and promises of theirs."""
+"""Contracts of algorithms and objectives, algorithms in lock-step, and random whole studies with their laws and promises."""

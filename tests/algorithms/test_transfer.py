@@ -92,6 +92,13 @@ def test_rgpe_trusts_who_ranks_well_and_drops_who_ranks_badly() -> None:
     assert weights[0] > 0.5 and weights[1] == 0.0
 
 
+@pytest.mark.parametrize("name", ["rgpe", "taf"])
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_surrogate_is_sent_after_every_kth_iteration_or_once(name: str, every: int) -> None:
+    assert [step for step in range(7) if entry(name).make(every=every).sends(step)] == list(range(0, 7, every))
+    assert [step for step in range(7) if entry(name).make(every=0).sends(step)] == [0]
+
+
 def test_rgpe_counts_everybody_alike_before_there_is_anything_to_rank() -> None:
     algorithm: RGPE = made("rgpe")
     posterior, state, models = held(algorithm, (1.0, -1.0, 0.0))

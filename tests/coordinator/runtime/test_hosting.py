@@ -30,30 +30,34 @@ STUDY: dict[str, Any] = {
 TABLES = ("observations.parquet", "events.parquet", "histories.parquet")
 
 
-def _bytes(tmp_path: Path, mode: str, **hosting: Any) -> list[bytes]:
+def _bytes(tmp_path: Path, mode: str, algorithms: list[Any], **hosting: Any) -> list[bytes]:
     name = "-".join(str(word) for word in hosting.values())
-    study = {**STUDY, "exchange": {"mode": mode}, "hosting": hosting}
+    study = {**STUDY, "algorithm": algorithms, "exchange": {"mode": mode}, "hosting": hosting}
     result = fedbo.run(study, out=tmp_path / f"{mode}-{name}")
     return [(result.directory / table).read_bytes() for table in TABLES]
 
 
 INLINE = [{"kind": "inline", "workers": workers} for workers in (1, 2, 4)]
 PACKED = [{"kind": "packed", "workers": workers} for workers in (1, 2, 4)]
+DEDICATED = {"kind": "dedicated"}
 
 
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "hostings"),
+    ("mode", "algorithms", "hostings"),
     [
-        pytest.param("immediate", [INLINE[1], PACKED[2], {"kind": "dedicated"}], id="immediate"),
-        pytest.param("barrier", [PACKED[1]], id="barrier", marks=pytest.mark.long),
+        pytest.param("immediate", STUDY["algorithm"][2:], [INLINE[1], PACKED[1], DEDICATED], id="fts"),
+        pytest.param("immediate", STUDY["algorithm"], [*INLINE, *PACKED, DEDICATED], id="immediate", marks=pytest.mark.long),
+        pytest.param("barrier", STUDY["algorithm"], [PACKED[1]], id="barrier", marks=pytest.mark.long),
     ],
 )
-def test_every_hosting_gives_the_same_bytes(mode: str, hostings: Any, tmp_path: Path, ray_session: None) -> None:
-    alone = _bytes(tmp_path, mode, kind="inline", workers=0)
+def test_every_hosting_gives_the_same_bytes(
+    mode: str, algorithms: list[Any], hostings: Any, tmp_path: Path, ray_session: None
+) -> None:
+    alone = _bytes(tmp_path, mode, algorithms, kind="inline", workers=0)
     for hosting in hostings:
-        assert _bytes(tmp_path, mode, **hosting) == alone, hosting
+        assert _bytes(tmp_path, mode, algorithms, **hosting) == alone, hosting
 
 
 @pytest.mark.long

@@ -740,6 +740,13 @@ def test_a_dummy_message_that_is_lost_is_not_in_the_log_and_no_bytes_are_lost_wi
 # The ledger.
 
 
+def test_the_ledger_says_what_one_message_moves_a_release_by() -> None:
+    """Weights of 1/5 and a share of 1/2: clip / 5 / (1 / 2), of which the noise is a multiple."""
+    entries = releases(Discreet(Whisper(replace(LAW, share=0.5)), iterations=4).run())
+    assert entries and all(entry.sensitivity == pytest.approx(0.4 * LAW.clip) for entry in entries)
+    assert all(entry.noise == pytest.approx([LAW.noise * entry.sensitivity] * LAW.blocks) for entry in entries)
+
+
 def test_the_ledger_counts_the_messages_that_were_shortened() -> None:
     quiet = Discreet(Whisper(LAW, norms={0: 0.01}), iterations=4).run()
     for entry in releases(quiet):

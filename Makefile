@@ -9,13 +9,17 @@ export OMP_NUM_THREADS := 1
 # Tests start some hundred processes, which need not compile the package each time, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test with-ray without-ray check bench format style types setup clean
+.PHONY: run test test-long with-ray without-ray mutants check bench format style types setup clean
 
 run: setup  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
-test: setup  ## pass the tests: those that start Ray and look at the clock come first, the others take what is left
+test: setup  ## pass the tests, in about three minutes on two cores
 	$(MAKE) --no-print-directory --jobs 2 with-ray without-ray
+
+test-long: setup  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
+	$(BIN)/python -m pytest -m "ray and long"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "long and not ray"
 
 check: setup  ## everything that a commit must pass
 	$(MAKE) --no-print-directory --jobs 4 style types with-ray without-ray
@@ -24,7 +28,11 @@ with-ray: setup
 	$(BIN)/python -m pytest -m "ray and not long"
 
 without-ray: setup
-	nice -n 19 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
+
+mutants: setup  ## plant faults at random and count those that the tests do not notice
+	$(BIN)/python benchmarks/mutation.py record
+	$(BIN)/python benchmarks/mutation.py run --mutants 200
 
 REVISION ?=
 bench: setup  ## compare the speed of the core with that of an earlier revision: make bench REVISION=HEAD~10

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial.distance import cdist
-from scipy.stats import qmc
 
 from fedbo.surrogates.draws import Draw, KernelPart
 from fedbo.surrogates.kernels import SE
@@ -89,6 +88,8 @@ def product(dim: int, sizes: Sizes) -> Product:
 
 def _sobol(dim: int, count: int, seed: int) -> Array:
     """Scrambled Sobol points `(count, dim)`, a power of two of them, the same in every process."""
+    from scipy.stats import qmc  # takes a second, which processes that only evaluate need not spend
+
     points = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(int(count - 1).bit_length())
     return np.asarray(points, dtype=np.float64)
 

@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
 
 from fedbo.surrogates.newton_ascent import Surface, newton_ascent
 
@@ -121,6 +120,8 @@ def _candidates(lattice: Lattice) -> Array:
     if count <= COMBINATIONS:
         points = np.array(list(itertools.product(*(lattice.centres(axis) for axis in range(len(levels))))))
     else:
+        from scipy.stats import qmc  # takes a second, which processes that only evaluate need not spend
+
         points = qmc.Sobol(len(levels), rng=np.random.default_rng(SEED)).random(CANDIDATES)
     found: Array = np.unique(lattice.project(points), axis=0)
     found.setflags(write=False)

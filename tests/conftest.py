@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Ray kills workers where the machine as a whole is short of memory, whoever uses it.
+os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
 
 import pytest
 

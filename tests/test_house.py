@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,8 +110,14 @@ def _imports(tree: ast.AST, later: bool = False) -> Iterator[Import]:
             yield from _imports(node, later or inside or typing)
 
 
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def _imported_by(path: Path) -> list[Import]:
-    return list(_imports(ast.parse(path.read_text(encoding="utf-8"))))
+    return list(_imports(_tree(path)))
 
 
 def _place(root: Path, name: str) -> tuple[str, str, str]:
@@ -163,7 +170,7 @@ def crowded(root: Path) -> list[str]:
 
 
 def _made(path: Path) -> set[str]:
-    body = ast.parse(path.read_text(encoding="utf-8")).body
+    body = _tree(path).body
     names = [node.target for node in body if isinstance(node, ast.AnnAssign)]
     names += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
     return {name.id for name in names if isinstance(name, ast.Name)}
@@ -190,7 +197,7 @@ def doubled(root: Path) -> dict[str, list[str]]:
     """List the class names that more than one class has, and where; a leading underscore is no difference."""
     places: dict[str, list[str]] = {}
     for path in _files(root):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(path)):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name.lstrip("_"), []).append(f"{path.relative_to(root)}:{node.lineno}")
     return {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED}

@@ -1,1 +1,1 @@
-"""What tests of a platform of this kind need: random whole studies, the laws that their tables obey, and their promises."""
+"""Contracts of algorithms and objectives, algorithms in lock-step, and random whole studies with their laws and promises."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedbo.algorithms.base import Decision, Inbound, Problem
+from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.fed_pne import FedPNE
-from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.algorithms.streams import Streams
+from fedbo.testing.lockstep import Lockstep, pulls
 
 Functions = Sequence[Callable[[np.ndarray], np.ndarray]]
 Means = Callable[[np.ndarray, Decision, np.random.Generator], np.ndarray]
@@ -55,36 +55,17 @@ def bernoulli(values: np.ndarray, decision: Decision, rng: np.random.Generator) 
 
 def play(algorithm: FedPNE, functions: Functions, rounds: int, seed: int, means: Means = uniform) -> Played:
     """Let the clients play until their budgets are used up; `means` draws those of a decision's rewards."""
-    n, dim, streams = len(functions), 1, Streams(seed)
-    problem = Problem(dim, n, tuple(range(n)), 0, rounds, pulls=rounds)
-    states = [algorithm.agent_init(replace(problem, agent=agent), streams.of(agent)) for agent in range(n)]
-    server, left = algorithm.server_init(problem), [rounds] * n
-    inbox: list[list[Inbound]] = [[] for _ in range(n)]
-    played = Played([[] for _ in range(n)], [], [], server, problem)
-    step = 0
-    while any(left):
-        step += 1
-        played.phases.append((server.depth, server.nodes))
-        arrivals, bytes_ = [], 0
-        for agent in range(n):
-            own = streams.of(agent).at(step)
-            decision, state = algorithm.ask(states[agent], inbox[agent], own)
-            assert decision.pulls is not None
-            left[agent] -= int(decision.pulls.sum())
-            assert left[agent] >= 0
-            played.pulls[agent].append((decision.x, decision.pulls))
-            state = algorithm.tell(state, decision.x, means(functions[agent](decision.x), decision, own.rng("reward")))
-            payload, states[agent] = algorithm.outbox(state, own)
-            inbox[agent] = []
-            if payload is not None:
-                arrivals.append(Inbound(agent, step, 0.0, payload))
-                bytes_ += sum(array.nbytes for array in payload.values())
-        played.bytes_up.append(bytes_)
-        for message in arrivals:
-            server = algorithm.receive(server, message, 0.0)
-        answers, server = algorithm.broadcast(
-            server, [m.sender for m in arrivals], np.ones(n), streams.of(COORDINATOR).at(step)
-        )
-        for agent, answer in answers.items():
-            inbox[agent].append(Inbound(COORDINATOR, step, 0.0, answer))
-    return played._replace(server=server)
+
+    def evaluate(decision: Decision, streams: Streams) -> np.ndarray:
+        return means(functions[streams.owner](decision.x), decision, streams.rng("reward"))
+
+    n = len(functions)
+    run = Lockstep(algorithm, Problem(1, n, tuple(range(n)), 0, rounds, pulls=rounds), evaluate, seed)
+    phases = []
+    while run.active():
+        phases.append((run.server.depth, run.server.nodes))
+        run.act()
+        run.exchange()
+    pulled = [[(decisions[agent].x, pulls(decisions[agent])) for decisions in run.decisions] for agent in range(n)]
+    bytes_up = [sum(array.nbytes for payload in sent.values() for array in payload.values()) for sent in run.sent]
+    return Played(pulled, phases, bytes_up, run.server, run.problem)

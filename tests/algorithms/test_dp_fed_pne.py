@@ -87,3 +87,15 @@ def test_the_width_of_the_noise_has_no_jump_and_its_part_stays_below_the_reach()
         assert rule.noise_width(20) / (0.3 * rule.pulls(depth)) <= rule.reach(depth)
         assert float(rule.width(depth, 20)) <= 2 * rule.reach(depth) + 1e-12
         assert rule.pulls(depth) >= replace(rule, epsilon=math.inf).pulls(depth)
+
+
+def test_what_a_message_gives_away_is_epsilon_for_each_reward() -> None:
+    """A reward in [0, 1] moves the mean of t of them by 1 / t, and the noise has 1 / epsilon times that as its scale."""
+    algorithm, problem = entry("dp_fed_pne").make(epsilon=0.5), Problem(1, 4, (0, 1, 2, 3), 0, 1000, pulls=1000)
+    assert isinstance(algorithm, FedPNE)
+    server = algorithm.server_init(problem)
+    told = algorithm.disclosure(server, {"phase": np.array([1]), "means": np.zeros(len(server.nodes))})
+    assert told is not None and told.numbers == len(server.nodes)
+    assert told.sensitivity == 1.0 / server.rule.pulls(server.depth) and told.scale == 2.0 * told.sensitivity
+    assert told.epsilon == 0.5
+    assert entry("fed_pne").make().disclosure(server, {}) is None

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_algorithm_contract import Loop, N
 
 from fedbo.algorithms.base import Inbound, Private, Problem, Starting
 from fedbo.algorithms.catalog import entry
@@ -22,6 +21,7 @@ from fedbo.algorithms.ts import TS
 from fedbo.surrogates.draws import message_function
 from fedbo.surrogates.features import Features, draw_features, phi
 from fedbo.surrogates.maximise import maximise, maximise_pieces
+from fedbo.testing.algorithm_contract import AGENTS, ROUNDS, asked, started
 
 CHEAP: dict[str, Any] = {"apart": 0.0, "own": TS(surrogate="features", features=20), "features": 20}
 PROBLEM = Problem(2, 29, tuple(range(29)), 10, 60)
@@ -170,13 +170,13 @@ def test_more_than_three_inputs_are_maximised_too() -> None:
 @pytest.mark.parametrize("message", [{}, {"omega": np.zeros((4, 20))}])
 def test_without_anything_to_follow_an_agent_goes_its_own_way(message: dict[str, np.ndarray]) -> None:
     algorithm = DPFTSDE(p=0.0, **CHEAP)
-    loop = Loop(algorithm)
-    loop.advance()
+    run = started(algorithm)
     assert isinstance(algorithm, Private)
-    closed, _ = algorithm.broadcast(algorithm.closed(loop.server), range(N), np.ones(N), loop.streams.of(COORDINATOR))
+    everybody, streams = range(AGENTS), run.streams.of(COORDINATOR)
+    closed, _ = algorithm.broadcast(algorithm.closed(run.server), everybody, np.ones(AGENTS), streams)
     np.testing.assert_array_equal(closed[0]["omega"], np.zeros((4, 20)))
     inbox = [Inbound(COORDINATOR, 1, 1.0, message)] if message else []
-    decision, _ = algorithm.ask(loop.states[0], inbox, loop.streams.of(0).at(1))
+    decision, _ = algorithm.ask(run.states[0], inbox, run.streams.of(0).at(1))
     assert decision.origin == "own"
 
 
@@ -211,23 +211,12 @@ def test_the_published_schedule_makes_4_68_federated_queries_in_60_iterations() 
 
 
 def _origins(name: str, steps: int, **given_settings: Any) -> list[str]:
-    loop = Loop(entry(name).make(**{**CHEAP, **given_settings}))
-    origins: list[str] = []
-    made = type(loop.algorithm)
-
-    class Spy(made):  # type: ignore[misc, valid-type]
-        def ask(self, state: Any, inbox: Any, streams: Streams) -> Any:
-            decision, state = made.ask(self, state, inbox, streams)
-            origins.append(decision.origin)
-            return decision, state
-
-    loop.algorithm = Spy(**{word: getattr(loop.algorithm, word) for word in loop.algorithm.__dataclass_fields__})  # type: ignore[attr-defined]
-    loop.run(steps)
-    return origins
+    run = started(entry(name).make(**{**CHEAP, **given_settings})).run(steps)
+    return [decision.origin for decisions in run.decisions for decision in decisions.values()]
 
 
 def test_with_p_1_0_the_first_query_of_everybody_is_federated() -> None:
-    assert _origins("dp_fts_de", 1) == ["federated"] * N
+    assert _origins("dp_fts_de", 1) == ["federated"] * AGENTS
 
 
 def test_the_controls_take_their_turns_exactly_when_dp_fts_de_does() -> None:
@@ -239,7 +228,8 @@ def test_the_controls_take_their_turns_exactly_when_dp_fts_de_does() -> None:
 
 def test_with_p_1_and_one_region_it_is_thompson_sampling_to_the_bit() -> None:
     own = TS(surrogate="features", features=20)
-    assert Loop(DPFTSDE(own=own, p=1.0, regions=1, features=20)).run() == Loop(own).run()
+    federated = started(DPFTSDE(own=own, p=1.0, regions=1, features=20)).run(ROUNDS)
+    assert asked(federated) == asked(started(own).run(ROUNDS))
 
 
 def _message(y: np.ndarray, seed: int = 1, **given_settings: Any) -> np.ndarray:

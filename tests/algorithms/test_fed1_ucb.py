@@ -6,23 +6,27 @@ from math import ceil, log, sqrt
 
 import numpy as np
 import pytest
-from lockstep import Lockstep
 
-from fedbo.algorithms.base import Problem
+from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.fed1_ucb import Fed1UCB
-from fedbo.surrogates.arms import nearest
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.arms import grid, nearest
+from fedbo.testing.lockstep import Evaluate, Lockstep, noisy, pulls
 
 # The demonstration of the authors: ten arms, and five agents each of which sees two arms much better than they are for all.
 GLOBAL = np.array([0.7, 0.71, 0.72, 0.73, 0.74, 0.75, 0.76, 0.765, 0.77, 0.79])
 LOCAL = GLOBAL * (0.2 + 4.0 * (np.eye(10) + np.eye(10)[::-1])[:5])
 
 
-class Tabled(Lockstep):
-    """Every agent's draws of an arm's phase are fixed by their numbers, so that another implementation can have the same."""
+def lockstep(algorithm: Fed1UCB, evaluate: Evaluate, agents: int, rounds: int, seed: int = 0) -> Lockstep:
+    return Lockstep(algorithm, Problem(1, agents, tuple(range(agents)), 0, rounds, pulls=rounds), evaluate, seed)
 
-    def draw(self, x: np.ndarray, pulls: np.ndarray, agent: int) -> np.ndarray:
-        arms = nearest(self.states[agent].x, x)
-        return np.array([phase_mean(self.step, agent, arm, n) for arm, n in zip(arms, pulls, strict=True)])
+
+def tabled(decision: Decision, streams: Streams) -> np.ndarray:
+    """Every agent's draws of an arm's phase are fixed by their numbers, so that another implementation can have the same."""
+    arms = nearest(grid(1, 10), decision.x)
+    drawn = zip(arms, pulls(decision), strict=True)
+    return np.array([phase_mean(streams.step, streams.owner, arm, times) for arm, times in drawn])
 
 
 def phase_mean(phase: int, agent: int, arm: int, pulls: int) -> float:
@@ -47,7 +51,7 @@ def plainly(rounds: int) -> tuple[list[list[int]], int]:
 
 @pytest.mark.parametrize(("rounds", "decided"), [(20_000, False), (1_000_000, True)])
 def test_the_demonstration_of_the_authors_goes_as_in_a_plain_loop(rounds: int, decided: bool) -> None:
-    run = Tabled(Fed1UCB(arms=10), lambda x, agent: x, 5, rounds).run()
+    run = lockstep(Fed1UCB(arms=10), tabled, 5, rounds).run()
     phases, messages = plainly(rounds)
     asked = [sorted(nearest(run.states[0].x, decisions[0].x).tolist()) for decisions in run.decisions]
     if decided:
@@ -67,7 +71,7 @@ def test_the_best_arm_survives() -> None:
 
     left = []
     for seed in range(40):
-        run = Lockstep(Fed1UCB(arms=10, sigma=0.3), values, 5, 4000, noise=0.3, seed=seed).run()
+        run = lockstep(Fed1UCB(arms=10, sigma=0.3), noisy(values, 0.3), 5, 4000, seed).run()
         assert run.server.active[-1]
         left.append(run.server.active.sum())
     assert np.mean(left) <= 2.0, "nearly all others are gone"
@@ -75,15 +79,15 @@ def test_the_best_arm_survives() -> None:
 
 @pytest.mark.parametrize(("arms", "rounds"), [(10, 7), (10, 1), (10, 1234), (3, 5000), (1, 50)])
 def test_every_agent_makes_exactly_its_pulls(arms: int, rounds: int) -> None:
-    run = Lockstep(Fed1UCB(arms=arms), lambda x, agent: x[:, 0], 2, rounds, noise=0.1).run()
+    run = lockstep(Fed1UCB(arms=arms), noisy(lambda x, agent: x[:, 0], 0.1), 2, rounds).run()
     assert (run.spent == rounds).all()
     assert run.step <= run.algorithm.phases(run.problem)  # type: ignore[attr-defined]
 
 
 def test_an_agent_without_answer_goes_on_with_its_arms_and_is_believed_for_all_its_pulls() -> None:
-    run = Lockstep(Fed1UCB(arms=4, sigma=0.2), lambda x, agent: 0.5 * x[:, 0], 2, 4000, noise=0.2)
+    run = lockstep(Fed1UCB(arms=4, sigma=0.2), noisy(lambda x, agent: 0.5 * x[:, 0], 0.2), 2, 4000)
     run.act()
-    run.exchange(deaf=frozenset({1}))
+    run.exchange(deaf=[1])
     run.act()
     run.exchange()
     phase = ceil(10 * log(4000))
@@ -99,13 +103,13 @@ def test_nothing_is_dropped_before_all_are_heard_unless_that_is_wished() -> None
         return np.asarray(x[:, 0] if agent else 1.0 - x[:, 0])
 
     for missing in ("wait", "mean"):
-        run = Lockstep(Fed1UCB(arms=4, sigma=0.1, missing=missing), values, 2, 4000)
+        run = lockstep(Fed1UCB(arms=4, sigma=0.1, missing=missing), noisy(values), 2, 4000)
         run.act()
-        run.exchange(mute=frozenset({0}))
+        run.exchange(mute=[0])
         assert run.server.active.all() == (missing == "wait")
         run.act()
-        assert {one.origin for one in run.decisions[-1]} == {"federated"}
-        assert {one.note for one in run.decisions[-1]} == {None if missing == "wait" else "1 missing"}
+        assert {one.origin for one in run.decisions[-1].values()} == {"federated"}
+        assert {one.note for one in run.decisions[-1].values()} == {None if missing == "wait" else "1 missing"}
 
 
 def test_bounds_of_unequal_pulls_are_those_of_a_mean_of_means() -> None:

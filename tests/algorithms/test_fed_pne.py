@@ -201,6 +201,8 @@ def test_waiting_means_that_no_phase_ends_before_all_have_responded_and_lost_mea
     k = len(server.nodes)
     answers, server = answered(algorithm, heard(algorithm, server, {0: [0.5] * k, 1: [0.5] * k, 2: [0.5] * k}), [0, 1, 2, 3])
     assert server.phase == 1 and list(answers) == [3] and answers[3]["phase"][0] == 1
+    again, server = answered(algorithm, server, [3])  # what it sent was lost a second time
+    assert server.phase == 1 and list(again) == [3] and again[3]["phase"][0] == 1
     answers, server = answered(algorithm, heard(algorithm, server, {3: [0.5] * k}), [0, 1, 2, 3])
     assert server.phase == 2 and list(answers) == [0, 1, 2, 3]
 
@@ -220,6 +222,28 @@ def test_a_client_sends_the_same_bits_when_it_is_asked_again() -> None:
     second, state = algorithm.outbox(state, streams.at(2))
     assert second is not None and second["means"].tobytes() == first["means"].tobytes()
     assert algorithm.outbox(state, streams.at(2))[0] is None
+    decision, state = algorithm.ask(state, [Inbound(COORDINATOR, 2, 0.0, again)], streams.at(3))
+    third, state = algorithm.outbox(state, streams.at(3))  # the second was lost too
+    assert not len(decision.x) and third is not None and third["means"].tobytes() == first["means"].tobytes()
+
+
+def test_a_node_that_fails_at_one_client_and_again_in_the_next_phase_is_judged_by_the_others() -> None:
+    """What failed has no mean, in no phase; where nobody has one, nothing is known of the node, and it stays."""
+    algorithm, problem = rule(missing="wait", nu=0.5)
+    server = algorithm.server_init(problem)
+    for _ in range(2):
+        k = len(server.nodes)
+        values = [1.0] + [0.0] * (k - 1)
+        first = int(server.nodes[0])
+        means = {client: values for client in range(3)} | {3: [math.nan, *values[1:]]}
+        answers, server = answered(algorithm, heard(algorithm, server, means), [0, 1, 2, 3])
+        assert list(answers) == [0, 1, 2, 3] and server.best[1] == first
+        assert first in server.nodes // 2
+    k = len(server.nodes)
+    unknown = [math.nan] + [0.5] * (k - 1)
+    lost = int(server.nodes[0])
+    _, server = answered(algorithm, heard(algorithm, server, {client: unknown for client in range(4)}), [0, 1, 2, 3])
+    assert lost in server.nodes // 2 and server.best[1] != lost
 
 
 def test_missing_clients_are_told_of_and_widen_the_confidence_by_what_they_could_change() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
-from test_algorithm_contract import Loop, N
 
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
@@ -18,25 +17,16 @@ from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.coordinator.messages import encode
 from fedbo.surrogates.features import phi
+from fedbo.testing.algorithm_contract import AGENTS, ROUNDS, asked, started
 
 CHEAP: dict[str, Any] = {"apart": 0.0, "own": TS(surrogate="features", features=20), "features": 20}
 PROBLEM = Problem(2, 4, (0, 1, 2, 3), 3, 50)
 
 
-def _federated(loop: Loop, steps: int) -> list[list[str]]:
-    """Run the loop and give the origins of every step."""
-    origins: list[list[str]] = []
-    ask = type(loop.algorithm).ask
-
-    class Spy(type(loop.algorithm)):  # type: ignore[misc]
-        def ask(self, state, inbox, streams):
-            decision, state = ask(self, state, inbox, streams)
-            origins.append([decision.origin])
-            return decision, state
-
-    loop.algorithm = Spy(**{name: getattr(loop.algorithm, name) for name in loop.algorithm.__dataclass_fields__})
-    loop.run(steps)
-    return origins
+def _origins(algorithm: Any, rounds: int) -> list[str]:
+    """Give the origins of all decisions, round by round."""
+    run = started(algorithm).run(rounds)
+    return [decision.origin for decisions in run.decisions for decision in decisions.values()]
 
 
 def test_the_published_schedule_makes_0_875_federated_queries_in_50_iterations() -> None:
@@ -98,42 +88,41 @@ def test_a_message_is_m_numbers_long_when_serialised(features: int) -> None:
 
 def test_with_p_1_it_is_thompson_sampling_to_the_bit() -> None:
     own = TS(surrogate="features", features=20)
-    assert Loop(FTS(own=own, p=1.0, features=20, every=1)).run() == Loop(own).run()
+    federated = started(FTS(own=own, p=1.0, features=20, every=1)).run(ROUNDS)
+    assert asked(federated) == asked(started(own).run(ROUNDS))
 
 
 def test_with_p_0_every_query_follows_a_message() -> None:
-    loop = Loop(FTS(p=0.0, every=1, **CHEAP))
-    assert {origin for (origin,) in _federated(loop, 4)} == {"federated"}
+    assert set(_origins(FTS(p=0.0, every=1, **CHEAP), 4)) == {"federated"}
 
 
 def test_the_controls_take_their_turns_exactly_when_fts_does() -> None:
     turns = {}
     for name, word in (("fts", "federated"), ("fts_noise", "federated"), ("fts_uniform", "uniform")):
         made = entry(name).make(p=0.5, **CHEAP)
-        turns[name] = [origin == word for (origin,) in _federated(Loop(made), 12)]
+        turns[name] = [origin == word for origin in _origins(made, 12)]
     assert turns["fts"] == turns["fts_noise"] == turns["fts_uniform"]
     assert 0 < sum(turns["fts"]) < len(turns["fts"])
 
 
 def test_a_message_that_came_once_is_used_once_and_p_n_is_renormalised() -> None:
-    loop = Loop(FTS(p=0.0, query="draw", every=0, **CHEAP))
-    origins = [origin for (origin,) in _federated(loop, 4)]
-    assert origins == ["federated"] * N * (N - 1) + ["own"] * N * (4 - (N - 1))
-    assert all(not state.weight.any() for state in loop.states)
+    run = started(FTS(p=0.0, query="draw", every=0, **CHEAP)).run(4)
+    origins = [decision.origin for decisions in run.decisions for decision in decisions.values()]
+    assert origins == ["federated"] * AGENTS * (AGENTS - 1) + ["own"] * AGENTS * (4 - (AGENTS - 1))
+    assert all(not state.weight.any() for state in run.states)
 
 
 def test_a_federated_query_that_would_tell_little_gives_way_to_an_own_one() -> None:
     """With everything near, no query is federated; the controls give way in the same way."""
     for control, word in (("none", "federated"), ("uniform", "uniform")):
-        near = Loop(FTS(p=0.0, every=1, control=control, **{**CHEAP, "apart": 1.1}))
-        assert {origin for (origin,) in _federated(near, 4)} == {"own"}
-        far = Loop(FTS(p=0.0, every=1, control=control, **CHEAP))
-        assert {origin for (origin,) in _federated(far, 4)} == {word}
+        near = FTS(p=0.0, every=1, control=control, **{**CHEAP, "apart": 1.1})
+        assert set(_origins(near, 4)) == {"own"}
+        far = FTS(p=0.0, every=1, control=control, **CHEAP)
+        assert set(_origins(far, 4)) == {word}
 
 
 def test_messages_that_keep_coming_may_be_used_again() -> None:
-    loop = Loop(FTS(p=0.0, query="draw", every=1, **CHEAP))
-    assert {origin for (origin,) in _federated(loop, 6)} == {"federated"}
+    assert set(_origins(FTS(p=0.0, query="draw", every=1, **CHEAP), 6)) == {"federated"}
 
 
 @pytest.mark.parametrize("every", [1, 2, 3])
@@ -269,6 +258,5 @@ def test_who_knows_nothing_has_nothing_to_say() -> None:
 
 
 def test_the_surrogate_is_fitted_on_schedule_also_when_a_query_is_federated() -> None:
-    loop = Loop(FTS(p=0.0, every=1, features=20))
-    loop.run(1)
-    assert [state.local.fitted for state in loop.states] == [3] * N
+    run = started(FTS(p=0.0, every=1, features=20)).run(1)
+    assert [state.local.fitted for state in run.states] == [3] * AGENTS

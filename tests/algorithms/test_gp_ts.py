@@ -6,13 +6,13 @@ from math import log, sqrt
 
 import numpy as np
 import pytest
-from lockstep import Lockstep
 
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.gp_ts import GPTS
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import correlations, deviations, grid
+from fedbo.testing.lockstep import Lockstep, noisy
 
 
 def _bump(x: np.ndarray, agent: int) -> np.ndarray:
@@ -63,7 +63,8 @@ def test_points_in_flight_may_come_back_in_any_order() -> None:
 @pytest.mark.parametrize("given", [{"kernel": "matern52"}, {"draws": "diagonal", "regulariser": 0.1, "multiplier": 0.3}])
 def test_it_finds_a_bump_under_noise(given: dict[str, object]) -> None:
     """Uniform play loses 0.63 a round; a third of that over the last 100 of 400 rounds is no question of luck (seed 0)."""
-    run = Lockstep(GPTS(arms=40, norm=0.5, **given), _bump, 1, 400, noise=0.1).run()  # type: ignore[arg-type]
+    problem = Problem(1, 1, (0,), 0, 400, pulls=400)
+    run = Lockstep(GPTS(arms=40, norm=0.5, **given), problem, noisy(_bump, 0.1)).run()  # type: ignore[arg-type]
     late = np.concatenate([decisions[0].x for decisions in run.decisions[-100:]])
     assert np.mean(1.0 - _bump(late, 0)) < 0.21
     assert all(len(decisions[0].x) == 1 for decisions in run.decisions)

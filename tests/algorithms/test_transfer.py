@@ -92,6 +92,13 @@ def test_rgpe_trusts_who_ranks_well_and_drops_who_ranks_badly() -> None:
     assert weights[0] > 0.5 and weights[1] == 0.0
 
 
+@pytest.mark.parametrize("name", ["rgpe", "taf"])
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_a_surrogate_is_sent_after_every_kth_iteration_or_once(name: str, every: int) -> None:
+    assert [step for step in range(7) if entry(name).make(every=every).sends(step)] == list(range(0, 7, every))
+    assert [step for step in range(7) if entry(name).make(every=0).sends(step)] == [0]
+
+
 def test_rgpe_counts_everybody_alike_before_there_is_anything_to_rank() -> None:
     algorithm: RGPE = made("rgpe")
     posterior, state, models = held(algorithm, (1.0, -1.0, 0.0))
@@ -261,3 +268,26 @@ def test_pooled_finds_the_maximum_that_others_have_seen_and_counts_them_less_whe
         if sign > 0:
             assert np.abs(decision.x[0] - CENTRE).max() < 0.1
     assert likeness[0] >= 0.7 > likeness[1]
+
+
+def test_pooled_passes_over_rows_that_were_damaged_to_nan() -> None:
+    """A row that lost its value or a coordinate counts for nothing, as if the agent had never sent it."""
+    algorithm: Any = entry("pooled").make()
+    rng = np.random.default_rng(3)
+    x, own = rng.random((12, 2)), rng.random((8, 2))
+    mine = dataclasses.replace(PROBLEM, agent=1, history_x=x, history_y=bowl(x))
+    payload, _ = algorithm.outbox(algorithm.agent_init(mine, Streams(1)), Streams(1))
+    damaged = {name: array.copy() for name, array in payload.items()}
+    damaged["y"][2], damaged["x"][5, 1] = np.nan, np.inf
+    without = {name: array.copy() for name, array in payload.items()}
+    without["x"][[2, 5]], without["y"][[2, 5]] = np.nan, np.nan
+    asked = []
+    for sent in (payload, damaged, without):
+        server = algorithm.receive(algorithm.server_init(PROBLEM), Inbound(1, 0, 0.0, sent), 0.0)
+        answers, _ = algorithm.broadcast(server, (0,), np.ones(N), Streams(1))
+        state = algorithm.tell(algorithm.agent_init(dataclasses.replace(PROBLEM, agent=0), Streams(1)), own, bowl(own))
+        message = Inbound(COORDINATOR, 0, 0.0, answers[0])
+        decision, state = algorithm.ask(state, (message,), Streams(1, owner=0).at(1))
+        assert np.isfinite(decision.x).all()
+        asked.append(decision.x.tobytes())
+    assert asked[1] == asked[2] != asked[0]

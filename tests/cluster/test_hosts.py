@@ -60,6 +60,7 @@ def forgers(made: Laboratory, tmp_path_factory: pytest.TempPathFactory) -> list[
     ]
 
 
+@pytest.mark.long
 def test_a_study_on_three_hosts_of_which_one_is_killed_has_the_bytes_of_one_process(
     lab: Laboratory, forgers: object, alone: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_study_on_three_hosts_has_the_bytes_of_one_process(lab: Laboratory, al
     assert tables(tmp_path / "run") == alone
 
 
+@pytest.mark.long
 def test_whoever_has_a_wrong_token_can_neither_join_nor_submit(made: Laboratory, forgers: list[subprocess.Popen[str]]) -> None:
     told = [forger.communicate(timeout=PATIENCE)[0] for forger in forgers]
     assert [forger.returncode for forger in forgers] == [1, 1, 1], told
@@ -198,6 +200,7 @@ def test_each_host_looks_for_data_where_its_ray_was_started(tmp_path: Path) -> N
     assert driver.returncode == 1 and "'landmine'" in said and "FEDBO_DATA" in said, said
 
 
+@pytest.mark.long
 def test_hosts_end_with_the_process_that_made_them(tmp_path: Path) -> None:
     code = (
         "from pathlib import Path; import sys, time; from laboratory import Laboratory; "

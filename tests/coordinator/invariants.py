@@ -152,10 +152,10 @@ class Troubles:
                     continue
                 for agent in getattr(fault, "agents", (COORDINATOR,)):
                     over = min(self.done.get(agent, math.inf), self.gone.get(agent, math.inf))
-                    target = agent < 0 or agent in ran.core.problem.targets
+                    target = agent < 0 or agent in ran.core.rules.problem.targets
                     assert over <= fault.at or not target or (kind, agent, fault.at) in self.struck, f"{fault} never struck"
         if whole:
-            lost = set(ran.core.problem.targets) - self.gone.keys() - self.done.keys()
+            lost = set(ran.core.rules.problem.targets) - self.gone.keys() - self.done.keys()
             assert not lost, f"agents {lost} neither ended nor were lost"
 
 
@@ -219,7 +219,7 @@ class Steps:
         rows = defaultdict(list)
         for row in ran.rows:
             rows[row.agent, row.step].append(row)
-        points = {key for key in self.ended if key[0] in ran.core.problem.targets and (key[1] or self.setting.initial)}
+        points = {key for key in self.ended if key[0] in ran.core.rules.problem.targets and (key[1] or self.setting.initial)}
         assert rows.keys() == points, "rows and finished steps differ"
         for agent in range(self.setting.agents):
             own = [(key[1], rows[key]) for key in sorted(rows) if key[0] == agent]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 from typing import Any
+
+import pytest
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
@@ -85,6 +89,21 @@ def fts(**settings: Any) -> Algorithm:
     from fedbo.algorithms.ts import TS
 
     return entry("fts").make(**{**FTS, "own": TS(refit=1000, features=20), **settings})
+
+
+def paired(*values: Sequence[Any]) -> list[Any]:
+    """Give all combinations as parameters; all are `long` but a few, among which every pair of values occurs."""
+    every = list(product(*(range(len(some)) for some in values)))
+    wanted = {pair for one in every for pair in combinations(enumerate(one), 2)}
+    chosen = set[tuple[int, ...]]()
+    while wanted:
+        best = max(every, key=lambda one: len(wanted & {*combinations(enumerate(one), 2)}))
+        chosen.add(best)
+        wanted -= {*combinations(enumerate(best), 2)}
+    return [
+        pytest.param(*(some[n] for some, n in zip(values, one, strict=True)), marks=[] if one in chosen else pytest.mark.long)
+        for one in every
+    ]
 
 
 BOTH_MODES = [Immediate(), Barrier()]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import ALL_MODES, Ran, Setting, fts
+from small_runs import ALL_MODES, Ran, Setting, fts, paired
 from talking import Talk
 
 from fedbo.actors.evaluation.policy import Policy
@@ -65,9 +65,11 @@ def test_a_step_that_is_begun_again_takes_another_length() -> None:
     assert ran.rows[2].finished - ran.rows[2].started == pytest.approx(last)
 
 
-@pytest.mark.parametrize("checkpoint", [1, 3, 4])
-@pytest.mark.parametrize("queries", [1, 2, None])
-@every_mode
+@pytest.mark.parametrize(
+    ("exchange", "queries", "checkpoint"),
+    paired(ALL_MODES, [1, 2, None], [1, 3, 4]),
+    ids=lambda one: getattr(one, "mode", str(one)),
+)
 def test_an_agent_that_lost_its_state_knows_what_it_knew_at_its_last_checkpoint(exchange, queries, checkpoint: int) -> None:
     algorithm = Talk(queries=queries)
     ran = crashing(algorithm, "lost", exchange=exchange, checkpoint=checkpoint)
@@ -184,10 +186,11 @@ def test_a_barrier_closes_at_the_crash_of_the_last_one_it_waited_for() -> None:
     assert ran.of("round")[0].time == pytest.approx(moment)
 
 
-@pytest.mark.parametrize("at", [0.0, 1.0, 2.0, 3.0])
-@pytest.mark.parametrize("restart", [None, 0.5, 1.0])
-@pytest.mark.parametrize("state", ["kept", "lost"])
-@every_mode
+@pytest.mark.parametrize(
+    ("exchange", "state", "restart", "at"),
+    paired(ALL_MODES, ["kept", "lost"], [None, 0.5, 1.0], [0.0, 1.0, 2.0, 3.0]),
+    ids=lambda one: getattr(one, "mode", str(one)),
+)
 def test_crashes_in_the_very_moment_of_other_events_leave_a_sound_run(exchange, state, restart, at: float) -> None:
     """Steps of length 1 without latency: everything happens at whole numbers, and so do the crashes."""
     plan = (Crash(EVERYBODY, at=at, state=state, restart=restart), Crash((1, 2), at=at, state=state, restart=1.0))

@@ -26,6 +26,11 @@ def plan(*faults: Any) -> Setting:
     return replace(CALM, world={"plan": faults})
 
 
+def unreachable(fault: Any) -> Setting:
+    """A world in which no message gets through, and agents never give up."""
+    return replace(CALM, exchange=Barrier(), world={"plan": (fault,), "attempts": 10**9})
+
+
 ENDLESS = {
     "a day that is too short": (LOST, "availability 'daily' with leaving = \"lost\""),
     "crashes": (plan(Crash(ALL, rate=5.0, restart=0.1, state="lost")), "fault 'crash'"),
@@ -46,14 +51,11 @@ def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: s
 @pytest.mark.parametrize(
     "setting",
     [
-        plan(Hang(ALL, rate=1.0, duration=1000.0)),
-        replace(plan(Loss(ALL, probability=1.0)), exchange=Barrier(), world={"plan": (Loss(ALL, 1.0),), "attempts": 10**9}),
-        replace(
-            plan(), exchange=Barrier(), world={"plan": (NetworkPartition(ALL, rate=1.0, duration=1e9),), "attempts": 10**9}
-        ),
-        replace(plan(), exchange=Barrier(), world={"plan": (Restart(rate=1.0, duration=1e9),), "attempts": 10**9}),
+        pytest.param(plan(Hang(ALL, rate=1.0, duration=1000.0)), id="hangs"),
+        pytest.param(unreachable(Loss(ALL, 1.0)), id="loss", marks=pytest.mark.long),
+        pytest.param(unreachable(NetworkPartition(ALL, rate=1.0, duration=1e9)), id="partitions", marks=pytest.mark.long),
+        pytest.param(unreachable(Restart(rate=1.0, duration=1e9)), id="coordinator"),
     ],
-    ids=["hangs", "loss", "partitions", "coordinator"],
 )
 def test_a_run_in_which_nothing_comes_further_ends(setting: Setting) -> None:
     with pytest.raises(EndlessError, match="nothing has come further since time"):

@@ -33,10 +33,11 @@ EVENTS = {(kind, word) for kind, words in WORDS.items() for word in words} | {(k
 
 
 @pytest.mark.slow
-def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
+@pytest.mark.parametrize(("worlds", "unseen"), [(60, 6), pytest.param(500, 0, marks=pytest.mark.long)])
+def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does(worlds: int, unseen: int) -> None:
     found: Counter[tuple[str, str]] = Counter()
 
-    @profile(QUICK, max_examples=200)
+    @profile(QUICK, max_examples=worlds)
     @given(settings())
     def holds(setting: Setting) -> None:
         found.update(events_of(check(setting)))
@@ -44,21 +45,22 @@ def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does() -> None:
     # What is drawn changes with every constant in the sources, and some troubles are rare: more of them, and one may miss.
     cut = st.builds(Corruption, agents=some, probability=chances, how=st.just("shape"))
 
-    @profile(QUICK, max_examples=200)
+    @profile(QUICK, max_examples=worlds)
     @given(settings(st.lists(st.one_of(faults("corruption"), faults("crash"), cut), min_size=1, max_size=2).map(tuple)))
     def holds_with_rare_trouble(setting: Setting) -> None:
         found.update(events_of(check(setting)))
 
     holds()
     holds_with_rare_trouble()
-    assert set(found) <= EVENTS and len(EVENTS - set(found)) <= 1, EVENTS - set(found)
+    assert set(found) <= EVENTS and len(EVENTS - set(found)) <= unseen, EVENTS - set(found)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("worlds", [2, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", sorted(FAULTS))
 @pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.accepts_late and m.is_synchronous))
-def test_every_mode_survives_every_kind_of_fault(exchange, kind: str) -> None:
-    @profile(QUICK, max_examples=7)
+def test_every_mode_survives_every_kind_of_fault(exchange, kind: str, worlds: int) -> None:
+    @profile(QUICK, max_examples=worlds)
     @given(settings(st.lists(faults(kind), min_size=1, max_size=2).map(tuple)))
     def survives(setting: Setting) -> None:
         check(replace(setting, exchange=exchange))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pages
+import pytest
+
+from fedbo.testing.algorithm_contract import check_algorithm
 
 SHOWN = next(block.text for block in pages.blocks("python") if block.page == "docs/algorithms/index.md")
 STUDY = """
@@ -41,3 +45,9 @@ def test_the_example_runs_in_a_study(tmp_path: Path) -> None:
     assert told.returncode == 0, told.stderr[-2000:]
     assert told.stdout.split("]")[0] == "['random', 'shared_step'"
     assert int(told.stdout.split("]")[1]) == 2 * 3 * (3 + 4)
+
+
+def test_the_example_keeps_to_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shared_step_shown.py").write_text(SHOWN, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    check_algorithm(importlib.import_module("shared_step_shown").SharedStep())

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,17 @@ import fedbo
 import fedbo.execution.runner
 from fedbo.execution.replay import replay
 
-WRITES = {"os.rename": 0, "os.remove": 0, "os.mkdir": 0, "os.rmdir": 0, "os.truncate": 0}
+WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 
 
 def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
     """Run or resume a study in this process."""
     os.setsid()
+    folder = arguments[-1] if what == "run" else arguments[0]
     if "before" in limits:
-        die_before(limits["before"], arguments[-1] if what == "run" else arguments[0])
+        die_before(limits["before"], folder)
+    if "listed" in limits:
+        list_operations(limits["listed"], folder)
     if "room" in limits:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limits["room"], resource.RLIM_INFINITY))
     if what == "run":
@@ -40,18 +44,32 @@ def die_before(number: int, folder: str) -> None:
     """Let this process be killed just before its file operation with this number; its own kind, not a patched function."""
     count = 0
 
-    def look(event: str, arguments: tuple[Any, ...]) -> None:
+    def look(line: str) -> None:
         nonlocal count
+        count += 1
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    at_operations(folder, look)
+
+
+def list_operations(path: str, folder: str) -> None:
+    """Write each file operation of this process as a line of a file."""
+    told = os.open(path, os.O_WRONLY | os.O_CREAT)
+    at_operations(folder, lambda line: os.write(told, f"{line}\n".encode()))
+
+
+def at_operations(folder: str, act: Callable[[str], object]) -> None:
+    """Do something before each operation of this process that changes a file in a folder; it is told which it is."""
+
+    def look(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
             if not (isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)):
                 return
         elif event not in WRITES:
             return
-        if folder not in str(arguments[0]):
-            return
-        count += 1
-        if count == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if folder in str(arguments[0]):
+            act(f"{event} {str(arguments[0]).removeprefix(folder)}")
 
     sys.addaudithook(look)
 

@@ -1,12 +1,10 @@
-"""What every federation promises, checked over all that are found at run time."""
+"""Every federation of the folder, found by name at run time, is held to the contract; and the contract finds what breaks it."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -17,15 +15,14 @@ import pytest
 from pydantic import TypeAdapter
 
 import fedbo
-from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Array, Costly, Federation, LibraryMissing, Objective, Repeated, cost_of, reports_costs
+from fedbo.objectives.base import Federation, LibraryMissing, Metric, Parameter, require_agent
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
-from fedbo.objectives.derived.mean import BatchFunction
-from fedbo.objectives.space import from_unit
+from fedbo.objectives.space import inside
+from fedbo.testing.contract import ContractBroken
+from fedbo.testing.objective_contract import built, check_federation, noise, points
 from fedbo.tuning.spaces import written_space
 
-SEED = 20
 NAMES = list(federations())
 SAMPLE_MODULE = "sample_function_of_the_contract"
 SAMPLE_TABLE = "FEDBO_SAMPLE_TABLE_OF_THE_CONTRACT"  # where it lies, also for a fresh process
@@ -39,38 +36,17 @@ SETTINGS: dict[str, dict[str, Any]] = {  # only where the defaults will not do h
 }
 
 
-def built(name: str) -> Federation:
+def made(name: str) -> Federation:
     settings = {"table": os.environ[SAMPLE_TABLE]} if name == "tabulated" else SETTINGS.get(name, {})
-    made: Federation = federations()[name](**settings)
-    return made
-
-
-def objective(federation: Federation, agent: int) -> Objective:
-    world, own = Streams(SEED).rng("world"), Streams(SEED, owner=agent).rng("objective")
-    return federation.objective(agent, world, own)
-
-
-def draws(step: int = 0) -> np.random.Generator:
-    return Streams(SEED, owner=0, step=step).rng("noise")
-
-
-def points(federation: Federation, n: int) -> Array:
-    """Give both extreme corners and uniform points `(n + 2, d)`."""
-    d = len(federation.parameters)
-    unit = np.vstack([np.zeros(d), np.ones(d), np.random.Generator(np.random.Philox(1)).random((n, d))])
-    return from_unit(federation.parameters, unit)
-
-
-def judged(one: Objective, x: Array) -> float:
-    score = one.score(x)
-    return one.evaluate(x, draws()) if score is None else score
+    federation: Federation = federations()[name](**settings)
+    return federation
 
 
 def bits(name: str) -> list[str]:
     """Give what one agent in the middle observes, to the last bit."""
-    federation = built(name)
-    one = objective(federation, federation.n_agents // 2)
-    return [one.evaluate(x, draws(i)).hex() for i, x in enumerate(points(federation, 4))]
+    federation = made(name)
+    objective = built(federation, federation.n_agents // 2)
+    return [objective.evaluate(x, noise(i)).hex() for i, x in enumerate(points(federation, 4))]
 
 
 def print_bits(names: list[str]) -> None:
@@ -96,18 +72,6 @@ def nothing_is_fetched(monkeypatch: pytest.MonkeyPatch, sample_folder: Path) -> 
         monkeypatch.setitem(data.DATA_SETS, name, dataclasses.replace(known, files=files))
 
 
-@pytest.fixture(params=NAMES)
-def federation(request: pytest.FixtureRequest) -> Federation:
-    made = built(request.param)
-    try:
-        objective(made, 0)
-    except data.DataMissing:
-        pytest.skip(f"the data of {request.param!r} are not here: see `fedbo data list`")
-    except LibraryMissing as missing:
-        pytest.skip(str(missing))
-    return made
-
-
 def test_the_federations_are_found_by_listing_the_folder() -> None:
     assert {"digits", "landmine", "gp_synthetic", "quadratic", "branin", "python_function"} <= set(NAMES)
 
@@ -115,117 +79,18 @@ def test_the_federations_are_found_by_listing_the_folder() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_settings_can_be_read_from_plain_values(name: str) -> None:
     adapter: TypeAdapter[Federation] = TypeAdapter(federations()[name])
-    plain = adapter.dump_python(built(name), mode="json")
-    assert adapter.validate_python(plain) == built(name)
+    plain = adapter.dump_python(made(name), mode="json")
+    assert adapter.validate_python(plain) == made(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_settings_are_frozen(name: str) -> None:
-    made: Any = built(name)
-    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
-        made.agents = 3
-
-
-def test_federations_and_objectives_have_what_the_protocols_ask(federation: Federation) -> None:
-    assert isinstance(federation, Federation)
-    assert isinstance(objective(federation, 0), Objective)
-
-
-def test_parameters_have_distinct_names_and_finite_ranges(federation: Federation) -> None:
-    parameters = federation.parameters
-    assert len({p.name for p in parameters}) == len(parameters) >= 1
-    assert all(math.isfinite(p.low) and math.isfinite(p.high) and p.low < p.high for p in parameters)
-    assert all(p.low > 0.0 for p in parameters if p.log)
-
-
-def test_the_metric_turns_values_into_native_ones_and_says_the_direction(federation: Federation) -> None:
-    metric = federation.metric
-    assert metric.name and metric.sign in (-1, 1)
-    worse, better = metric.native(np.array([0.25, 0.5]))
-    assert (better > worse) == (metric.direction == "maximise")
-
-
-def test_observations_inside_the_box_and_on_its_corners_are_finite_floats(federation: Federation) -> None:
-    one = objective(federation, 0)
-    observed = [one.evaluate(x, draws(i)) for i, x in enumerate(points(federation, 6))]
-    assert all(isinstance(value, float) and math.isfinite(value) for value in observed)
-
-
-def test_the_same_stream_gives_the_same_observation(federation: Federation) -> None:
-    one = objective(federation, 0)
-    for x in points(federation, 3):
-        assert one.evaluate(x, draws()) == one.evaluate(x, draws())
-
-
-def test_the_score_is_repeatable_and_free_of_noise(federation: Federation) -> None:
-    one = objective(federation, 0)
-    for x in points(federation, 3):
-        assert one.score(x) == one.score(x)
-        if one.score(x) is None:
-            assert one.evaluate(x, draws(1)) == one.evaluate(x, draws(2))
-
-
-def test_what_is_given_at_many_points_or_many_times_is_what_is_given_one_by_one(federation: Federation) -> None:
-    one, x = objective(federation, 0), points(federation, 2)
-    if isinstance(one, BatchFunction):
-        np.testing.assert_allclose(one.scores(x), [judged(one, point) for point in x], rtol=1e-10, atol=1e-12)
-    if isinstance(one, Repeated):
-        singly = draws()
-        np.testing.assert_array_equal(one.evaluate_many(x[-1], 3, draws()), [one.evaluate(x[-1], singly) for _ in range(3)])
-
-
-def test_costs_are_known_before_an_evaluation_and_are_the_same_whenever_they_are_asked_for(federation: Federation) -> None:
-    one = objective(federation, 0)
-    assert isinstance(one, Costly) or not reports_costs(federation)
-    for x in points(federation, 4):
-        assert cost_of(one, x) == cost_of(pickle.loads(pickle.dumps(one)), x)
-        assert math.isfinite(cost_of(one, x)) and cost_of(one, x) > 0.0
-
-
-def test_random_search_never_exceeds_the_best_value(federation: Federation) -> None:
-    for agent in {0, federation.n_agents - 1}:
-        one = objective(federation, agent)
-        if one.best_value is not None:
-            assert max(judged(one, x) for x in points(federation, 100)) <= one.best_value + 1e-12
-
-
-def test_agents_have_different_objectives(federation: Federation) -> None:
-    x = points(federation, 10)
-    values = {tuple(judged(objective(federation, agent), one) for one in x) for agent in range(min(3, federation.n_agents))}
-    assert len(values) == min(3, federation.n_agents)
-
-
-def test_an_objective_is_the_same_whichever_agents_were_built_before(federation: Federation) -> None:
-    x = points(federation, 1)[-1]
-    first = judged(objective(federation, 0), x)
-    for agent in reversed(range(federation.n_agents)):
-        objective(federation, agent)
-    assert judged(objective(federation, 0), x) == first
-
-
-def test_an_objective_survives_pickling_to_the_bit(federation: Federation) -> None:
-    one = objective(federation, 1)
-    other = pickle.loads(pickle.dumps(one))
-    for x in points(federation, 2):
-        assert other.evaluate(x, draws()) == one.evaluate(x, draws())
-    assert other.best_value == one.best_value
-
-
-def test_an_agent_that_does_not_exist_is_refused(federation: Federation) -> None:
-    for agent in (-1, federation.n_agents):
-        world, own = Streams(SEED).rng("world"), Streams(SEED).rng("own")
-        with pytest.raises(IndexError, match=f"no agent {agent}: there are {federation.n_agents}"):
-            federation.objective(agent, world, own)
-
-
-def test_a_point_outside_the_box_or_of_the_wrong_shape_is_refused(federation: Federation) -> None:
-    one = objective(federation, 0)
-    high = np.array([p.high for p in federation.parameters])
-    for refused in (high + 1.0, np.full_like(high, np.nan)):
-        with pytest.raises(ValueError, match=f"{federation.parameters[0].name} = .* is outside"):
-            one.evaluate(refused, draws())
-    with pytest.raises(ValueError, match="have shape"):
-        one.evaluate(np.append(high, 0.5), draws())
+def test_a_federation_keeps_to_the_contract(name: str) -> None:
+    try:
+        check_federation(made(name))
+    except data.DataMissing:
+        pytest.skip(f"the data of {name!r} are not here: see `fedbo data list`")
+    except LibraryMissing as missing:
+        pytest.skip(str(missing))
 
 
 def test_a_fresh_process_builds_the_same_objectives_to_the_bit(sample_folder: Path) -> None:
@@ -245,3 +110,61 @@ def test_a_fresh_process_builds_the_same_objectives_to_the_bit(sample_folder: Pa
         env={**os.environ, "PYTHONPATH": path},
     )
     assert json.loads(child.stdout) == here
+
+
+@dataclasses.dataclass(frozen=True)
+class Slope:
+    """A small federation that keeps to the contract; `fault` breaks one promise."""
+
+    fault: str = ""
+    random_per_replicate = False
+    n_agents = 3
+    parameters = (Parameter("x", 0.0, 1.0),)
+    metric = Metric("height")
+
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Any:
+        if self.fault != "any agent":
+            require_agent(agent, self.n_agents)
+        return SlopeAgent(0 if self.fault == "alike" else agent, self.fault)
+
+
+@dataclasses.dataclass
+class SlopeAgent:
+    agent: int
+    fault: str
+    calls: int = 0
+
+    @property
+    def best_value(self) -> float:
+        return 0.3 if self.fault == "best" else 1.0 + self.agent
+
+    def score(self, x: Any) -> float | None:
+        return None if self.fault == "noise" else float(x[0]) + self.agent
+
+    def evaluate(self, x: Any, rng: np.random.Generator) -> float:
+        self.calls += 1
+        x = x if self.fault == "anywhere" else inside(Slope.parameters, x)
+        shift = self.calls if self.fault == "counts" else 0.0
+        value = float(x[0]) + self.agent + 0.1 * rng.standard_normal() + shift
+        return float("nan") if self.fault == "nan" else value
+
+
+def test_the_contract_accepts_a_small_federation() -> None:
+    check_federation(Slope())
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("best", "random search found"),
+        ("alike", "two agents have the same objective"),
+        ("any agent", "objective must say: no agent -1"),
+        ("noise", "values have noise, but score is None"),
+        ("anywhere", "must refuse x outside"),
+        ("counts", "the same stream gives another value"),
+        ("nan", "a finite float, not nan"),
+    ],
+)
+def test_the_contract_names_what_is_broken(fault: str, said: str) -> None:
+    with pytest.raises(ContractBroken, match=said):
+        check_federation(Slope(fault))

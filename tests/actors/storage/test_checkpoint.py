@@ -475,6 +475,7 @@ def _advance(run: Run, step: int) -> tuple[Run, bytes]:
     return Run(algorithm, states, server, inbox), b"".join(asked)
 
 
+@pytest.mark.long  # the contract of algorithms stores and loads every state too
 @pytest.mark.parametrize("history", [True, False], ids=["history", "no history"])
 @pytest.mark.parametrize(("name", "preset"), SETTINGS, ids=str)
 def test_every_algorithm_goes_on_from_a_checkpoint_as_if_never_stopped(name: str, preset: str | None, history: bool) -> None:

@@ -26,6 +26,7 @@ def test_the_nodes_of_a_depth_fill_the_cube_and_hold_their_points(partition: Par
         points = partition.points(depth, nodes, streams)
         np.testing.assert_allclose((high - low).prod(axis=1).sum(), 1.0)
         assert ((points >= low) & (points <= high)).all()
+        assert len(np.unique(low, axis=0)) == len(nodes), "two nodes have the same box"
         children = partition.below(nodes)
         low_, high_ = partition.boxes(depth + 1, children, streams)
         parents = np.repeat(np.arange(len(nodes)), partition.children)

@@ -704,7 +704,11 @@ def flips(mode: Exchange) -> Iterator[tuple[Discreet, list[list[Any]]]]:
         yield setting, [happened(setting, coin) for coin in ("never", "always", "other")]
 
 
-@pytest.mark.parametrize("mode", CLAIMED, ids=lambda mode: f"{mode.mode} {mode.deadline}")
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param(mode, marks=pytest.mark.long if mode.deadline in (0.4, 4.0) else []) for mode in CLAIMED],
+    ids=lambda mode: f"{mode.mode} {mode.deadline}",
+)
 def test_where_the_gain_is_claimed_nothing_that_happens_tells_whether_an_agent_was_asked(mode: Exchange) -> None:
     for setting, (never, always, other) in flips(mode):
         assert never == always == other, setting
@@ -716,7 +720,37 @@ def test_without_dummy_messages_it_would_be_seen(mode: Exchange, monkeypatch: py
     assert any(not (never == always == other) for _, (never, always, other) in flips(mode))
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [Loss(EVERYBODY, 0.3), NetworkPartition(EVERYBODY, rate=0.3, duration=0.5), Restart(rate=0.3, duration=0.3)],
+    ids=lambda fault: type(fault).__name__,
+)
+def test_a_dummy_message_that_is_lost_is_not_in_the_log_and_no_bytes_are_lost_with_it(fault: Fault) -> None:
+    setting = Discreet(Whisper(replace(LAW, share=0.5)), iterations=12, world={"plan": (fault,), "attempts": 3})
+    ran = setting.run()
+    sent = {(record.agent, record.step) for record in ran.of("sent")}
+    dummies = {(record.agent, record.step) for record in ran.of("finished")} - sent
+    lost = [record for record in ran.of("lost") if record.detail == "up"]
+    assert len(dummies) > 20 and len(lost) > 3 and len(ran.of("done")) == 5
+    assert {record.bytes for record in lost} == {8 * NUMBERS}
+    told = {(record.agent, record.step) for record in [*lost, *ran.of("arrived"), *ran.of("rejected"), *ran.of("late")]}
+    assert not told & dummies
+
+
 # The ledger.
+
+
+def test_the_ledger_says_what_one_message_moves_a_release_by() -> None:
+    """Weights of 1/5 and a share of 1/2: clip / 5 / (1 / 2), of which the noise is a multiple."""
+    entries = releases(Discreet(Whisper(replace(LAW, share=0.5)), iterations=4).run())
+    assert entries and all(entry.sensitivity == pytest.approx(0.4 * LAW.clip) for entry in entries)
+    assert all(entry.noise == pytest.approx([LAW.noise * entry.sensitivity] * LAW.blocks) for entry in entries)
+
+
+def test_the_ledger_counts_the_messages_that_were_shortened() -> None:
+    quiet = Discreet(Whisper(LAW, norms={0: 0.01}), iterations=4).run()
+    for entry in releases(quiet):
+        assert entry.clipped == len(set(entry.arrived) - {0}) > 0
 
 
 def epsilon_of_each(ran: Ran, deltas: tuple[float, ...], agents: int = 5) -> Array:

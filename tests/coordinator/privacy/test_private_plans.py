@@ -61,10 +61,11 @@ def follow(ran: Ran, setting: Setting) -> None:
 
 
 @pytest.mark.slow
-def test_the_ledger_is_that_of_what_happened_whatever_goes_wrong() -> None:
+@pytest.mark.parametrize("worlds", [80, pytest.param(600, marks=pytest.mark.long)])
+def test_the_ledger_is_that_of_what_happened_whatever_goes_wrong(worlds: int) -> None:
     modes: Counter[tuple[str, bool]] = Counter()
 
-    @profile(QUICK, max_examples=300)
+    @profile(QUICK, max_examples=worlds)
     @given(settings(), st.sampled_from([0.4, 0.8, 1.0]), st.sampled_from(["poisson", "fixed"]), st.booleans())
     def holds(setting: Setting, share: float, sampling: str, tidy: bool) -> None:
         share = share if setting.exchange.is_synchronous else 1.0
@@ -80,4 +81,4 @@ def test_the_ledger_is_that_of_what_happened_whatever_goes_wrong() -> None:
 
     holds()
     assert {mode for mode, _ in modes} == {"barrier", "deadline", "first_k", "buffered", "immediate"}
-    assert modes["barrier", True] > 3 and modes["deadline", True] > 3
+    assert modes["barrier", True] > worlds / 100 and modes["deadline", True] > worlds / 100

@@ -30,32 +30,37 @@ STUDY: dict[str, Any] = {
 TABLES = ("observations.parquet", "events.parquet", "histories.parquet")
 
 
-def _bytes(tmp_path: Path, mode: str, **hosting: Any) -> list[bytes]:
+def _bytes(tmp_path: Path, mode: str, algorithms: list[Any], **hosting: Any) -> list[bytes]:
     name = "-".join(str(word) for word in hosting.values())
-    study = {**STUDY, "exchange": {"mode": mode}, "hosting": hosting}
+    study = {**STUDY, "algorithm": algorithms, "exchange": {"mode": mode}, "hosting": hosting}
     result = fedbo.run(study, out=tmp_path / f"{mode}-{name}")
     return [(result.directory / table).read_bytes() for table in TABLES]
 
 
 INLINE = [{"kind": "inline", "workers": workers} for workers in (1, 2, 4)]
 PACKED = [{"kind": "packed", "workers": workers} for workers in (1, 2, 4)]
+DEDICATED = {"kind": "dedicated"}
 
 
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "hostings"),
+    ("mode", "algorithms", "hostings"),
     [
-        pytest.param("immediate", [INLINE[1], PACKED[2], {"kind": "dedicated"}], id="immediate"),
-        pytest.param("barrier", [PACKED[1]], id="barrier", marks=pytest.mark.long),
+        pytest.param("immediate", STUDY["algorithm"][2:], [INLINE[1], PACKED[1], DEDICATED], id="fts"),
+        pytest.param("immediate", STUDY["algorithm"], [*INLINE, *PACKED, DEDICATED], id="immediate", marks=pytest.mark.long),
+        pytest.param("barrier", STUDY["algorithm"], [PACKED[1]], id="barrier", marks=pytest.mark.long),
     ],
 )
-def test_every_hosting_gives_the_same_bytes(mode: str, hostings: Any, tmp_path: Path, ray_session: None) -> None:
-    alone = _bytes(tmp_path, mode, kind="inline", workers=0)
+def test_every_hosting_gives_the_same_bytes(
+    mode: str, algorithms: list[Any], hostings: Any, tmp_path: Path, ray_session: None
+) -> None:
+    alone = _bytes(tmp_path, mode, algorithms, kind="inline", workers=0)
     for hosting in hostings:
-        assert _bytes(tmp_path, mode, **hosting) == alone, hosting
+        assert _bytes(tmp_path, mode, algorithms, **hosting) == alone, hosting
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_time_limit_inside_a_step_of_several_points_cuts_every_hosting_alike(tmp_path: Path, ray_session: None) -> None:
     study = {
@@ -82,8 +87,7 @@ def test_more_workers_than_the_ray_session_has_are_refused_and_not_waited_for(tm
         fedbo.run(study, out=tmp_path / "many")
 
 
-@pytest.mark.ray
-def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) -> None:
+def test_the_neighbours_of_an_agent_do_not_change_its_bits() -> None:
     """One agent beside none, beside some, and beside the same in another order."""
     from small_runs import Setting, fts
 
@@ -102,6 +106,7 @@ def test_the_neighbours_of_an_agent_do_not_change_its_bits(ray_session: None) ->
     assert all(rows == found[0] for rows in found)
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 def test_real_time_runs_the_same_core_and_takes_real_seconds(tmp_path: Path, ray_session: None) -> None:
@@ -123,6 +128,7 @@ def test_real_time_runs_the_same_core_and_takes_real_seconds(tmp_path: Path, ray
     assert np.median(delays) >= 0.05
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_a_step_that_is_interrupted_and_goes_on_gives_the_same_bytes_in_packed_actors(
     tmp_path: Path, ray_session: None
@@ -169,6 +175,7 @@ def test_an_order_that_a_later_decision_replaces_is_never_carried_out(ray_sessio
     assert hosts.result(0).failed == ()
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_them(ray_session: None) -> None:
     """Four agents that each sleep 0.5 s in four actors take far less than the 2 s of one after the other."""
@@ -193,6 +200,7 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
     assert time.monotonic() - begun < 1.6
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_an_objective_that_raises_ends_the_run_names_the_place_and_loses_nothing(tmp_path: Path, ray_session: None) -> None:
     study = {

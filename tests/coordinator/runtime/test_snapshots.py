@@ -54,8 +54,15 @@ def parts(folder: Path) -> list[tuple[str, list[dict[str, Any]]]]:
     return found
 
 
-@pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.accepts_late and m.is_synchronous))
-@pytest.mark.parametrize("algorithm", [fts(), Talk(queries=None)], ids=["fts", "talk"])
+# Every mode with one of the two algorithms; the other pairs are left to the long tests.
+PAIRS = [
+    pytest.param(algorithm, mode, marks=pytest.mark.long if (number + place) % 2 else [])
+    for number, mode in enumerate(ALL_MODES)
+    for place, algorithm in enumerate((fts(), Talk(queries=None)))
+]
+
+
+@pytest.mark.parametrize(("algorithm", "exchange"), PAIRS, ids=lambda one: getattr(one, "mode", type(one).__name__))
 def test_a_run_that_goes_on_from_any_snapshot_writes_the_same(algorithm: Any, exchange: Any, tmp_path: Path) -> None:
     setting = Setting(algorithm, exchange=exchange, iterations=5, models={"leaving": "lost"}, world={"plan": PLAN})
     Coordinator().run(run_of(setting, tmp_path / "alone"))

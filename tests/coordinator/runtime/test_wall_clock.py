@@ -28,6 +28,29 @@ def pids(directory: Path) -> set[int]:
     return {int(path.name.split("-")[2]) for path in directory.glob("parts/*/log-*.jsonl")}
 
 
+def test_one_run_survives_all_planned_faults_and_a_kill_and_its_replay_agrees(tmp_path: Path, ray_session: None) -> None:
+    """Faults strike at the numbers of events, and the kill comes after so many evaluations: a busy machine changes nothing."""
+    faults = [
+        {"kind": "slow", "agents": [1], "event": 10, "duration": 1.0, "factor": 3.0},
+        {"kind": "hang", "agents": [0], "event": 20, "duration": 0.5},
+        {"kind": "partition", "agents": [2], "event": 25, "duration": 0.5},
+        {"kind": "crash", "agents": [1], "event": 30, "restart": 0.2, "state": "lost"},
+        {"kind": "coordinator", "event": 45, "duration": 0.2},
+    ]
+    directory, before = tmp_path / "run", {*descendants(os.getpid(), "ray::Coordinator")}
+    with (
+        watching(lambda: descendants(os.getpid(), "ray::Coordinator")) as coordinators,
+        watching(lambda: pids(directory)) as agents,
+    ):
+        run_killing(directory, lambda: hosts(directory), 20, fault=faults, agents={"initial": 2, "checkpoint": 20})
+    result = whole(directory)
+    assert {"slowed", "recovered", "hung", "woke", "cut", "joined", "down", "up"} <= {*kinds(result)}
+    assert kinds(result).count("crashed") >= 2, "the planned one, and the kill"
+    assert len(coordinators - before) == 2, "the coordinator's process did not change"
+    assert len(agents) > AGENTS, "no agent's process changed"
+
+
+@pytest.mark.long
 def test_a_planned_crash_ends_a_real_process_and_another_goes_on(tmp_path: Path, ray_session: None) -> None:
     with watching(lambda: pids(tmp_path / "run")) as seen:
         run(tmp_path / "run", {"kind": "crash", "agents": [1], "at": 0.65, "restart": 0.3})
@@ -39,6 +62,7 @@ def test_a_planned_crash_ends_a_real_process_and_another_goes_on(tmp_path: Path,
     assert again - crashed == pytest.approx(0.3, abs=0.15)
 
 
+@pytest.mark.long
 def test_a_crash_that_loses_the_state_keeps_what_was_observed(tmp_path: Path, ray_session: None) -> None:
     crash = {"kind": "crash", "agents": [1], "at": 0.85, "restart": 0.2, "state": "lost"}
     run(tmp_path / "run", crash, agents={"initial": 2, "checkpoint": 20})
@@ -46,6 +70,7 @@ def test_a_crash_that_loses_the_state_keeps_what_was_observed(tmp_path: Path, ra
     assert [row for row in rows if "forgotten" in (row["error"] or "")], "nothing was forgotten"
 
 
+@pytest.mark.long
 def test_hang_slowness_partition_and_loss_act_on_live_processes(tmp_path: Path, ray_session: None) -> None:
     faults = [
         {"kind": "hang", "agents": [0], "at": 0.45, "duration": 1.2},
@@ -63,6 +88,7 @@ def test_hang_slowness_partition_and_loss_act_on_live_processes(tmp_path: Path, 
     assert lengths[1].max() > 0.35 > np.median(lengths[2])
 
 
+@pytest.mark.long
 def test_a_coordinator_that_is_restarted_loses_nothing_but_what_is_under_way(tmp_path: Path, ray_session: None) -> None:
     before = {*descendants(os.getpid(), "ray::Coordinator")}
     with watching(lambda: descendants(os.getpid(), "ray::Coordinator")) as seen:
@@ -72,7 +98,8 @@ def test_a_coordinator_that_is_restarted_loses_nothing_but_what_is_under_way(tmp
     assert len(seen - before) == 2, "the coordinator's process did not change"
 
 
-@pytest.mark.parametrize("count", [*(pytest.param(n, marks=pytest.mark.long) for n in (7, 20)), 12])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [7, 12, 20])
 def test_the_death_of_an_agents_process_costs_time_and_nothing_else(count: int, tmp_path: Path, ray_session: None) -> None:
     run_killing(tmp_path / "run", lambda: hosts(tmp_path / "run"), count)
     assert "crashed" in kinds(whole(tmp_path / "run"))
@@ -84,7 +111,8 @@ def test_the_death_of_a_process_of_several_agents_costs_nothing_else(tmp_path: P
     assert "crashed" in kinds(whole(tmp_path / "run"))
 
 
-@pytest.mark.parametrize("mode", [pytest.param("immediate", marks=pytest.mark.long), "barrier"])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["immediate", "barrier"])
 def test_the_death_of_the_coordinator_leaves_no_trace_but_time(mode: str, tmp_path: Path, ray_session: None) -> None:
     """What it had heard it had written down before, so that even its log goes on without a gap."""
     run_killing(tmp_path / "run", lambda: descendants(os.getpid(), "ray::Coordinator"), exchange={"mode": mode})
@@ -106,7 +134,8 @@ def test_the_death_of_the_process_that_submits_evaluations_costs_nothing_else(tm
     assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
-@pytest.mark.parametrize("hosting", ["dedicated", pytest.param("packed", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("hosting", ["dedicated", "packed"])
 def test_the_death_of_an_evaluation_is_a_failed_evaluation(hosting: str, tmp_path: Path, ray_session: None) -> None:
     evaluation = {"time_limit": 30.0, "retries": 0}
     killed = run_killing(
@@ -125,7 +154,8 @@ def test_the_death_of_an_evaluation_is_a_failed_evaluation(hosting: str, tmp_pat
     assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
-@pytest.mark.parametrize("mode", [pytest.param("immediate", marks=pytest.mark.long), "barrier"])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["immediate", "barrier"])
 def test_a_time_limit_of_the_budget_cuts_a_run_where_its_replay_is_cut(mode: str, tmp_path: Path, ray_session: None) -> None:
     from fedbo.execution.replay import replay
 
@@ -136,6 +166,7 @@ def test_a_time_limit_of_the_budget_cuts_a_run_where_its_replay_is_cut(mode: str
     assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
+@pytest.mark.long
 def test_an_agent_that_leaves_in_a_step_begins_it_again_and_its_replay_agrees(tmp_path: Path, ray_session: None) -> None:
     availability = {"model": "markov", "present": 0.5, "absent": 0.2, "leaving": "lost"}
     run(tmp_path / "run", availability=availability)
@@ -182,6 +213,7 @@ def test_the_death_of_the_driver_loses_nothing_that_was_reported(counts: tuple[i
     assert "crashed" not in kinds(whole(directory)), said
 
 
+@pytest.mark.long
 def test_an_interruption_keeps_what_was_observed_and_the_run_goes_on(tmp_path: Path) -> None:
     directory = tmp_path / "run"
     driver = start(directory)

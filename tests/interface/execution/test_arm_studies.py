@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,6 @@ TROUBLE = [
     {"kind": "duplication"},
     {"kind": "reordering"},
 ]
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    """A process that has imported everything and runs studies in forks of itself."""
-    made = Forks()
-    yield made
-    made.close()
 
 
 @pytest.mark.long

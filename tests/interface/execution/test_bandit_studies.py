@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +49,15 @@ def totals(table: Any) -> Counter[tuple[str, int]]:
     return found
 
 
-@pytest.mark.parametrize("missing", ["flag", "correct", "wait"])
-@pytest.mark.parametrize("exchange", MODES, ids=lambda mode: "-".join(map(str, mode.values())))
+# Every mode and every policy, each policy with two modes, of which one has rounds; all pairs are left to the long tests.
+PAIRS = [
+    pytest.param(mode, missing, marks=[] if number % 3 == place else pytest.mark.long)
+    for number, mode in enumerate(MODES)
+    for place, missing in enumerate(("flag", "correct", "wait"))
+]
+
+
+@pytest.mark.parametrize(("exchange", "missing"), PAIRS, ids=lambda one: one if isinstance(one, str) else one["mode"])
 def test_every_client_makes_its_evaluations_under_every_exchange_mode(
     exchange: dict[str, Any], missing: str, tmp_path: Path
 ) -> None:
@@ -73,13 +79,6 @@ def test_absent_clients_and_crashes_leave_the_budget_exact(availability: dict[st
         made[row["algorithm"], row["agent"]] += row["pulls"]
     assert set(made.values()) == {PULLS} and len(made) == 12
     assert "forgotten in a crash" in table["error"].to_pylist()
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    made = Forks()
-    yield made
-    made.close()
 
 
 @pytest.mark.slow

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "deleted": lambda path: path.unlink(),
 }
 # All were tried; those that others stand for are left to the long tests.
-SOME = ["flipped", "deleted", *(pytest.param(name, marks=pytest.mark.long) for name in ("empty", "truncated", "garbage"))]
+SOME = ["flipped", *(pytest.param(name, marks=pytest.mark.long) for name in ("empty", "truncated", "garbage", "deleted"))]
 TOLD = ("Damaged: ", "DirectoryError: ", "ResultError: ", "StudyError: ")
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    made = Forks()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +49,22 @@ def alone(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study, its finished run `run`, and one that was killed in its second algorithm, `cut off`."""
     folder = tmp_path_factory.mktemp("alone")
     study = write_study(STUDY, folder / "study.toml")
-    assert forks("run", study, folder / "run") == End(0, "")
-    for number in range(214, 400, 8):  # of the file operations: until the second algorithm has made three snapshots
-        directory = folder / "cut off"
-        shutil.rmtree(directory, ignore_errors=True)
-        assert forks("run", study, directory, before=number).killed
-        at = [json.loads(path.read_text()) for path in sorted((directory / "parts").glob("*/latest.json"))]
-        if len(at) == 2 and at[0]["number"] >= 3 and not at[0]["ended"]:  # FTS, which comes after TS
+    listed = folder / "operations"
+    assert forks("run", study, folder / "run", listed=str(listed)) == End(0, "")
+    named = "os.rename /parts/0000-fts-0000/.latest.json"  # FTS comes after TS
+    snapshots = [n for n, line in enumerate(listed.read_text(encoding="utf-8").splitlines(), 1) if line.startswith(named)]
+    for number in snapshots[2:-1]:
+        shutil.rmtree(folder / "cut off", ignore_errors=True)
+        assert forks("run", study, folder / "cut off", before=number + 2).killed
+        at = json.loads((folder / "cut off" / "parts" / "0000-fts-0000" / "latest.json").read_text(encoding="utf-8"))
+        if at["number"] >= 3 and not at["ended"]:
             return folder
     raise AssertionError("no kill came between the third snapshot and the end")
+
+
+def of_each_kind(paths: list[Path]) -> list[Path]:
+    """Give one of the files whose names differ in numbers only."""
+    return [*{re.sub(r"\d+", "0", str(path)): path for path in paths}.values()]
 
 
 def files_of(directory: Path) -> dict[Path, bytes]:
@@ -77,16 +78,17 @@ def is_told(said: str, path: Path, directory: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", SOME)
+@pytest.mark.parametrize("damage", [None, *(pytest.param(name, marks=pytest.mark.long) for name in DAMAGES)])
 def test_a_run_of_which_any_file_is_damaged_ends_with_the_same_bytes_or_names_the_file_and_touches_no_other(
-    damage: str, forks: Forks, alone: Path, tmp_path: Path
+    damage: str | None, forks: Forks, alone: Path, tmp_path: Path
 ) -> None:
-    expected, whole, went_on = tables(alone / "run"), files_of(alone / "cut off"), 0
-    for path in whole:
+    """One damage to every file; without one, a file of each kind, by turns flipped and deleted."""
+    expected, whole, went_on = tables(alone / "run"), [*files_of(alone / "cut off")], 0
+    for number, path in enumerate(whole if damage else of_each_kind(whole)):
         directory = tmp_path / "run"
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(alone / "cut off", directory)
-        DAMAGES[damage](directory / path)
+        DAMAGES[damage or ("flipped", "deleted")[number % 2]](directory / path)
         before = files_of(directory)
         end = forks("resume", directory)
         if end.code == 0:
@@ -101,7 +103,7 @@ def test_a_run_of_which_any_file_is_damaged_ends_with_the_same_bytes_or_names_th
         after = files_of(directory)
         after.pop(Path(".lock"), None), before.pop(Path(".lock"), None)
         assert after == before, (path, sorted(set(after) ^ set(before)))
-    assert went_on > 5
+    assert went_on > (5 if damage else 2)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,6 @@ STUDY: dict[str, Any] = {
     "recovery": {"events": 60},
 }
 LEDGER = ("privacy.parquet", "privacy_agents.parquet")
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    process = Forks()
-    yield process
-    process.close()
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +169,7 @@ def test_what_cannot_be_accounted_for_is_refused_before_the_start(changes: dict[
     assert line in str(refused.value), refused.value
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_another_hosting_gives_the_same_ledger(ran: fedbo.Result, tmp_path: Path, ray_session: None) -> None:
     hosting = {"kind": "packed", "workers": 2}

@@ -10,35 +10,19 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import TROUBLED, End, Forks, begin_or_go_on, environment, gone, marked, tables, write_study
+from killing import TROUBLED, End, Forks, begin_or_go_on, environment, gone, marked, tables
 
 import fedbo
+from fedbo.cli import main
 from fedbo.results.manifest import read_manifest, write_manifest
 
 INTERRUPTED = 130
 PACKED = ("--set", "hosting.kind=packed", "--set", "hosting.workers=2")
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    """A process that has imported everything and runs studies in forks of itself."""
-    made = Forks()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def undisturbed(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
-    """The troubled study as a file, and its tables."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    study = write_study(TROUBLED, folder / "study.toml")
-    assert forks("run", study, folder / "run") == End(0, "")
-    return study, tables(folder / "run")
 
 
 @pytest.fixture
@@ -61,12 +45,17 @@ def command(*arguments: Any, mark: str = "") -> subprocess.Popen[str]:
     )
 
 
-def refused(*arguments: Any) -> str:
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Give the one line with which a command is refused."""
-    process = command(*arguments)
-    said, complaint = process.communicate(timeout=240)
-    assert (process.returncode, said, complaint.count("\n")) == (2, "", 1), complaint
-    return complaint
+
+    def refuse(*arguments: object) -> str:
+        assert main([*map(str, arguments)]) == 2
+        said, complaint = capsys.readouterr()
+        assert (said, complaint.count("\n")) == ("", 1), complaint
+        return complaint
+
+    return refuse
 
 
 def wait_for_snapshots(directory: Path, count: int) -> None:
@@ -80,6 +69,7 @@ def wait_for_snapshots(directory: Path, count: int) -> None:
     raise AssertionError("the run does not go on")
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_run_goes_on_under_another_hosting_and_back_with_the_same_bytes(
@@ -141,7 +131,13 @@ def test_a_signal_to_all_processes_of_a_run_ends_it_as_one_to_its_driver_does(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "room", [100, pytest.param(2500, marks=pytest.mark.long), 8000, pytest.param(20000, marks=pytest.mark.long)]
+    "room",
+    [
+        pytest.param(100, marks=pytest.mark.long),
+        pytest.param(2500, marks=pytest.mark.long),
+        8000,
+        pytest.param(20000, marks=pytest.mark.long),
+    ],
 )
 def test_a_disk_that_is_full_is_told_in_one_line_and_costs_nothing_once_there_is_room(
     room: int, forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
@@ -156,6 +152,7 @@ def test_a_disk_that_is_full_is_told_in_one_line_and_costs_nothing_once_there_is
     assert tables(directory) == expected
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_real_disk_that_is_full_is_told_by_the_command(
     undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
@@ -179,7 +176,7 @@ def test_a_real_disk_that_is_full_is_told_by_the_command(
 
 @pytest.mark.slow
 def test_two_processes_do_not_run_in_one_directory(
-    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
+    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks, refused: Callable[..., str]
 ) -> None:
     study, expected = undisturbed
     directory = tmp_path / "run"
@@ -196,7 +193,7 @@ def test_two_processes_do_not_run_in_one_directory(
 
 @pytest.mark.slow
 def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
-    undisturbed: tuple[Path, dict[str, bytes]], cut_off: Path, forks: Forks
+    undisturbed: tuple[Path, dict[str, bytes]], cut_off: Path, forks: Forks, refused: Callable[..., str]
 ) -> None:
     complaint = refused("run", undisturbed[0], "--out", cut_off, "--quiet")
     assert complaint == f"'{cut_off}' holds a run that has not ended; go on with it: fedbo resume {cut_off}\n"
@@ -207,7 +204,7 @@ def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
 
 
 @pytest.mark.slow
-def test_what_would_change_a_result_is_refused(cut_off: Path, forks: Forks) -> None:
+def test_what_would_change_a_result_is_refused(cut_off: Path, forks: Forks, refused: Callable[..., str]) -> None:
     other = "this is another study than the one that began; run it in a new directory"
     assert other in refused("resume", cut_off, "--set", "budget.iterations=17")
     assert other in forks("resume", cut_off, "study.seed=6").said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import resource
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -108,19 +109,17 @@ def told(document: dict[str, Any]) -> str:
     return ""
 
 
-def main() -> None:
+def main(stride: int) -> None:
+    """Try every value in every place, or one of so many of these."""
     told(right())  # all that is imported late
     size = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
-    count = 0
-    for document, loc in places():
-        for value in VALUES:
-            wrong = told(with_value(document, loc, value))
-            count += 1
-            if wrong:
-                print(f"{loc} = {value}: {wrong}")
-    print(count)
+    tried = [(document, loc, value) for document, loc in places() for value in VALUES][::stride]
+    for document, loc, value in tried:
+        if wrong := told(with_value(document, loc, value)):
+            print(f"{loc} = {value}: {wrong}")
+    print(len(tried))
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

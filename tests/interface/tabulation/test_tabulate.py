@@ -308,6 +308,7 @@ def test_the_summary_shows_each_agents_best_place_and_the_errors_of_its_twin(cap
     assert best["value"] == values[64:].max()
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 def test_ray_workers_give_the_same_bits(ray_session: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,7 @@ def test_conditions_and_what_cannot_be_tuned(tmp_path: Path) -> None:
         RaySearcher(tmp_path / "b").set_search_properties("loss", "min", {"x": tune.sample_from(lambda spec: 1)})
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")

@@ -54,6 +54,7 @@ def test_sites_tune_together_and_leave_what_a_simulation_leaves(tmp_path: Path, 
     assert not [path for path in out.rglob("*") if path.suffix in (".pkl", ".pickle")]
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
@@ -67,6 +68,7 @@ def test_ensembles_of_surrogates_tune_with_evaluations_under_way(name: str, tmp_
     assert not any(result.observations["error"].to_pylist())
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
@@ -89,6 +91,7 @@ def test_a_target_and_a_callback_end_a_study_that_then_counts_as_complete(tmp_pa
     assert count == result.observations.num_rows
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
@@ -147,6 +150,7 @@ def test_after_a_kill_no_reported_evaluation_is_lost_or_doubled(tmp_path: Path, 
     assert {(row["agent"], row["number"]): row["value"] for row in made}.items() >= reported.items()
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")

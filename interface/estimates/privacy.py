@@ -11,7 +11,7 @@ from fedbo.coordinator.privacy.aggregator import why_not_amplified
 from fedbo.coordinator.privacy.charge import PrivacyCharge
 from fedbo.coordinator.privacy.ledger import inverse
 from fedbo.coordinator.privacy.sensitivity import sensitivities
-from fedbo.study.environment_settings import world_of
+from fedbo.study.environment_settings import environment_of
 from fedbo.study.study import Study
 
 
@@ -43,7 +43,7 @@ def _estimate(study: Study, cell: str, label: str, algorithm: Private) -> Privac
     federation, iterations = study.federation(), study.budget.decisions
     problem = study.problem()
     mechanism, terms = algorithm.mechanism(problem), study.privacy
-    whole = why_not_amplified(mechanism, study.exchange.make(), world_of(study).is_real_time)
+    whole = why_not_amplified(mechanism, study.exchange.make(), environment_of(study).is_real_time)
     assert isinstance(algorithm, Algorithm)
     releases = sum(algorithm.sends(step) for step in range(iterations))
     norms = [float(sensitivities(mechanism, algorithm.weights(problem, number)).max()) for number in range(releases)]

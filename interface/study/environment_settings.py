@@ -37,7 +37,7 @@ def share_of(share: float, count: int) -> int:
     return round(share * count)
 
 
-def world_of(study: Study) -> Environment:
+def environment_of(study: Study) -> Environment:
     """Make the world of one cell of a study."""
     groups, network = members(study), study.network
     common = _common(study)

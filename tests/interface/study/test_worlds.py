@@ -18,7 +18,7 @@ from fedbo.coordinator.selection import Selection
 from fedbo.estimates.cost import estimate_cost
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.document import to_toml
-from fedbo.study.environment_settings import members, world_of
+from fedbo.study.environment_settings import environment_of, members
 from fedbo.study.listing import groups
 from fedbo.study.study import Study, load_study
 
@@ -90,7 +90,7 @@ def test_a_resolved_study_shows_the_defaults_of_its_world() -> None:
 
 def test_a_study_that_says_nothing_of_the_world_has_the_tidy_one() -> None:
     study = load_study(tables())
-    assert world_of(study) == Environment() == Environment(common=AgentModels(evaluation=Constant(1.0)))
+    assert environment_of(study) == Environment() == Environment(common=AgentModels(evaluation=Constant(1.0)))
     assert study.exchange.make() == Immediate(Staleness(), Selection())
     assert study.evaluation.make() == Policy()
 
@@ -99,7 +99,7 @@ def test_a_resolved_world_reads_as_itself() -> None:
     study = load_study(FULL)
     assert again(study) == study
     assert again(study).digest() == study.digest()
-    assert world_of(again(study)) == world_of(study)
+    assert environment_of(again(study)) == environment_of(study)
     assert again(study).exchange.make() == FirstK(3, "carry", Staleness("polynomial", bound=4), Selection("speed", 0.5))
     assert study.evaluation.make() == Policy(2, "worst", 20.0)
 
@@ -111,7 +111,7 @@ def test_groups_are_lists_or_shares_of_the_agents_that_no_list_names() -> None:
 
 
 def test_an_agent_has_the_models_of_the_study_but_for_what_its_group_says() -> None:
-    world = world_of(load_study(FULL))
+    world = environment_of(load_study(FULL))
     common = AgentModels(
         evaluation=Exponential(2.0),
         speed=SpeedClasses((1.0, 4.0), (0.75, 0.25)),
@@ -128,13 +128,13 @@ def test_an_agent_has_the_models_of_the_study_but_for_what_its_group_says() -> N
 
 
 def test_the_plan_names_agents_and_no_groups() -> None:
-    assert world_of(load_study(FULL)).plan == (
+    assert environment_of(load_study(FULL)).plan == (
         Crash((1, 3), rate=0.05, restart=2.0, state="lost"),
         Crash((2, 5), at=3.0),
         Loss((7, 8, 9), direction="up"),
         Restart(event=100),
     )
-    everybody = world_of(load_study(tables(fault=[{"kind": "partition", "at": 1.0}])))
+    everybody = environment_of(load_study(tables(fault=[{"kind": "partition", "at": 1.0}])))
     assert everybody.plan == (NetworkPartition(tuple(range(10)), at=1.0),)
 
 
@@ -147,8 +147,8 @@ def test_in_real_time_evaluations_have_no_model_and_all_else_has() -> None:
         group=[{"name": "far", "agents": [1], "latency": {"model": "constant", "mean": 2.0}}],
         fault=[{"kind": "crash", "at": 3.0}, {"kind": "loss"}],
     )
-    world = world_of(load_study(wall))
-    assert world.real and world.of(1).evaluation is None
+    environment = environment_of(load_study(wall))
+    assert environment.is_real_time and environment.of(1).evaluation is None
     assert again(load_study(wall)) == load_study(wall)
 
 
@@ -165,7 +165,7 @@ def test_faults_are_called_by_their_kind_or_by_a_label_in_sweeps_and_overrides()
         ["fault.crash 2.at=4", "fault.coordinator.duration = 3"],
     )
     assert [fault.label for fault in study.fault] == ["crash", "crash 2", "bad line", "coordinator"]
-    plans = [world_of(cell.study).plan for cell in again(study).cells()]
+    plans = [environment_of(cell.study).plan for cell in again(study).cells()]
     assert [(plan[0], plan[2]) for plan in plans] == [
         (Crash((1, 3), rate=rate, restart=2.0, state="lost"), Loss((7, 8, 9), probability, direction="up"))
         for rate in (0.0, 0.1)
@@ -178,10 +178,10 @@ def test_groups_are_called_by_their_name_in_sweeps_and_overrides() -> None:
     sweep = {"group.slow.evaluation.mean": [1.0, 16.0], "group.far.share": [0.1, 0.3], "exchange.staleness.weight": ["hinge"]}
     study = load_study({**FULL, "sweep": sweep}, ["group.slow.leaving=lost"])
     found = [cell.study for cell in again(study).cells()]
-    assert [world_of(one).of(3).evaluation for one in found] == [Pareto(m) for m in (1.0, 1.0, 16.0, 16.0)]
+    assert [environment_of(one).of(3).evaluation for one in found] == [Pareto(m) for m in (1.0, 1.0, 16.0, 16.0)]
     assert [members(one)["far"] for one in found] == [(9,), (7, 8, 9)] * 2
     assert {one.exchange.make().staleness for one in found} == {Staleness("hinge", bound=4)}
-    assert {world_of(one).of(3).leaving for one in found} == {"lost"}
+    assert {environment_of(one).of(3).leaving for one in found} == {"lost"}
 
 
 def test_sweeping_a_kind_does_not_carry_the_defaults_of_one_fault_over_to_the_other() -> None:
@@ -214,7 +214,7 @@ def test_a_trace_stands_beside_the_study_and_is_part_of_its_digest(tmp_path: Pat
     trace.write_text("agent,start,end\n0,0,4\n", encoding="utf-8")
     other.write_text("agent,start,end\n1,2,6\n", encoding="utf-8")
     first = load_study(path)
-    worlds = [world_of(cell.study) for cell in first.cells()]
+    worlds = [environment_of(cell.study) for cell in first.cells()]
     assert [world.common.availability.file for world in worlds] == [str(trace), str(other)]  # type: ignore[attr-defined]
     assert {world.of(1).availability.file for world in worlds} == {str(other)}  # type: ignore[attr-defined]
     digests = {first.digest()}
@@ -251,7 +251,7 @@ def test_every_run_has_its_world_its_policy_and_its_end(tmp_path: Path) -> None:
     jobs = runs(study, tmp_path)
     assert [(job.until, job.seconds, job.events) for job in jobs] == [(20.0, 5.0, 1000), (40.0, 5.0, 1000)]
     assert {(job.task.policy, job.task.checkpoint) for job in jobs} == {(Policy(2, "worst", 20.0), 2)}
-    assert all(job.world == world_of(study) for job in jobs)
+    assert all(job.environment == environment_of(study) for job in jobs)
 
 
 def test_histories_are_learned_under_the_policy_of_their_cell(tmp_path: Path) -> None:

@@ -58,9 +58,9 @@ def test_studies_in_real_time_are_drawn_with_overlapping_evaluations_faults_and_
 
 @pytest.mark.slow
 def test_the_tables_of_random_studies_obey_their_laws(tmp_path: Path) -> None:
-    """Seeds 0 to 29, of which a few must be private, have faults, and swept cells, or the draws have lost a feature."""
+    """Seeds 0 to 19, of which a few must be private, have faults, and swept cells, or the draws have lost a feature."""
     here, drawn = Hostings(), list[dict[str, Any]]()
-    for seed in range(30):
+    for seed in range(20):
         document, study = draw_study(seed)
         drawn.append(document)
         if not here.carry_out(study, tmp_path / str(seed)):

@@ -201,7 +201,8 @@ def wait_for(directory: Path, count: int, seconds: float = 90.0) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("counts", [(12,), pytest.param((8, 20), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("counts", [(12,), (8, 20)])
 def test_the_death_of_the_driver_loses_nothing_that_was_reported(counts: tuple[int, ...], tmp_path: Path) -> None:
     directory = tmp_path / "run"
     for count in counts:

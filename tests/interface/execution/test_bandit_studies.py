@@ -81,7 +81,7 @@ def test_absent_clients_and_crashes_leave_the_budget_exact(availability: dict[st
     assert "forgotten in a crash" in table["error"].to_pylist()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bandit_study_that_is_killed_goes_on_to_the_same_bytes(forks: Forks, tmp_path: Path) -> None:
     study = write_study({**STUDY, "exchange": MODES[2], "fault": FAULTS, "recovery": {"events": 20}}, tmp_path / "study.toml")
     assert forks("run", study, tmp_path / "whole") == End(0, "")

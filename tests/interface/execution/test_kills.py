@@ -109,8 +109,8 @@ def _killed_after(command: list[str], seconds: float | None, mark: str) -> End:
     return End(process.returncode, said.decode())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, pytest.param(5, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [5])
 def test_kills_of_the_real_command_leave_the_same_bytes(
     count: int, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:

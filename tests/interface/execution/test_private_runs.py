@@ -72,7 +72,7 @@ def test_kills_leave_the_same_ledger(first: int, forks: Forks, tmp_path: Path) -
     expected = files(tmp_path / "alone")
     assert set(LEDGER) < set(expected)
     directory, kills = tmp_path / "run", 0
-    while begin_or_go_on(forks, study, directory, before=first + 17 * kills).killed:
+    while begin_or_go_on(forks, study, directory, before=first + 40 * kills).killed:
         kills += 1
     assert kills and files(directory) == expected
 

@@ -20,9 +20,9 @@ STUDY = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.long)])
 def test_every_number_of_a_study_may_be_immense_and_costs_no_memory(stride: int) -> None:
-    """Every value in every place, or every seventh of these: 8 values and strides of 7 reach every place but the odd one."""
+    """Every value in every place, or some of these."""
     script = Path(__file__).with_name("immense.py")
     done = subprocess.run([sys.executable, str(script), str(stride)], capture_output=True, text=True, timeout=1200, check=True)
     *wrong, count = done.stdout.splitlines()

@@ -53,10 +53,10 @@ def test_every_attribute_of_the_package_that_is_named_exists(name: str) -> None:
 def _resolve(steps: list[str], where: str) -> None:
     found, module = importlib.import_module("fedbo"), "fedbo"
     for step in steps:
+        module = f"{module}.{step}"
         if hasattr(found, step):
             found = getattr(found, step)
             continue
-        module = f"{module}.{step}"
         try:
             found = importlib.import_module(module)
         except ModuleNotFoundError:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +39,9 @@ _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 def new_directory(study: Study, out: Path | None) -> Path:
     """Make the directory of a new run; DirectoryError when it is in use, with the remedy."""
     if out is None:
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-        out = Path("runs") / f"{study.study.name}-{stamp}"
+        name = f"{study.study.name}-{datetime.now():%Y%m%d-%H%M%S}"
+        names = chain((name,), (f"{name}-{number}" for number in count(2)))  # several runs may begin within a second
+        out = next(path for path in map(Path("runs").joinpath, names) if not path.exists())
     with usable(out, "no folder can be made there"):
         if unfinished(out):
             raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {out}")

@@ -16,7 +16,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.derived.centralised import Centralised
-from fedbo.study.environment_settings import environment_of, lone
+from fedbo.study.environment_settings import centralised, environment_of
 from fedbo.study.study import Study
 from fedbo.study.tables import AlgorithmTable
 
@@ -30,7 +30,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
             key=RunKey(cell.number, table.title, replicate),
             task=_task(cell.study, table, replicate, parts),
             exchange=cell.study.exchange.make(),
-            environment=lone(environment_of(cell.study)) if table.centralised else environment_of(cell.study),
+            environment=centralised(environment_of(cell.study)) if table.centralised else environment_of(cell.study),
             folder=parts,
             hosting=study.hosting.kind,
             workers=study.hosting.workers or 1,

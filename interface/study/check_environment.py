@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def world_combinations(study: Study) -> Iterator[InvalidSetting]:
-    """List what does not go together in the world of a study whose tables are right by themselves."""
+    """List what does not go together in the environment of a study whose tables are right by themselves."""
     groups = list(_groups(study))
     yield from groups
     yield from _real_time(study)

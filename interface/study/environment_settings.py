@@ -38,7 +38,7 @@ def share_of(share: float, count: int) -> int:
 
 
 def environment_of(study: Study) -> Environment:
-    """Make the world of one cell of a study."""
+    """Make the environment of one cell of a study."""
     groups, network = members(study), study.network
     common = _common(study)
     exceptions = {agent: replace(common, **_differences(table)) for table in study.group for agent in groups[table.name]}
@@ -54,9 +54,9 @@ def environment_of(study: Study) -> Environment:
     )
 
 
-def lone(world: Environment) -> Environment:
-    """Give the world of a single, centralised agent: the study's own models, without its groups and faults."""
-    return replace(world, exceptions={}, plan=())
+def centralised(environment: Environment) -> Environment:
+    """Give the environment of a single, centralised agent: the study's own models, without its groups and faults."""
+    return replace(environment, exceptions={}, plan=())
 
 
 def _common(study: Study) -> AgentModels:

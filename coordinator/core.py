@@ -178,17 +178,21 @@ class Core:
     def close(self) -> None:
         """Note that nothing else will happen; ProtocolError when an agent still waits for an answer.
 
-        EndlessError where the answer may be due to agents that are lost for good, without which the method cannot go on.
+        EndlessError where the answer may be due to agents that are lost for good, or that have ended and whose last message has
+        not come through, without which the method cannot go on.
         """
         waiting = self.state.rounds.waiting
         if not waiting:
             return
         words = f"{_named(waiting)} wait for an answer that never comes"
-        lost = [agent.number for agent in self.state.agents if agent.lost]
-        if not lost:
-            raise ProtocolError(words)
-        remedy = "let them come back (restart, windows), or take an exchange mode with rounds"
-        raise EndlessError(f"{words}, since {_named(lost)} are lost for good; {remedy}")
+        rounds = "take an exchange mode with rounds"
+        if lost := [agent.number for agent in self.state.agents if agent.lost]:
+            remedy = f"let them come back (restart, windows), or {rounds}"
+            raise EndlessError(f"{words}, since {_named(lost)} are lost for good; {remedy}")
+        if unheard := [agent.number for agent in self.state.agents if agent.ended and agent.unheard]:
+            why = f"since {_named(unheard)} have ended, and the last message of each did not come through"
+            raise EndlessError(f"{words}, {why}; raise [network] attempts, or {rounds}")
+        raise ProtocolError(words)
 
 
 def _aggregator(

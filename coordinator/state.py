@@ -95,6 +95,7 @@ class AgentRecord:
     - `partitions` counts the network partitions that cut it off.
     - `inbox` are answers that wait for its next step.
     - `unacknowledged` are its messages under way by step, as they were sent last.
+    - `unheard`: its last message was given up, or refused.
     - `previous_message` is the last one that it sent, where a fault may replay it.
     - `accepted_steps` are the steps whose message took effect, `received_answers` the numbers of the answers that it has had.
     - `retransmissions` counts how often an answer was sent again, by its number.
@@ -118,6 +119,7 @@ class AgentRecord:
     ended: bool = False
     lost: bool = False
     known_offline: bool = False
+    unheard: bool = False
     asked: bool = False
     base: int = 0
     newest_base: int = -1

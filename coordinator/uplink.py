@@ -40,6 +40,7 @@ class Uplink:
         sender = state.agents[message.sender]
         if sender.unacknowledged.pop(message.step, None) is None:
             return []
+        sender.unheard = not counted and message.payload != DUMMY
         return self._server.report(state, sender, counted, now)
 
     def _accept(self, state: CoreState, message: Message, now: float) -> bool:
@@ -93,7 +94,8 @@ class Uplink:
             again = sender.unacknowledged[step] = sent._replace(attempt=attempts)
             return self._network.send_up(state, again, now)
         del sender.unacknowledged[step]
-        if message.payload != DUMMY:
+        sender.unheard = message.payload != DUMMY
+        if sender.unheard:
             self._log.append((now, "rejected", sender.number, step, 0, f"given up after {attempts} transmissions"))
         return self._server.report(state, sender, False, now)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from small_runs import Setting, fts
 
+import fedbo
 from fedbo.actors.hosts import InlineHosts
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Restart
@@ -16,6 +19,8 @@ from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.coordinator.state import EndlessError
+from fedbo.execution.runner import RunError
+from fedbo.study.study import load_study
 
 ALL = tuple(range(2))
 CALM = Setting(fts(), agents=2, evaluation=Constant(6.0), latency=Constant(0.0), availability=Always(), initial=1)
@@ -94,6 +99,7 @@ def test_memory_does_not_grow_with_what_has_happened() -> None:
         tracemalloc.start()
         run_virtual(core, hosts, RunHooks(lambda lines: None, tick=lambda: None), agenda, until)
         core.rules.log.clear()
+        gc.collect()
         left, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return agenda.events, left
@@ -102,3 +108,21 @@ def test_memory_does_not_grow_with_what_has_happened() -> None:
     many, after = most(12e4)
     assert many > 3.9 * few
     assert after < before + 20_000
+
+
+@pytest.mark.parametrize("fault", [{"kind": "loss", "direction": "up"}, {"kind": "corruption", "how": "shape"}])
+def test_who_waits_for_the_last_message_of_an_agent_that_has_ended_ends_the_run_in_one_line(
+    fault: dict[str, Any], tmp_path: Path
+) -> None:
+    """Fed-PNE without rounds waits for the means of all; agent 1 has no budget to send them again."""
+    document = {
+        "study": {"name": "unheard"},
+        "objective": {"name": "admm_toy"},
+        "budget": {"pulls": 5},
+        "algorithm": [{"name": "fed_pne"}],
+        "network": {"attempts": 1},
+        "fault": [{"agents": [1], "probability": 1.0, **fault}],
+    }
+    words = "agents 0 wait .* since agents 1 have ended, and the last message of each did not come through; raise .network. att"
+    with pytest.raises(RunError, match=words):
+        fedbo.run(load_study(document), out=tmp_path / "run")

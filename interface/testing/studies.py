@@ -81,6 +81,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Docum
         document["group"] = [draw_group(draws, listed)]
     groups = ["others"] if "group" in document else []
     document["fault"] = [draw_fault(draws, listed, groups) for _ in range(draws.one_of(0, 0, 1, 1, 2, 4))]
+    if any(fault.get("state") == "lost" for fault in document["fault"]) and draws.chance(0.7):
+        document["agents"]["checkpoint"] = draws.whole(2, 5)  # after every step a crash forgets nothing
     if _may_never_end(document, bandits) and draws.chance(0.95):
         document["budget"] |= {"time": draws.number(20.0, 200.0)}
     document["sweep"] = _sweep(draws, document) if draws.chance(0.1) else {}

@@ -124,7 +124,7 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
         return table | (draws.keep(0.6, by=draws.number(0.05, 4.0)) if kind != "loss" else {})
     table |= draws.one_of({"at": draws.number(0.0, 10.0)}, {"event": draws.whole(1, 150)}, {"rate": draws.number(0.01, 0.2)})
     if kind == "crash":
-        return table | draws.keep(0.8, restart=draws.number(0.1, 4.0)) | draws.keep(0.5, state=draws.one_of("kept", "lost"))
+        return table | draws.keep(0.8, restart=draws.number(0.1, 4.0)) | draws.keep(0.7, state="lost")
     table |= draws.keep(0.8, duration=draws.number(0.1, 4.0))
     return table | (draws.keep(0.7, factor=draws.number(1.0, 6.0)) if kind == "slow" else {})
 

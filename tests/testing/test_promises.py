@@ -30,21 +30,26 @@ def _try(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_same_seed_draws_the_same_study_and_most_that_is_drawn_is_accepted() -> None:
-    """The checks refuse about a third; were it nearly all, the draws would no longer say much."""
+    """The checks refuse about a third; were it nearly all, the draws would no longer say much.
+
+    Of what is drawn, a few have crashes that forget several steps; without these two defects of hosting and resume were not found.
+    """
     import numpy as np
 
     from fedbo.study.study import StudyError
 
     assert draw_study(3)[0] == draw_study(3)[0] != draw_study(4)[0]
-    refused = 0
+    refused = forgetting = 0
     for seed in range(60):
+        document = draw_document(np.random.default_rng(seed))
+        losing = any(fault.get("state") == "lost" for fault in document.get("fault", ()))
+        forgetting += losing and document["agents"].get("checkpoint", 1) > 1
         try:
-            load_study(
-                {**(document := draw_document(np.random.default_rng(seed))), "study": {"name": "x", **document["study"]}}
-            )
+            load_study({**document, "study": {"name": "x", **document["study"]}})
         except StudyError:
             refused += 1
     assert refused < 40
+    assert forgetting >= 3
 
 
 def test_studies_in_real_time_are_drawn_with_overlapping_evaluations_faults_and_shared_hosts() -> None:

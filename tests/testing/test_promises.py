@@ -32,7 +32,7 @@ def _try(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_same_seed_draws_the_same_study_and_most_that_is_drawn_is_accepted() -> None:
     """The checks refuse about a third; were it nearly all, the draws would no longer say much.
 
-    Of what is drawn, a few have crashes that forget several steps; without these two defects of hosting and resume were not found.
+    A few have crashes that forget several steps; without these, two planted defects of hosting and resume were not found.
     """
     import numpy as np
 

@@ -178,8 +178,8 @@ class Core:
     def close(self) -> None:
         """Note that nothing else will happen; ProtocolError when an agent still waits for an answer.
 
-        EndlessError where the answer may be due to agents that are lost for good, or that have ended and whose last message has
-        not come through, without which the method cannot go on.
+        EndlessError where the answer may be due to agents that are lost for good, or whose last message was refused or given
+        up, without which the method cannot go on.
         """
         waiting = self.state.rounds.waiting
         if not waiting:
@@ -189,9 +189,9 @@ class Core:
         if lost := [agent.number for agent in self.state.agents if agent.lost]:
             remedy = f"let them come back (restart, windows), or {rounds}"
             raise EndlessError(f"{words}, since {_named(lost)} are lost for good; {remedy}")
-        if unheard := [agent.number for agent in self.state.agents if agent.ended and agent.unheard]:
-            why = f"since {_named(unheard)} have ended, and the last message of each did not come through"
-            raise EndlessError(f"{words}, {why}; raise [network] attempts, or {rounds}")
+        if unheard := [agent.number for agent in self.state.agents if agent.unheard]:
+            why = f"since the last message of {_named(unheard)} was refused or given up"
+            raise EndlessError(f"{words}, {why}; raise [network] attempts or the bound of [exchange] staleness, or {rounds}")
         raise ProtocolError(words)
 
 

@@ -110,6 +110,11 @@ def test_memory_does_not_grow_with_what_has_happened() -> None:
     assert after < before + 20_000
 
 
+def ended_with(document: dict[str, Any], words: str, out: Path) -> None:
+    with pytest.raises(RunError, match=words):
+        fedbo.run(load_study(document), out=out)
+
+
 @pytest.mark.parametrize("fault", [{"kind": "loss", "direction": "up"}, {"kind": "corruption", "how": "shape"}])
 def test_who_waits_for_the_last_message_of_an_agent_that_has_ended_ends_the_run_in_one_line(
     fault: dict[str, Any], tmp_path: Path
@@ -123,6 +128,18 @@ def test_who_waits_for_the_last_message_of_an_agent_that_has_ended_ends_the_run_
         "network": {"attempts": 1},
         "fault": [{"agents": [1], "probability": 1.0, **fault}],
     }
-    words = "agents 0 wait .* since agents 1 have ended, and the last message of each did not come through; raise .network. att"
-    with pytest.raises(RunError, match=words):
-        fedbo.run(load_study(document), out=tmp_path / "run")
+    ended_with(document, "agents 0 wait .* since the last message of agents 1 was refused or given up; raise", tmp_path / "run")
+
+
+def test_who_waits_for_an_answer_to_a_message_that_was_too_old_ends_the_run_in_one_line(tmp_path: Path) -> None:
+    """ADMM answers nobody while all that it holds is older than the bound, which no later message is younger than."""
+    document = {
+        "study": {"name": "stale"},
+        "objective": {"name": "quadratic", "agents": 1},
+        "budget": {"iterations": 4},
+        "algorithm": [{"name": "admm_consensus", "evaluations": 2}],
+        "exchange": {"mode": "immediate", "staleness": {"weight": "polynomial", "bound": 0}},
+    }
+    ended_with(
+        document, "agents 0 wait .* last message of agents 0 was refused .* bound of .exchange. staleness", tmp_path / "run"
+    )

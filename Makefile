@@ -25,7 +25,7 @@ check: setup  ## everything that a commit must pass
 	$(MAKE) --no-print-directory --jobs 4 style types with-ray without-ray
 
 with-ray: setup
-	$(BIN)/python -m pytest -m "ray and not long"
+	$(BIN)/python -m pytest -m "ray and not long" $$(grep -rl --include="test_*.py" "mark\.ray" tests)
 
 without-ray: setup
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"

@@ -236,6 +236,30 @@ def test_the_price_moves_with_the_excess_and_is_not_negative_where_less_may_be_u
         assert told[0]["excess"] == pytest.approx(-1.0 if sense == "equal" else 0.0)
 
 
+def test_the_residuals_of_an_allocation_are_those_of_sharing() -> None:
+    """With N agents: sqrt(N) (mean of the plain uses - total / N), and rho times what e_i = z_i - (mean - total / N) has moved.
+
+    The second residual follows Boyd et al. 2011, section 7.3: the agents' targets are their relaxed uses less the excess.
+    """
+    algorithm = Allocation(rho=3.0, rho_start=1.0, total=(1.5, -0.5))
+    state = algorithm.server_init(Problem(2, 2, (0, 1), 1, 10))
+    rng, targets, price = np.random.default_rng(0), np.zeros((2, 2)), np.zeros(2)
+    for step in (1, 2, 3):
+        use, relaxed = rng.normal(size=(2, 2, 2))
+        for agent in range(2):
+            payload = {"use": use[agent], "relaxed": relaxed[agent]}
+            state = algorithm.receive(state, Inbound(agent, step, 0.0, payload), 0.0)
+        told, state = algorithm.broadcast(state, [0], np.ones(2), Streams(0))
+        excess = relaxed.mean(axis=0) - np.array([1.5, -0.5]) / 2
+        price = price + 3.0 * excess
+        np.testing.assert_allclose(told[0]["price"], price)
+        primal = np.sqrt(2) * (use.mean(axis=0) - np.array([1.5, -0.5]) / 2)
+        moved, targets = relaxed - excess - targets, relaxed - excess
+        np.testing.assert_allclose(told[0]["residuals"], [np.linalg.norm(primal), 3.0 * np.linalg.norm(moved)])
+        again, state = algorithm.broadcast(state, [1], np.ones(2), Streams(0))
+        np.testing.assert_array_equal(again[1]["price"], told[0]["price"], "with nothing new the answer stands")
+
+
 STUDY: dict[str, Any] = {
     "study": {"name": "admm"},
     "objective": {"name": "plants", "agents": 3, "dimensions": 2},

@@ -151,10 +151,15 @@ def test_taf_weighs_by_epanechnikovs_kernel_of_the_share_of_wrong_pairs() -> Non
     np.testing.assert_allclose(acquisition(u)[0], expected, atol=1e-12)
 
 
-def test_the_gradient_of_tafs_acquisition_is_that_of_finite_differences() -> None:
-    algorithm: TAF = made("taf")
+@both
+def test_the_gradient_of_the_acquisition_is_that_of_finite_differences(name: str) -> None:
+    algorithm = made(name)
     posterior, state, models = held(algorithm, (1.0, -1.0, 0.0))
-    acquisition = algorithm._acquisition(posterior, state._replace(best=state.best - 2.0), models, Streams(1, owner=0))
+    if name == "taf":
+        state = state._replace(best=state.best - 2.0)
+    else:
+        assert (algorithm.ensemble_weights(posterior, state, models, Streams(1, owner=0))[[0, -1]] > 0.1).all()
+    acquisition = algorithm._acquisition(posterior, state, models, Streams(1, owner=0))
     assert acquisition is not None
     u, h = 0.1 + 0.8 * np.random.default_rng(0).random((20, 2)), 1e-6
     for j in range(2):

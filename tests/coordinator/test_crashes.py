@@ -15,7 +15,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
-from fedbo.coordinator.environment.faults import Crash
+from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Slow
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, durations
 from fedbo.coordinator.exchange import Barrier, Immediate
 
@@ -215,6 +215,29 @@ def test_faults_after_the_end_of_the_last_agent_do_not_prolong_a_run() -> None:
     world = {"evaluation": Constant(100.0), "availability": Always(), "world": {"plan": plan}}
     ran = Setting(Talk(), agents=2, exchange=Immediate(), iterations=3, **world).run()
     assert ran.outcome.time <= 2.5, f"it went on until {ran.outcome.time:.1f} with nobody left"
+
+
+@pytest.mark.parametrize("kind", [Hang, Slow, NetworkPartition])
+def test_a_fault_neither_begins_nor_ends_at_an_agent_that_has_done_its_work(kind: Any) -> None:
+    """Both are done at 2, and their last messages are under way for 3 more; what had begun before ends all the same."""
+    for at in (1.5, 3.0):
+        world = {"evaluation": Constant(1.0), "latency": Constant(3.0), "availability": Always()}
+        world |= {"world": {"plan": (kind((0,), at=at, duration=2.0),)}}
+        ran = Setting(Talk(), agents=2, initial=1, iterations=1, **world).run()
+        (done,) = (record.time for record in ran.of("done") if record.agent == 0)
+        words = {"hung", "woke", "slowed", "recovered", "cut", "joined"}
+        assert not [record for record in ran.records if record.kind in words and record.time > done]
+        assert bool({record.kind for record in ran.records} & words) == (at < 2.0)
+        assert {record.step for record in ran.of("arrived") if record.agent == 0} == {0, 1}
+
+
+def test_no_more_faults_are_drawn_for_an_agent_that_has_done_its_work() -> None:
+    """Agent 0 is done at 2; agent 1 needs a hundred times as long, in which 1,000 faults would come."""
+    plan = (Slow((1,), at=0.0, duration=1e6, factor=100.0), Slow((0,), rate=5.0, duration=0.01))
+    world = {"evaluation": Constant(1.0), "latency": Constant(0.0), "availability": Always(), "world": {"plan": plan}}
+    ran = Setting(Talk(), agents=2, initial=1, iterations=1, **world).run()
+    assert ran.outcome.time > 150 and ran.outcome.events < 100
+    assert len([record for record in ran.of("slowed") if record.agent == 0]) > 3
 
 
 def test_what_was_lost_stays_lost_when_the_step_is_interrupted_again() -> None:

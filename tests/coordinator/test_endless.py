@@ -13,6 +13,7 @@ from small_runs import Setting, fts
 
 import fedbo
 from fedbo.actors.hosts import InlineHosts
+from fedbo.coordinator import endless
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant
@@ -52,18 +53,19 @@ def test_a_step_that_is_begun_again_without_end_ends_the_run_in_one_line(name: s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "setting",
     [
         pytest.param(plan(Hang(ALL, rate=1.0, duration=1000.0)), id="hangs"),
-        pytest.param(unreachable(Loss(ALL, 1.0)), id="loss", marks=pytest.mark.long),
-        pytest.param(unreachable(NetworkPartition(ALL, rate=1.0, duration=1e9)), id="partitions", marks=pytest.mark.long),
+        pytest.param(unreachable(Loss(ALL, 1.0)), id="loss"),
+        pytest.param(unreachable(NetworkPartition(ALL, rate=1.0, duration=1e9)), id="partitions"),
         pytest.param(unreachable(Restart(rate=1.0, duration=1e9)), id="coordinator"),
     ],
 )
-def test_a_run_in_which_nothing_comes_further_ends(setting: Setting) -> None:
-    with pytest.raises(EndlessError, match="nothing has come further since time"):
+@pytest.mark.parametrize("events", [20_000, pytest.param(endless.EVENTS, marks=pytest.mark.long)])
+def test_a_run_in_which_nothing_comes_further_ends(setting: Setting, events: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endless, "EVENTS", events)
+    with pytest.raises(EndlessError, match=rf"nothing has come further since time .*, in {events} events"):
         setting.run()
 
 

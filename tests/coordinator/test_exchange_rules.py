@@ -16,7 +16,7 @@ from talking import Talk
 
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
-from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Loss, NetworkPartition, Restart
+from fedbo.coordinator.environment.faults import Corruption, Delay, Duplication, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, SpeedClasses
 from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate, Staleness
 from fedbo.coordinator.selection import Selection
@@ -146,14 +146,28 @@ def test_agents_are_asked_by_independent_coins(exchange) -> None:
 
 
 @pytest.mark.parametrize("oldest", [0, 1, 3])
-def test_a_partial_barrier_waits_for_messages_that_would_be_too_old(oldest: int) -> None:
-    world = {"agents": 8, "iterations": 40, "evaluation": Lognormal(1.0, 1.5), "latency": Exponential(0.05)}
+@pytest.mark.parametrize(
+    ("evaluation", "latency"),
+    [(Lognormal(1.0, 1.5), Exponential(0.05)), (Constant(0.1), Exponential(1.0))],
+    ids=["steps take long", "messages take long"],
+)
+def test_a_partial_barrier_waits_for_messages_that_would_be_too_old(oldest: int, evaluation: Any, latency: Any) -> None:
+    world = {"agents": 8, "iterations": 40, "evaluation": evaluation, "latency": latency}
     ages: dict[int | None, int] = {}
     for exchange in (FirstK(2, "carry"), FirstK(2, "carry", oldest=oldest)):
         ran, _ = talk(exchange, **world)
         assert len(ran.of("done")) == 8 and len(ran.of("finished")) == 8 * 41
         ages[exchange.oldest] = max(int(record.detail) for record in ran.of("arrived"))
-    assert ages[oldest] <= oldest < ages[None]
+    assert ages[oldest] == oldest < ages[None]
+
+
+def test_a_partial_barrier_waits_for_nobody_who_has_not_begun() -> None:
+    """Agent 2 hangs before a step, where nobody is told: its message would be as young as the round in which it begins."""
+    plan = (Hang((2,), at=1.05, duration=50.0),)
+    world = {"agents": 3, "initial": 1, "iterations": 30, "evaluation": Constant(1.0), "latency": Constant(0.1)}
+    ran, _ = talk(FirstK(2, "carry", oldest=0), **world, world={"plan": plan})
+    assert len([record for record in ran.of("round") if record.time < 50.0]) > 20
+    assert len(ran.of("done")) == 3 and max(int(record.detail) for record in ran.of("arrived")) == 0
 
 
 @pytest.mark.parametrize("who", ["fraction", "poisson", "speed"])

@@ -81,10 +81,10 @@ def test_a_barrier_waits_for_the_slowest_of_n(n: int) -> None:
 @pytest.mark.parametrize("k", [1, 3, 6])
 def test_with_late_messages_carried_a_round_waits_for_the_kth_of_n(k: int) -> None:
     """All n work whenever a round opens, and exponential times have no memory: mean (H_n - H_{n-k}). Seed 4, |z| < 4.3."""
-    ran = tidy(FirstK(k, "carry"), agents=6, iterations=500, seed=4).run()
+    ran = tidy(FirstK(k, "carry"), agents=6, iterations=350, seed=4).run()
     first_done = min(record.time for record in ran.of("done"))  # from then on fewer work
     before = [r.time for r in ran.of("round") if r.time < first_done]
-    assert len(before) > 400
+    assert len(before) > 280
     agrees(np.diff([0.0, *before]), 2.0 * (harmonic(6) - harmonic(6 - k)))
 
 
@@ -122,17 +122,17 @@ def test_with_late_messages_dropped_a_round_waits_for_the_kth_of_those_who_began
             chain[b, later] += chance
     stationary = np.linalg.matrix_power(chain[1:, 1:], 4096)[-1]
     expected = 2.0 * sum(stationary[b - 1] * race(n, k, b)[0] for b in range(1, n + 1))
-    ran = tidy(FirstK(k), agents=n, iterations=700, seed=5).run()
+    ran = tidy(FirstK(k), agents=n, iterations=500, seed=5).run()
     first_done = min(record.time for record in ran.of("done"))
     before = [r.time for r in ran.of("round") if r.time < first_done]
-    assert len(before) > 500
+    assert len(before) > 350
     agrees(batches(np.diff([0.0, *before])[20:]), expected)
 
 
 def test_without_waiting_the_throughput_is_that_of_independent_agents() -> None:
     """Arrivals by time t are Poisson with mean n t / mean; exact two-sided tail, seed 6: false alarm below 1e-4."""
-    ran = tidy(agents=8, iterations=10_000, until=800.0, seed=6).run()
-    expected, came = 8 * 800.0 / 2.0, len(ran.of("arrived"))
+    ran = tidy(agents=8, iterations=10_000, until=500.0, seed=6).run()
+    expected, came = 8 * 500.0 / 2.0, len(ran.of("arrived"))
     assert 5e-5 < stats.poisson(expected).cdf(came) < 1 - 5e-5
     gaps = np.diff([r.time for r in ran.of("arrived")])
     assert stats.kstest(gaps, stats.expon(scale=2.0 / 8).cdf).pvalue > 1e-4
@@ -164,14 +164,14 @@ def presences(ran: Any, agent: int, until: float) -> float:
 
 def test_agents_that_come_and_go_are_there_for_the_stationary_share() -> None:
     """A share of present / (present + absent) from the first moment on; 60 independent agents, seed 8, |z| < 4.3."""
-    until = 400.0
+    until = 200.0
     ran = tidy(agents=60, iterations=10**6, until=until, availability=Markov(3.0, 1.5), algorithm=SILENT, seed=8).run()
     agrees([presences(ran, agent, until) / until for agent in range(60)], 3.0 / 4.5)
 
 
 def test_steps_that_are_resumed_advance_exactly_while_their_agent_is_there() -> None:
     """With steps of length 1 an agent has done as many as it was there for, and they go at the stationary share of the rate."""
-    until = 400.0
+    until = 200.0
     world = {"availability": Markov(3.0, 1.5), "evaluation": Constant(1.0), "algorithm": SILENT}
     ran = tidy(agents=60, iterations=10**6, until=until, seed=8, **world).run()
     done = Counter(record.agent for record in ran.of("finished"))
@@ -188,10 +188,10 @@ def test_the_link_of_the_coordinator_is_an_m_d_1_queue(load: float) -> None:
     """Mean wait rho / (2 mu (1 - rho)), Pollaczek and Khinchine. Seed 9, means of 40 batches, |z| < 4.3."""
     n, mean = 10, 2.0
     mu = n / mean / load
-    ran = tidy(agents=n, iterations=10**6, until=800.0, world={"link": 8 * mu}, seed=9).run()
+    ran = tidy(agents=n, iterations=10**6, until=500.0, world={"link": 8 * mu}, seed=9).run()
     sent = {(r.agent, r.step): r.time for r in ran.of("sent")}
     waits = [r.time - sent[r.agent, r.step] - 1 / mu for r in ran.of("arrived")]
-    assert min(waits) > -1e-9 and len(waits) > 3_500
+    assert min(waits) > -1e-9 and len(waits) > 2_200
     agrees(batches(waits[500:]), load / (2 * mu * (1 - load)))
 
 
@@ -296,7 +296,7 @@ stretches = st.floats(0.05, 4.0).map(lambda time: round(time, 3))
 paces = st.lists(st.tuples(moments, stretches, st.sampled_from([1.0, 1.5, 2.0, 5.0, math.inf])), max_size=5)
 
 
-@profile(deadline=None, derandomize=True, database=None, max_examples=250)
+@profile(deadline=None, derandomize=True, database=None, max_examples=120)
 @given(
     paces,
     st.integers(1, 4),

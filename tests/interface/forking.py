@@ -90,14 +90,11 @@ def attempt(what: str, arguments: list[str], limits: dict[str, Any]) -> tuple[in
                 print(f"{type(error).__name__}: {error}", flush=True)
                 code = 1
             os._exit(code)
-        after = limits.get("after")
-        ended, status = os.waitpid(child, os.WNOHANG)
-        while not ended:
-            if after is not None and time.monotonic() - begun >= after:
-                os.kill(child, signal.SIGKILL)
-                after = None
-            time.sleep(0.0005)
-            ended, status = os.waitpid(child, os.WNOHANG)
+        if (after := limits.get("after")) is not None:
+            while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) and time.monotonic() - begun < after:
+                time.sleep(0.0005)
+            os.kill(child, signal.SIGKILL)  # nothing to one that has ended
+        _, status = os.waitpid(child, 0)
         said.seek(0)
         return os.waitstatus_to_exitcode(status), said.read()
 

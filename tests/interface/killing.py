@@ -49,6 +49,17 @@ TROUBLED: dict[str, Any] = {
     "recovery": {"events": 100},
 }
 
+# Takes a quarter as long; for what does not need a signal to come in time.
+SHORT: dict[str, Any] = {
+    **TROUBLED,
+    "study": {"name": "short", "seed": 2},
+    "objective": {**TROUBLED["objective"], "agents": 3},
+    "agents": {**TROUBLED["agents"], "targets": [0, 1]},
+    "budget": {"iterations": 6},
+    "algorithm": [{"name": "random"}, *TROUBLED["algorithm"][1:]],
+    "recovery": {"events": 25},
+}
+
 
 def tables(directory: Path) -> dict[str, bytes]:
     """Give the tables of a run as bytes."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from itertools import combinations
 
 import mpmath
@@ -39,7 +40,7 @@ PAPER = [
     (29, 60, 0.35, 4.0, 2.16),
 ]
 BY = pytest.mark.parametrize("by", ACCOUNTANTS)
-FEW = settings(max_examples=10, deadline=None, derandomize=True)
+FEW = settings(max_examples=6, deadline=None, derandomize=True)
 NOISE, SHARE, ROUNDS = st.floats(0.6, 8.0), st.floats(0.02, 1.0), st.integers(1, 80)
 
 
@@ -284,6 +285,16 @@ def test_the_other_accountants_refuse_fixed_sampling_unless_everyone_is_in(by: s
     assert epsilon({PrivacyCharge(1.0, 2.0, "fixed", 10): 1}, 1e-3, by) == epsilon({PrivacyCharge(1.0, 2.0): 1}, 1e-3, by)
 
 
+def checked(delta: float, by: str) -> list[Callable[[], object]]:
+    """List what takes a delta and the name of an accountant."""
+    return [
+        lambda: epsilon({}, delta, by),
+        lambda: running([], (0.5, delta), by),
+        lambda: Spending(delta, by),
+        lambda: multiplier_for(1.0, delta, 5, 0.5, by),
+    ]
+
+
 def test_what_is_wrong_is_said_with_its_value_and_a_remedy() -> None:
     for make, said in (
         (lambda: PrivacyCharge(0.0, 1.0), r"share must be in \(0, 1\], not 0.0; leave"),
@@ -292,7 +303,8 @@ def test_what_is_wrong_is_said_with_its_value_and_a_remedy() -> None:
         (lambda: PrivacyCharge(0.5, 1.0, "fixd", 4), r"sampling 'fixd'.*fixed"),
         (lambda: PrivacyCharge(0.5, 1.0, "fixed"), r"population must be at least 1, not 0; give"),
         (lambda: epsilon({}, 0.0, "pld"), r"delta must be between 0 and 1, not 0.0; 1e-5"),
-        (lambda: epsilon({}, 1e-3, "pdl"), r"accountant 'pdl'.*pld"),
+        *((check, r"accountant 'pdl'.*pld") for check in checked(1e-3, "pdl")),
+        *((check, r"delta must be between 0 and 1, not 1.0; 1e-5") for check in checked(1.0, "pld")),
         (lambda: multiplier_for(0.0, 1e-3, 5, 0.5, "pld"), r"epsilon must be greater than 0 and finite, not 0.0"),
         (lambda: multiplier_for(1.0, 1e-3, 0, 0.5, "pld"), r"rounds must be at least 1, not 0"),
         (lambda: gaussian_epsilon(np.array([-1.0]), 1e-3), r"mu must be at least 0, not -1.0"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from killing import TROUBLED, End, Forks, tables, write_study
+from killing import SHORT, TROUBLED, End, Forks, tables, write_study
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +21,16 @@ def forks() -> Iterator[Forks]:
 @pytest.fixture(scope="session")
 def undisturbed(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
     """The troubled study as a file, and its tables."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    study = write_study(TROUBLED, folder / "study.toml")
-    assert forks("run", study, folder / "run") == End(0, "")
-    return study, tables(folder / "run")
+    return _alone(TROUBLED, forks, tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.fixture(scope="session")
+def short(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """The short study as a file, and its tables."""
+    return _alone(SHORT, forks, tmp_path_factory.mktemp("short"))
+
+
+def _alone(study: dict[str, Any], forks: Forks, folder: Path) -> tuple[Path, dict[str, bytes]]:
+    path = write_study(study, folder / "study.toml")
+    assert forks("run", path, folder / "run") == End(0, "")
+    return path, tables(folder / "run")

@@ -8,21 +8,11 @@ import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from killing import TROUBLED, End, Forks, tables, write_study
+from killing import SHORT, End, Forks, tables, write_study
 
 from fedbo.cli import main
-
-STUDY: dict[str, Any] = {
-    **TROUBLED,
-    "study": {"name": "damaged", "seed": 2, "replicates": 1},
-    "objective": {**TROUBLED["objective"], "agents": 3},
-    "agents": {**TROUBLED["agents"], "targets": [0, 1]},
-    "budget": {"iterations": 6},
-    "recovery": {"events": 25},
-}
 
 
 def _flipped(path: Path) -> None:
@@ -48,10 +38,10 @@ TOLD = ("Damaged: ", "DirectoryError: ", "ResultError: ", "StudyError: ")
 def alone(forks: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study, its finished run `run`, and one that was killed in its second algorithm, `cut off`."""
     folder = tmp_path_factory.mktemp("alone")
-    study = write_study(STUDY, folder / "study.toml")
+    study = write_study(SHORT, folder / "study.toml")
     listed = folder / "operations"
     assert forks("run", study, folder / "run", listed=str(listed)) == End(0, "")
-    named = "os.rename /parts/0000-fts-0000/.latest.json"  # FTS comes after TS
+    named = "os.rename /parts/0000-fts-0000/.latest.json"  # FTS comes second
     snapshots = [n for n, line in enumerate(listed.read_text(encoding="utf-8").splitlines(), 1) if line.startswith(named)]
     for number in snapshots[2:-1]:
         shutil.rmtree(folder / "cut off", ignore_errors=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedbo.cli import main
+from fedbo.coordinator import endless
 from fedbo.results.manifest import read_manifest
 
 ENDLESS = """
@@ -34,6 +35,7 @@ def test_a_study_that_would_never_end_fails_in_one_line_and_keeps_what_was_obser
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(endless, "STARTS", 1000)
     Path("study.toml").write_text(ENDLESS, encoding="utf-8")
     assert main(["run", "study.toml", "-q", "--out", "run"]) == 1
     said = capsys.readouterr().err

@@ -68,18 +68,20 @@ def test_a_kill_before_any_one_of_all_file_operations_loses_nothing(every: bool,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [8, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("count", "most", "name"), [(8, 0.3, "short"), pytest.param(100, 0.5, "undisturbed", marks=pytest.mark.long)]
+)
 def test_many_kills_at_random_instants_leave_the_same_bytes(
-    count: int, forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+    count: int, most: float, name: str, forks: Forks, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    study, expected = undisturbed
+    study, expected = request.getfixturevalue(name)
     rng, kills, stories = random.Random(1), 0, 0
     while kills < count:
         directory, stories = tmp_path / f"story-{stories}", stories + 1
-        end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, 0.5))
+        end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, most))
         while end.killed:
             kills += 1
-            end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, 0.5) if kills < count else None)
+            end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, most) if kills < count else None)
         assert has_ended(end), end
         assert tables(directory) == expected
 
@@ -179,8 +181,9 @@ def test_kills_of_drivers_on_a_cluster_that_lives_on_leave_the_same_bytes(
 
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.parametrize("deaths", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_after_the_death_of_a_host_the_agents_go_on_from_the_last_snapshot(
-    undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, ray_session: None
+    deaths: int, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, ray_session: None
 ) -> None:
     import threading
 
@@ -190,7 +193,7 @@ def test_after_the_death_of_a_host_the_agents_go_on_from_the_last_snapshot(
     directory, killed = tmp_path / "run", list[int]()
 
     def kill() -> None:
-        for _ in range(3):
+        for _ in range(deaths):
             found = hosts_of(directory, begun=len(killed))
             if found:
                 os.kill(found[0], signal.SIGKILL)

@@ -34,7 +34,7 @@ STUDY: dict[str, Any] = {
     "study": {"name": "scanned", "seed": 2},
     "objective": {"name": "python_function", "function": "turning:turns", "agents": 3, "low": [0.0], "high": [1.0]},
     "agents": {"initial": 2, "history": {"algorithm": "random", "observations": 3}},
-    "budget": {"iterations": 8},
+    "budget": {"iterations": 6},
     "algorithm": [{"name": "fts", "every": 1, "p": 0.5, "length_scale": 0.2, "noise": 0.01, "features": 20}],
     "evaluation": {"failure": "stop"},
     "recovery": {"events": 4},

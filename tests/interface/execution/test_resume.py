@@ -26,10 +26,10 @@ PACKED = ("--set", "hosting.kind=packed", "--set", "hosting.workers=2")
 
 
 @pytest.fixture
-def cut_off(forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path) -> Path:
-    """The directory of a run that was killed in the middle of it."""
+def cut_off(forks: Forks, short: tuple[Path, dict[str, bytes]], tmp_path: Path) -> Path:
+    """The directory of a short run that was killed in the middle of it."""
     directory = tmp_path / "cut off"
-    assert forks("run", undisturbed[0], directory, before=60).killed  # of more than 200 file operations
+    assert forks("run", short[0], directory, before=60).killed  # of more than 100 file operations
     return directory
 
 
@@ -73,8 +73,11 @@ def wait_for_snapshots(directory: Path, count: int) -> None:
 @pytest.mark.ray
 @pytest.mark.slow
 def test_a_run_goes_on_under_another_hosting_and_back_with_the_same_bytes(
-    forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], cut_off: Path, ray_session: None
+    forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, ray_session: None
 ) -> None:
+    cut_off = tmp_path / "cut off"
+    assert forks("run", undisturbed[0], cut_off, before=60).killed
+
     def interrupt() -> None:
         before = sum(json.loads(path.read_text())["number"] for path in cut_off.glob("parts/*/latest.json"))
         wait_for_snapshots(cut_off, before + 3)
@@ -140,10 +143,10 @@ def test_a_signal_to_all_processes_of_a_run_ends_it_as_one_to_its_driver_does(
     ],
 )
 def test_a_disk_that_is_full_is_told_in_one_line_and_costs_nothing_once_there_is_room(
-    room: int, forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+    room: int, forks: Forks, short: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
     """Every file of this process may have so many bytes: at one size or another, each kind of file is the first too long."""
-    study, expected = undisturbed
+    study, expected = short
     directory = tmp_path / "run"
     end = forks("run", study, directory, room=room)
     remedy = f"; the disk is full: make room, then go on with: fedbo resume {directory}"
@@ -193,14 +196,14 @@ def test_two_processes_do_not_run_in_one_directory(
 
 @pytest.mark.slow
 def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
-    undisturbed: tuple[Path, dict[str, bytes]], cut_off: Path, forks: Forks, refused: Callable[..., str]
+    short: tuple[Path, dict[str, bytes]], cut_off: Path, forks: Forks, refused: Callable[..., str]
 ) -> None:
-    complaint = refused("run", undisturbed[0], "--out", cut_off, "--quiet")
+    complaint = refused("run", short[0], "--out", cut_off, "--quiet")
     assert complaint == f"'{cut_off}' holds a run that has not ended; go on with it: fedbo resume {cut_off}\n"
     assert forks("resume", cut_off) == End(0, "")
-    assert tables(cut_off) == undisturbed[1]
+    assert tables(cut_off) == short[1]
     assert f"'{cut_off}': has ended; look at it with: fedbo show {cut_off}\n" in forks("resume", cut_off).said
-    assert "exists and is not an empty directory" in forks("run", undisturbed[0], cut_off).said
+    assert "exists and is not an empty directory" in forks("run", short[0], cut_off).said
 
 
 @pytest.mark.slow
@@ -234,9 +237,9 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_kill_before_anything_was_written_leaves_a_directory_in_which_the_study_can_be_run(
-    forks: Forks, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path
+    forks: Forks, short: tuple[Path, dict[str, bytes]], tmp_path: Path
 ) -> None:
-    study, expected = undisturbed
+    study, expected = short
     directory = tmp_path / "run"
     for number in range(1, 6):
         assert forks("run", study, directory, before=number).killed

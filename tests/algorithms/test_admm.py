@@ -236,28 +236,34 @@ def test_the_price_moves_with_the_excess_and_is_not_negative_where_less_may_be_u
         assert told[0]["excess"] == pytest.approx(-1.0 if sense == "equal" else 0.0)
 
 
-def test_the_residuals_of_an_allocation_are_those_of_sharing() -> None:
-    """With N agents: sqrt(N) (mean of the plain uses - total / N), and rho times what e_i = z_i - (mean - total / N) has moved.
+@pytest.mark.parametrize("sense", ["equal", "at_most"])
+def test_prices_and_residuals_of_an_allocation_are_those_of_sharing(sense: str) -> None:
+    """Boyd et al. 2011, section 7.3, with targets z_i - e for the agents; e is at least -price / rho where less may be used.
 
-    The second residual follows Boyd et al. 2011, section 7.3: the agents' targets are their relaxed uses less the excess.
+    The residuals are sqrt(N) times how far the mean of the plain uses is from e's, and rho times what the targets have moved.
     """
-    algorithm = Allocation(rho=3.0, rho_start=1.0, total=(1.5, -0.5))
+    algorithm, shares = Allocation(rho=3.0, rho_start=1.0, total=(1.5, -0.5), sense=sense), np.array([1.5, -0.5]) / 2
     state = algorithm.server_init(Problem(2, 2, (0, 1), 1, 10))
-    rng, targets, price = np.random.default_rng(0), np.zeros((2, 2)), np.zeros(2)
-    for step in (1, 2, 3):
+    assert algorithm.broadcast(state, [0], np.ones(2), Streams(0))[0] == {}
+    rng, targets, price, bound = np.random.default_rng(0), np.zeros((2, 2)), np.zeros(2), False
+    for step in range(1, 9):
         use, relaxed = rng.normal(size=(2, 2, 2))
         for agent in range(2):
             payload = {"use": use[agent], "relaxed": relaxed[agent]}
             state = algorithm.receive(state, Inbound(agent, step, 0.0, payload), 0.0)
         told, state = algorithm.broadcast(state, [0], np.ones(2), Streams(0))
-        excess = relaxed.mean(axis=0) - np.array([1.5, -0.5]) / 2
+        excess = relaxed.mean(axis=0) - shares
+        if sense == "at_most":
+            bound |= bool((excess < -price / 3.0)[price > 0].any())
+            excess = np.maximum(excess, -price / 3.0)
         price = price + 3.0 * excess
         np.testing.assert_allclose(told[0]["price"], price)
-        primal = np.sqrt(2) * (use.mean(axis=0) - np.array([1.5, -0.5]) / 2)
+        primal = np.sqrt(2) * (use.mean(axis=0) - (relaxed.mean(axis=0) - excess))
         moved, targets = relaxed - excess - targets, relaxed - excess
         np.testing.assert_allclose(told[0]["residuals"], [np.linalg.norm(primal), 3.0 * np.linalg.norm(moved)])
         again, state = algorithm.broadcast(state, [1], np.ones(2), Streams(0))
         np.testing.assert_array_equal(again[1]["price"], told[0]["price"], "with nothing new the answer stands")
+    assert bound == (sense == "at_most")
 
 
 STUDY: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,16 @@ from fedbo.algorithms.rgpe import RGPE
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.algorithms.taf import TAF
 from fedbo.surrogates.acquisition import expected_improvement, prediction
-from fedbo.surrogates.ensemble import Ensemble, ensemble, means, predictions
+from fedbo.surrogates.ensemble import (
+    Ensemble,
+    ensemble,
+    joint_draws,
+    leave_one_out_draws,
+    leave_one_out_loss,
+    means,
+    predictions,
+    ranking_loss,
+)
 from fedbo.surrogates.gp import condition, predict
 
 both = pytest.mark.parametrize("name", ["rgpe", "taf"])
@@ -90,6 +100,56 @@ def test_rgpe_trusts_who_ranks_well_and_drops_who_ranks_badly() -> None:
     weights = algorithm.ensemble_weights(posterior, state, models, Streams(1, owner=0).at(1))
     assert weights.sum() == pytest.approx(1.0) and (weights >= 0).all()
     assert weights[0] > 0.5 and weights[1] == 0.0
+
+
+@pytest.mark.parametrize(("count", "sign"), [(3, -1.0), (6, -1.0), (6, 1.0)])
+def test_rgpes_weights_are_those_of_a_count_over_draws(count: int, sign: float) -> None:
+    """Each draw counts for who ranks best in it, the own surrogate alone where it does; stale surrogates weigh less."""
+    algorithm: RGPE = made("rgpe")
+    posterior, state, models = held(algorithm, (1.0, 1.0, sign))
+    local = state.local._replace(u=state.local.u[:count], y=state.local.y[:count])
+    state, posterior = state._replace(local=local, weight=np.array([0.5, 1.0, 0.25])), algorithm.own.posterior(local)
+    found = algorithm.ensemble_weights(posterior, state, models, Streams(1, owner=0).at(1))
+    rng = Streams(1, owner=0).at(1).rng("ranking")
+    others = ranking_loss(joint_draws(models, posterior.x, algorithm.samples, rng), local.y)
+    own = leave_one_out_loss(leave_one_out_draws(posterior, algorithm.samples, rng), local.y)
+    counts, shared = np.zeros(4), 0
+    for draw in range(algorithm.samples):
+        losses = [*others[:, draw], own[draw]]
+        losses = [
+            math.inf if k < 3 and np.median(others[k]) > np.percentile(own, 95) else loss for k, loss in enumerate(losses)
+        ]
+        best = [k for k in range(4) if losses[k] == min(losses)]
+        best = [3] if 3 in best else best
+        shared += len(best) > 1
+        counts[best] += 1 / len(best)
+    counts *= [0.5, 1.0, 0.25, 1.0]
+    assert (shared > 0) == (count == 6) and (counts > 0).sum() > 1
+    np.testing.assert_allclose(found, counts / counts.sum())
+
+
+def test_rgpe_goes_by_the_last_of_the_others_alone() -> None:
+    algorithm: RGPE = made("rgpe")
+    posterior, state, models = held(algorithm, (-1.0, -1.0, 1.0))
+    weights = algorithm.ensemble_weights(posterior, state, models, Streams(1, owner=0))
+    assert not weights[:2].any() and weights[2] > 0
+    assert algorithm._acquisition(posterior, state, models, Streams(1, owner=0)) is not None
+
+
+def test_rgpe_ranks_without_the_points_that_are_under_way() -> None:
+    algorithm: RGPE = made("rgpe")
+    observed, state, models = held(algorithm, (1.0, -1.0, 0.0))
+    waiting = state._replace(local=state.local._replace(waiting=np.array([[0.2, 0.4], [0.9, 0.1]])))
+    posterior = algorithm.own.posterior(waiting.local)
+    acquisition = algorithm._acquisition(posterior, waiting, models, Streams(1, owner=0))
+    assert acquisition is not None
+    weights = algorithm.ensemble_weights(observed, state, models, Streams(1, owner=0))
+    u = np.random.default_rng(0).random((50, 2))
+    own, others = prediction(posterior, u), predictions(models, u)
+    mean = weights[-1] * own.mean + others.mean @ weights[:-1]
+    sd = np.sqrt(weights[-1] ** 2 * own.variance + others.variance @ weights[:-1] ** 2)
+    z = (mean - observed.y.max()) / sd
+    np.testing.assert_allclose(acquisition(u)[0], sd * (z * norm.cdf(z) + norm.pdf(z)), atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["rgpe", "taf"])

@@ -164,7 +164,7 @@ def test_epsilon_without_sampling_at_the_ends() -> None:
 
 
 @BY
-@pytest.mark.parametrize("target", [0.8, 6.0])
+@pytest.mark.parametrize("target", [0.8, 200.0])
 def test_the_multiplier_sought_is_enough_and_hardly_more(by: str, target: float) -> None:
     found = multiplier_for(target, 1e-3, 60, 0.25, by)
     assert (
@@ -311,6 +311,7 @@ def test_what_is_wrong_is_said_with_its_value_and_a_remedy() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             make()
+    assert multiplier_for(1.0, 1e-3, 1, 1.0, "pld") > 0
 
 
 _STEP = 0.01

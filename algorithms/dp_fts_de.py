@@ -84,17 +84,6 @@ class DPFTSDE(Federated):
             needed = "must be above noise_multiplier / 2 where there is a quantile"
             raise SettingError("count_noise", needed, self.count_noise)
 
-    def _check_quantile(self) -> None:
-        if not 0 < self.rate < inf:
-            raise SettingError("rate", "must be above 0 and finite", self.rate)
-        if self.quantile is None:
-            return
-        if not 0 < self.quantile < 1:
-            raise SettingError("quantile", "must lie between 0 and 1", self.quantile)
-        if self.noise_multiplier and not 2 * self.count_noise > self.noise_multiplier:
-            needed = "must be above noise_multiplier / 2 where there is a quantile"
-            raise SettingError("count_noise", needed, self.count_noise)
-
     def mechanism(self, problem: Problem) -> Mechanism:
         """Declare how messages are released; SettingError when a fixed share of the agents is nobody."""
         if self.sampling == "fixed" and round(self.share * problem.n_agents) < 1:

@@ -10,6 +10,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ray kills workers where the machine as a whole is short of memory, whoever uses it.
 os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
+# The workers that Ray starts in advance have not the environment of the session, which none of its actors can use then.
+os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
 import pytest
 
@@ -21,18 +23,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def ray_session() -> Iterator[None]:
+def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Ray on this machine, started at most once; whatever runs inside uses it."""
     import logging
 
     import ray
 
+    variables = {
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "FEDBO_TEST_MEETING": str(tmp_path_factory.mktemp("meeting")),
+    }
     ray.init(
         num_cpus=4,
         include_dashboard=False,
         log_to_driver=False,
         logging_level=logging.ERROR,
-        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}},
+        runtime_env={"env_vars": variables},
     )
     yield
     ray.shutdown()

@@ -351,6 +351,7 @@ def test_the_faithful_preset_is_the_published_landmine_experiment() -> None:
         ({"quantile": 1.0}, r"quantile must be in \(0, 1\), not 1.0"),
         ({"rate": 0.0}, "rate must be above 0 and finite"),
         ({"quantile": 0.5, "noise_multiplier": 2.0}, "count_noise must be above noise_multiplier / 2"),
+        ({"quantile": 0.5, "noise_multiplier": 1.0, "count_noise": 0.5}, "count_noise must be above noise_multiplier / 2"),
         ({"temperature": "hot"}, "temperature must be paper, a number, or a function's place as module:name, not 'hot'"),
         ({"temperature": 0.0}, "temperature must give numbers above 0; that of release 1 is 0.0"),
         ({"p": "1-1/t from 1"}, "p must be 1-1/sqrt.*, not '1-1/t from 1'"),

@@ -234,6 +234,13 @@ def test_rows_of_a_batch_are_those_of_its_points_one_by_one(tmp_path: Path) -> N
         np.testing.assert_array_equal(told[1], as_told[1])
 
 
+def test_of_equal_values_the_first_is_the_best() -> None:
+    agent = agent_of(Puller((1, 1)))
+    work(agent, 1)
+    work(agent, 2)
+    assert agent.state.best is not None and agent.state.best.step == 1 and len(agent.state.rows) == 4
+
+
 def test_a_batch_comes_back_from_a_checkpoint_and_is_forgotten_as_a_whole(tmp_path: Path) -> None:
     agent = agent_of(Puller((1,) * MIN_BATCH), federation=Himmelblau(agents=3, half_width=0.5), checkpoint=2)
     work(agent)

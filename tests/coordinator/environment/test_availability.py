@@ -113,6 +113,7 @@ def test_an_agent_that_is_there_all_day_never_leaves_and_one_in_its_window_at_fi
     rng = np.random.default_rng(1)
     assert list(Daily(24.0, 24.0, 7.0, 5).changes(0, rng)) == []
     assert list(islice(Daily(24.0, 8.0, 22.0, 1).changes(0, rng), 4)) == [6.0, 22.0, 30.0, 46.0]
+    assert list(islice(Daily(24.0, 8.0, 0.0, 1).changes(0, rng), 3)) == [8.0, 24.0, 32.0]
     assert list(islice(Daily(24.0, 2.0, 22.0, 1).changes(0, rng), 4)) == [0.0, 22.0, 24.0, 46.0]
     assert list(islice(Daily(24.0, 8.0, 0.0, 1).changes(0, rng), 4)) == [8.0, 24.0, 32.0, 48.0]
 

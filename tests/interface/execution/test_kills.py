@@ -210,7 +210,7 @@ def test_after_the_death_of_a_host_the_agents_go_on_from_the_last_snapshot(
 
 def hosts_of(directory: Path, begun: int) -> list[int]:
     """Wait for the next snapshot of a run, and give the processes of its hosts: those that write its evaluation logs."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         logs = {int(path.name.split("-")[2]) for path in directory.glob("parts/*/log-00000[1-9]-*.jsonl")}
         living = [pid for pid in sorted(logs) if "ray::Host" in _title(pid)]

@@ -33,7 +33,7 @@ def test_sites_tune_together_and_leave_what_a_simulation_leaves(tmp_path: Path, 
     seen: list[Evaluation] = []
     out = tmp_path / "run"
     result = fedbo.tune(
-        tuned_functions.loss, SPACE, 2, iterations=6, parallel=2, metric="loss", mode="min", resources={"CPU": 0.5},
+        tuned_functions.meeting, SPACE, 2, iterations=6, parallel=2, metric="loss", mode="min", resources={"CPU": 0.5},
         callbacks=[seen.append], out=out, algorithm={"name": "fts", "p": 0.5},
     )  # fmt: skip
     rows = result.observations.to_pylist()

@@ -18,6 +18,15 @@ def loss(config: dict[str, Any], agent: int) -> dict[str, float]:
     return {"loss": far + (config["kind"] == "a"), "seconds": 0.05}
 
 
+def meeting(config: dict[str, Any], agent: int) -> dict[str, float]:
+    """Give the loss once two evaluations of this agent have begun, so that they overlap on however busy a machine."""
+    folder, until = Path(os.environ["FEDBO_TEST_MEETING"]), time.monotonic() + 120
+    (folder / f"{agent}-{config['rate']!r}").touch()
+    while len([*folder.glob(f"{agent}-*")]) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    return loss(config, agent)
+
+
 def slow(config: dict[str, Any], agent: int) -> float:
     """Take half a second, and write down that it was called."""
     with Path(os.environ["FEDBO_CALLS"]).open("a") as file:

@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.algorithms.settings import SettingError
+from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.projected import Lattice
 
@@ -176,25 +177,22 @@ class Mechanism:
     the noise multiplier of both together.
     """
 
-    blocks: int
-    clip: float
-    noise: float
-    share: float = 1.0
-    sampling: str = "poisson"
+    blocks: Annotated[int, Ge(1)]
+    clip: Annotated[float, Gt(0)]
+    noise: Annotated[float, Ge(0), Lt(math.inf)]
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+    sampling: Annotated[str, OneOf(("poisson", "fixed"))] = "poisson"
     per_block: bool = False
-    quantile: float | None = None
+    quantile: Annotated[float, Gt(0), Lt(1)] | None = None
     rate: float = 0.2
     count_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.blocks < 1 or not self.clip > 0 or not 0 <= self.noise < math.inf or not 0 < self.share <= 1:
-            raise ValueError(f"mechanism: blocks >= 1, clip > 0, noise >= 0 and a share in (0, 1] are needed, not {self}")
-        if self.sampling not in ("poisson", "fixed"):
-            raise ValueError(f"mechanism: sampling must be poisson or fixed, not '{self.sampling}'")
+        check(self)
         if self.clip == math.inf and (self.noise or self.quantile is not None):
-            raise ValueError("mechanism: clip must be finite where there is noise or a quantile")
-        if self.quantile is not None and not (0 < self.quantile < 1 and 2 * self.count_noise > self.noise):
-            raise ValueError("mechanism: a quantile lies between 0 and 1 and needs a count_noise above noise / 2")
+            raise SettingError("clip", "must be finite where there is noise or a quantile", "inf")
+        if self.quantile is not None and not 2 * self.count_noise > self.noise:
+            raise SettingError("count_noise", "must be above noise / 2 where there is a quantile", self.count_noise)
 
 
 @runtime_checkable

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Annotated, Protocol, Self
 
-from fedbo.algorithms.settings import unknown
+from annotated_types import Ge, Gt, Le
+
+from fedbo.algorithms.settings import OneOf, SettingError, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,20 +20,15 @@ class PrivacyCharge:
     max(1, round(q `population`)) of a `population` of those who could be, without replacement.
     """
 
-    share: float
-    multiplier: float
-    sampling: str = "poisson"
+    share: Annotated[float, Gt(0), Le(1), "leave a release out that an agent could not be in"]
+    multiplier: Annotated[float, Ge(0), "0 is no noise, inf a release that is free"]
+    sampling: Annotated[str, OneOf(("poisson", "fixed"))] = "poisson"
     population: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share must be in (0, 1], not {self.share}; leave a release out that an agent could not be in")
-        if not self.multiplier >= 0:
-            raise ValueError(f"multiplier must be at least 0, not {self.multiplier}; 0 is no noise, inf a release that is free")
-        if self.sampling not in ("poisson", "fixed"):
-            raise ValueError(unknown("sampling", self.sampling, ("poisson", "fixed")))
+        check(self)
         if self.sampling == "fixed" and self.population < 1:
-            raise ValueError(f"population must be at least 1, not {self.population}; give how many could be sampled")
+            raise SettingError("population", "must be at least 1", self.population, "give how many could be sampled")
 
     @property
     def sampled(self) -> int:

@@ -18,6 +18,7 @@ from fedbo.algorithms.components.federated_acquisition import ACQUISITIONS, Subp
 from fedbo.algorithms.components.native_scaling import NativeScaling
 from fedbo.algorithms.components.penalty_schedule import PenaltySchedule, PenaltyState
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.exchange import MODES
 from fedbo.objectives.admm_toys import ADMMToy, Plants, joint_score, plants_allocation, plants_consensus
 from fedbo.objectives.network_flow import NetworkFlow, best_flows
 from fedbo.surrogates.gp import Hyperparameters, condition
@@ -287,11 +288,16 @@ def test_a_message_is_two_numbers_for_each_input_and_nothing_else_leaves(tmp_pat
     assert {row["step"] for row in rows} == {5}
 
 
-@pytest.mark.parametrize("mode", ["immediate", "first_k", "buffered", "deadline"])
+def test_as_many_decisions_evaluate_as_are_asked_for(tmp_path: Path) -> None:
+    result = fedbo.run({**STUDY, "algorithm": [{"name": "admm_consensus", "rho": 2.0, "evaluations": 2}]}, out=tmp_path / "run")
+    rows = [row for row in result.observations.to_pylist() if row["step"] and row["origin"] != "agreed"]
+    assert [(row["agent"], row["step"]) for row in rows] == [(agent, step) for agent in range(3) for step in (1, 2)]
+
+
+@pytest.mark.parametrize("mode", sorted(MODES.keys() - {"barrier"}))
 def test_every_exchange_mode_carries_it_to_its_end(mode: str, tmp_path: Path) -> None:
     exchange: dict[str, Any] = {"mode": mode}
-    exchange |= {"k": 2} if mode in ("first_k", "buffered") else {}
-    exchange |= {"late": "carry"} if mode in ("first_k", "deadline") else {}
+    exchange |= {name: value for name, value in {"k": 2, "late": "carry"}.items() if hasattr(MODES[mode], name)}
     loss = [{"kind": "loss", "probability": 0.1}, {"kind": "duplication", "probability": 0.2}]
     timing = {"evaluation": {"model": "pareto", "mean": 1.0, "alpha": 1.5}, "latency": {"model": "exponential", "mean": 0.1}}
     algorithms = [{"name": name, "rho": 2.0} for name in ("admm_consensus", "admm_allocation")]

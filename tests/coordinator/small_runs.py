@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, product
 from typing import Any
 
@@ -21,7 +21,7 @@ from fedbo.coordinator.environment.availability import Availability, Bernoulli
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
 from fedbo.coordinator.events import EventRecord
-from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, Exchange, FirstK, Immediate
+from fedbo.coordinator.exchange import LATE, MODES, Barrier, Exchange, Immediate
 from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.objectives.functions import Quadratic
 
@@ -106,5 +106,15 @@ def paired(*values: Sequence[Any]) -> list[Any]:
     ]
 
 
+def modes(**settings: Any) -> list[Any]:
+    """Give every exchange mode of the catalogue, with what it has of these settings, and each `late` where it has that."""
+    found = []
+    for declared in MODES.values():
+        names = {one.name for one in fields(declared)}
+        taken = {name: value for name, value in settings.items() if name in names}
+        found += [declared(**taken, late=late) for late in LATE] if "late" in names else [declared(**taken)]
+    return found
+
+
 BOTH_MODES = [Immediate(), Barrier()]
-ALL_MODES = [Barrier(), Deadline(1.5), Deadline(1.5, "carry"), FirstK(3), FirstK(3, "carry"), Buffered(3), Immediate()]
+ALL_MODES = modes(k=3, length=1.5)

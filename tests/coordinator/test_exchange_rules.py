@@ -373,6 +373,11 @@ def test_a_run_ends_even_when_nearly_everything_is_lost_for_good(exchange, proba
     assert len(ran.of("sent")) == 5 * 13 and len(ran.of("rejected")) + len(ran.of("arrived")) + len(ran.of("late")) == 5 * 13
 
 
+def test_a_fault_of_messages_that_ends_when_it_starts_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"end must be above start = 2.0, not 2.0"):
+        Loss(EVERYBODY, 0.3, start=2.0, end=2.0)
+
+
 @pytest.mark.parametrize("attempts", [1, 3, 10])
 def test_two_lost_copies_of_a_transmission_are_repeated_once(attempts: int) -> None:
     """Both copies of the first message come while its agent is cut off; there is one repetition of it, not one for each."""

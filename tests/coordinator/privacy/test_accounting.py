@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from fedbo.algorithms.base import Array
-from fedbo.coordinator.privacy import order_sums
+from fedbo.coordinator.privacy import loss_sums, order_sums
 from fedbo.coordinator.privacy.accounting import (
     ACCOUNTANTS,
     Spending,
@@ -98,6 +98,19 @@ def test_spending_foresees_what_adding_does_and_can_be_rebuilt(by: str) -> None:
     assert spending.after(charges[0], times=3) == pytest.approx(
         epsilon(Counter([*charges, *charges[:1] * 3]), 1e-4, by), rel=1e-3
     )
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 1.0])
+def test_bins_are_powers_of_two_about_an_eighth_of_a_loss_and_not_too_many(share: float) -> None:
+    """Without sampling the loss of some releases hardly exceeds w / 2 + 10 sqrt(w), where w sums 1 / multiplier^2."""
+    for noise in (0.002, 0.05, 1.0, 3.0, 40.0, 1e5):
+        width = loss_sums.bin_width({PrivacyCharge(share, noise): 30})
+        assert math.frexp(width)[0] == 0.5
+        eighth, weight = share / noise / 8, 30 / noise**2
+        wanted = min(max(eighth, loss_sums._FINEST), loss_sums._FINE)
+        least = (weight / 2 + 10 * math.sqrt(weight)) / loss_sums._BINS
+        assert least <= width and (wanted / 2 < width <= wanted or width < 2 * least)
+    assert loss_sums.bin_width({}) == loss_sums._FINE
 
 
 @FEW

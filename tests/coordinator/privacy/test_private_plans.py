@@ -17,7 +17,7 @@ from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.ts import TS
 from fedbo.coordinator.environment.availability import Bernoulli
-from fedbo.coordinator.exchange import Barrier, Deadline
+from fedbo.coordinator.exchange import MODES, Barrier, Deadline
 from fedbo.coordinator.selection import Selection
 
 OWN = TS(surrogate="features", features=10)
@@ -80,5 +80,5 @@ def test_the_ledger_is_that_of_what_happened_whatever_goes_wrong(worlds: int) ->
         modes[exchange.mode, ran.core.aggregator.no_amplification == ""] += 1
 
     holds()
-    assert {mode for mode, _ in modes} == {"barrier", "deadline", "first_k", "buffered", "immediate"}
+    assert {mode for mode, _ in modes} == set(MODES)
     assert modes["barrier", True] > worlds / 100 and modes["deadline", True] > worlds / 100

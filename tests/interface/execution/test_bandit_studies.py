@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from killing import End, Forks, begin_or_go_on, tables, write_study
+from small_runs import modes
 
 import fedbo
 from fedbo.execution.replay import replay
@@ -31,12 +32,8 @@ FAULTS = [
     {"kind": "reordering", "probability": 0.3, "by": 40.0},
 ]
 MODES: list[dict[str, Any]] = [
-    {"mode": "barrier"},
-    {"mode": "deadline", "length": 60.0},
-    {"mode": "deadline", "length": 60.0, "late": "carry"},
-    {"mode": "first_k", "k": 3},
-    {"mode": "buffered", "k": 4},
-    {"mode": "immediate"},
+    {"mode": mode.mode, **{name: getattr(mode, name) for name in ("k", "length", "late") if hasattr(mode, name)}}
+    for mode in modes(k=3, length=60.0)
 ]
 
 

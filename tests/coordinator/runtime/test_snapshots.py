@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from small_runs import ALL_MODES, Setting, fts
 from talking import Talk
@@ -220,6 +221,14 @@ def test_what_happened_is_read_up_to_where_its_writer_was_killed(tmp_path: Path)
         found = [moment for moment, _ in read_moments(path)]
         assert found == moments[: len(found)] and len(found) < 5
     assert list(read_moments(tmp_path / "none")) == []
+    for number in (1, 2):  # the record goes on where its last part ended
+        assert set(journal.write(number)) == {home.table("record", number).name}
+        rows = pq.read_table(home.table("record", number)).to_pylist()
+        assert [(row["sequence"], row["time"], row["number"]) for row in rows] == [
+            (place, *moments[place % 5][:2]) for place in range(5 * number - 5, 5 * number)
+        ]
+        for moment in moments:
+            journal.record(moment)
 
 
 def test_what_does_not_fit_on_the_disk_is_not_written_in_part(tmp_path: Path) -> None:

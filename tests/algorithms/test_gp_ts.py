@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import log, sqrt
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.gp_ts import GPTS
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.arms import correlations, deviations, grid
+from fedbo.surrogates.arms import correlations, deviations, draw, draw_independent, grid
 from fedbo.testing.lockstep import Lockstep, noisy
 
 
@@ -42,6 +43,18 @@ def test_the_preset_has_the_independent_draws_of_the_other_code() -> None:
     # lambda nu = 0.01 is the variance of a first draw, and there is no v_t.
     np.testing.assert_allclose(algorithm.scale(state.posterior) * deviations(state.posterior), 0.1)
     assert state.regulariser == 0.1
+
+
+@pytest.mark.parametrize(("draws", "sample"), [("joint", draw), ("diagonal", draw_independent)])
+def test_a_decision_is_the_arm_at_which_the_declared_draw_is_largest(draws: str, sample: Any) -> None:
+    algorithm = GPTS(arms=25, draws=draws)
+    state = algorithm.agent_init(Problem(2, 1, (0,), 0, 50), Streams(1))
+    for step in range(1, 6):
+        streams = Streams(1).at(step)
+        values = sample(state.posterior, streams.rng("arms drawn"), algorithm.scale(state.posterior))
+        decision, state = algorithm.ask(state, (), streams)
+        np.testing.assert_array_equal(decision.x[0], state.arms[np.argmax(values)])
+        state = algorithm.tell(state, decision.x, np.array([float(step)]))
 
 
 def test_points_in_flight_may_come_back_in_any_order() -> None:

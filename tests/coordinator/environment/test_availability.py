@@ -15,6 +15,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import (
     AVAILABILITIES,
     Always,
+    Ascending,
     Availability,
     Bernoulli,
     Changes,
@@ -113,9 +114,14 @@ def test_an_agent_that_is_there_all_day_never_leaves_and_one_in_its_window_at_fi
     rng = np.random.default_rng(1)
     assert list(Daily(24.0, 24.0, 7.0, 5).changes(0, rng)) == []
     assert list(islice(Daily(24.0, 8.0, 22.0, 1).changes(0, rng), 4)) == [6.0, 22.0, 30.0, 46.0]
-    assert list(islice(Daily(24.0, 8.0, 0.0, 1).changes(0, rng), 3)) == [8.0, 24.0, 32.0]
+    assert list(islice(Daily(1.0, 0.25, 0.875, 1).changes(0, rng), 3)) == [0.125, 0.875, 1.125]
     assert list(islice(Daily(24.0, 2.0, 22.0, 1).changes(0, rng), 4)) == [0.0, 22.0, 24.0, 46.0]
     assert list(islice(Daily(24.0, 8.0, 0.0, 1).changes(0, rng), 4)) == [8.0, 24.0, 32.0, 48.0]
+
+
+def test_times_are_those_of_their_numbers_in_whatever_order_they_are_asked_for() -> None:
+    times = Ascending(lambda: iter([1.0, 2.0, 4.0, 8.0]))
+    assert [times.at(number) for number in (3, 2, 0, 1, 1, 5, 4, 3)] == [8.0, 4.0, 1.0, 2.0, 2.0, inf, inf, 8.0]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60)), max_size=30), st.sampled_from(MODELS))

@@ -40,6 +40,14 @@ def slope(x: list[int], y: list[float]) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
+@pytest.mark.parametrize("c", [0.05, 0.5, 5.0, 500.0])
+def test_phases_are_bounded_by_the_depths_whose_pulls_fit_into_the_budget(c: float) -> None:
+    """A client pulls a node of depth h c^2 log / (clients (nu rho^h)^2) times; the last phase may be cut short."""
+    rule = FedPNE(c=c, nu=NU, rho=RHO).rule(Problem(1, 4, (0, 1, 2, 3), 0, 1000, pulls=1000))
+    fit = [h for h in range(1, 80) if c**2 * rule.log / (4 * (NU * RHO**h) ** 2) <= 1000]
+    assert rule.most_phases == 1 + len(fit)
+
+
 def test_regret_grows_slower_than_the_rounds() -> None:
     """T1: the theory's exponent is (d + 1) / (d + 2), between 1/2 and 1."""
     rounds = [1000, 3000, 10_000]

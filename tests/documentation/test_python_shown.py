@@ -26,7 +26,7 @@ SHOWN = pages.blocks("python")
 CHANGED: dict[str, dict[str, str]] = {
     "README.md": {
         '"examples/digits.toml"': repr(str(pages.ROOT / "examples" / "digits.toml")),
-        'budget.iterations=5"': 'budget.iterations=1", "objective.agents=3", "agents.initial=1", "hosting.workers=0"',
+        'budget.iterations=5"': 'budget.iterations=2", "objective={name = \'quadratic\', agents = 3}", "hosting.workers=0"',
     },
     "docs/tuning.md": {'"/shared/meeting"': '"meeting"', "n_trials=50, n_jobs=4": "n_trials=4"},
 }

@@ -103,7 +103,7 @@ def once(directory: Path, count: int, act: Callable[[], None]) -> threading.Thre
     def wait() -> None:
         until = time.monotonic() + 240
         while observed(directory) < count and time.monotonic() < until:
-            time.sleep(0.01)
+            time.sleep(0.05)
         act()
 
     thread = threading.Thread(target=wait)
@@ -117,7 +117,7 @@ def watching(find: Callable[[], Iterable[int]]) -> Iterator[set[int]]:
     seen, over = set[int](), threading.Event()
 
     def look() -> None:
-        while not over.wait(0.02):
+        while not over.wait(0.2):
             seen.update(find())
 
     thread = threading.Thread(target=look)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedbo.actors.task import StepReport
-from fedbo.coordinator.environment.availability import absences
-from fedbo.coordinator.events import After, AgentAvailable, Commit, Effect, Finished, Message
+from fedbo.coordinator.environment.availability import absences, never_before_steps
+from fedbo.coordinator.events import After, AgentAvailable, Commit, Effect, Finished, Message, make
 from fedbo.coordinator.messages import DUMMY
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.local import DisclosureLog
@@ -20,7 +20,11 @@ class AgentProcesses:
     def __init__(self, rules: Rules, network: Network, server: Server, scheduler: StepScheduler) -> None:
         self._rules, self._network, self._server, self._scheduler = rules, network, server, scheduler
         self._absence = absences(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
-        self._synchronous, self._real_time = rules.exchange.is_synchronous, rules.environment.is_real_time
+        self._always_there = all(never_before_steps(models.availability) for models in rules.environment.groups())
+        self._synchronous, self._real_time = rules.is_synchronous, rules.environment.is_real_time
+        self._sends, self._log, self._targets = rules.algorithm.sends, rules.log, rules.targets
+        self._pulls, self._iterations = rules.problem.pulls, rules.problem.iterations
+        self._checkpoint = rules.task.checkpoint
         self.disclosures = DisclosureLog(rules.algorithm)
 
     def request_step(self, state: CoreState, agent: AgentRecord, step: int, now: float) -> list[Effect]:
@@ -38,7 +42,7 @@ class AgentProcesses:
         assert report is not None, "the shell did not add the report"
         step = agent.current
         if agent.lease != event.lease or step is None:
-            self._rules.log.append((now, "discarded", agent.number, report.step, 0, "its lease had expired"))
+            self._log.append((now, "discarded", agent.number, report.step, 0, "its lease had expired"))
             return []
         if report.retried and not self._real_time and step.report is None:
             return self._scheduler.retry(agent, report, now)
@@ -49,33 +53,36 @@ class AgentProcesses:
         state.progress.note(now)
         self._end_step(agent, step, report, now)
         times = () if self._real_time else step.times(now)
-        return [Commit(agent.number, times), *self._send(state, agent, report, step.speaks, now)]
+        effects: list[Effect] = [make(Commit, (agent.number, times))]
+        effects += self._send(state, agent, report, step.speaks, now)
+        return effects
 
     def _end_step(self, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:
         """Note what came of a step."""
         agent.current, agent.needs_restore = None, False
         agent.last_duration = now - step.begun
         agent.t_n, agent.pulled = report.t_n, report.pulled
-        if report.step % self._rules.task.checkpoint == 0:
+        number = report.step
+        if number % self._checkpoint == 0:
             agent.saved_t_n = report.t_n
-        if report.step > agent.step:  # it went on while the coordinator's snapshot grew old
-            agent.step = report.step
-        log = self._rules.log
-        log.extend((now, "failed", agent.number, report.step, 0, words) for words in report.failed)
-        log.append((now, "finished", agent.number, report.step, 0, ""))
+        if number > agent.step:  # it went on while the coordinator's snapshot grew old
+            agent.step = number
+        for words in report.failed:
+            self._log.append((now, "failed", agent.number, number, 0, words))
+        self._log.append((now, "finished", agent.number, number, 0, ""))
 
     def _send(self, state: CoreState, agent: AgentRecord, report: StepReport, asked: bool, now: float) -> list[Effect]:
         """Send the message of a finished step, and go on or wait."""
-        rules, number, effects, payload = self._rules, agent.step, list[Effect](), report.payload
-        sends = rules.algorithm.sends(number)
-        if payload is None and sends and rules.sends_dummies:
+        number, effects, payload = agent.step, list[Effect](), report.payload
+        sends = self._sends(number)
+        if payload is None and sends and self._rules.sends_dummies:
             payload = DUMMY
         if payload is not None:
-            message = Message(agent.number, agent.number, number, agent.base, now, payload)
+            message = make(Message, (agent.number, agent.number, number, agent.base, now, payload, 0))
             agent.unacknowledged[number] = message
             self.disclosures.record(state, agent.number, payload, now)
-            effects += self._network.send_up(state, message, now)
-        if agent.number not in rules.targets or self._is_last(agent, number):
+            effects = self._network.send_up(state, message, now)
+        if agent.number not in self._targets or self._is_last(agent, number):
             return effects + self._end(state, agent, now)
         is_empty = number > 0 and report.queries == 0
         if is_empty and not self._synchronous and agent.inbox:
@@ -98,24 +105,23 @@ class AgentProcesses:
 
         Where it counts evaluations, a step may also be spent waiting; twice as many steps are the end of waiting in vain.
         """
-        problem = self._rules.problem
-        if problem.pulls:
-            return agent.pulled >= problem.pulls or step >= 2 * problem.pulls
-        return step >= problem.iterations
+        if self._pulls:
+            return agent.pulled >= self._pulls or step >= 2 * self._pulls
+        return step >= self._iterations
 
     def _end(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """End an agent's work; it takes part until its last message has arrived."""
-        self._rules.log.append((now, "done", agent.number, agent.step, 0, ""))
+        self._log.append((now, "done", agent.number, agent.step, 0, ""))
         agent.ended = True
         return [] if agent.step in agent.unacknowledged else self._server.leave(state, agent, now)
 
     def advance(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Let an agent go on to its next step, or be absent before it."""
         step = agent.step + 1
-        absence = self._absence(agent.number, step)
+        absence = 0.0 if self._always_there else self._absence(agent.number, step)
         if not absence:
             return self.request_step(state, agent, step, now)
-        self._rules.log.append((now, "absent", agent.number, step, 0, ""))
+        self._log.append((now, "absent", agent.number, step, 0, ""))
         agent.absent = True
         if not self._synchronous:
             return [After(absence, AgentAvailable(agent.number))]
@@ -123,7 +129,7 @@ class AgentProcesses:
         agent.step = step
         if self._is_last(agent, step):
             return self._end(state, agent, now)
-        if not self._rules.algorithm.sends(step):
+        if not self._sends(step):
             return [After(absence, AgentAvailable(agent.number))]
         state.rounds.waiting[agent.number] = None  # it sits the round out, and the others do not wait for it
         return self._server.report(state, agent, False, now)
@@ -135,5 +141,5 @@ class AgentProcesses:
             return []  # lost for good meanwhile
         agent.absent = False
         step = agent.step + (0 if self._synchronous else 1)
-        self._rules.log.append((now, "returned", agent.number, step, 0, ""))
+        self._log.append((now, "returned", agent.number, step, 0, ""))
         return self.advance(state, agent, now) if self._synchronous else self.request_step(state, agent, step, now)

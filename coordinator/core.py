@@ -95,6 +95,7 @@ class Core:
         interruptions = Interruptions(rules, self._server, scheduler)
         self._presence = Presence(rules, interruptions)
         self._faults = FaultInjector(rules, self._server, interruptions)
+        self._at_events = bool(self._faults.at_events)
         self._handlers: dict[type, Handler] = {
             StudyStarted: self._start,
             DecisionMade: scheduler.decided,
@@ -116,7 +117,7 @@ class Core:
         state = self.state
         state.progress.events += 1
         effects = self._handlers[type(event)](state, event, now)
-        if self._faults.at_events:
+        if self._at_events:
             effects += self._faults.at_event(state.progress.events)
         return effects
 

@@ -21,7 +21,8 @@ class Downlink:
     def received(self, state: CoreState, event: AnswerReceived, now: float) -> list[Effect]:
         """Give an agent an answer."""
         answer, network = event.answer, self._network
-        agent, inbound, number = state.agents[answer.agent], answer.inbound, answer.number
+        number_of_agent, inbound, number, _ = answer
+        agent = state.agents[number_of_agent]
         if agent.ended:
             return []
         if network.has_outages and (lost := network.dropped_on_arrival(state, answer, self._weigh(answer), now)):
@@ -30,10 +31,11 @@ class Downlink:
             self._log.append((now, "rejected", agent.number, number, 0, "duplicate: the agent has had this answer"))
             return []
         agent.received_answers.add(number)
-        agent.retransmissions.pop(number, None)  # what was received is not sent again
+        if agent.retransmissions:
+            agent.retransmissions.pop(number, None)  # what was received is not sent again
         if inbound is not None:
             agent.inbox.append(inbound)
-            self._log.append((now, "delivered", agent.number, number, self._weigh(answer), ""))
+            self._log.append((now, "delivered", agent.number, number, self._bytes(inbound.payload), ""))
             if not self._synchronous and agent.number in state.rounds.waiting:
                 # Written before the agent began to wait, and what it waits for all the same.
                 state.rounds.waiting[agent.number] = number

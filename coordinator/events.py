@@ -7,6 +7,8 @@ from typing import NamedTuple
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, Payload
 
+make = tuple.__new__  # a named tuple from its fields, `make(Finished, (agent, lease, report))`, in half the time of a call
+
 
 class StudyStarted(NamedTuple):
     """The study begins."""

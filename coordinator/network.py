@@ -19,8 +19,18 @@ from fedbo.coordinator.environment.faults import (
     Reordering,
     Restart,
 )
-from fedbo.coordinator.environment.timing import Timing, durations
-from fedbo.coordinator.events import AckTimeout, After, Answer, AnswerReceived, Effect, Message, MessageAtLink, MessageReceived
+from fedbo.coordinator.environment.timing import Timing, durations, same_for_all
+from fedbo.coordinator.events import (
+    AckTimeout,
+    After,
+    Answer,
+    AnswerReceived,
+    Effect,
+    Message,
+    MessageAtLink,
+    MessageReceived,
+    make,
+)
 from fedbo.coordinator.messages import declared_size, decode, encode, size, varies
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import CoreState
@@ -41,6 +51,7 @@ class Network:
 
         self._first = {way: durations(latency, f"latency {way}", streams) for way in ("up", "down")}
         self._again = {way: durations(latency, f"latency {way} again", streams) for way in ("up", "down")}
+        self._latency = same_for_all(models.latency for models in environment.groups())
         plan = environment.plan
         self._faults = [
             (place, fault, frozenset(fault.agents)) for place, fault in enumerate(plan) if isinstance(fault, MESSAGE_FAULTS)
@@ -51,16 +62,16 @@ class Network:
 
     def send_up(self, state: CoreState, message: Message, now: float) -> list[Effect]:
         """Send a message to the coordinator; a dummy takes as long as any other, and is not in the log."""
-        agent, step, attempt = state.agents[message.sender], message.step, message.attempt
-        bytes_ = size(message.payload)
+        sender, _, step, _, _, payload, attempt = message
+        agent, bytes_ = state.agents[sender], size(payload)
         if bytes_:
-            self._log.append((now, "sent", agent.number, step, bytes_, "again" if attempt else ""))
+            self._log.append((now, "sent", sender, step, bytes_, "again" if attempt else ""))
         if state.outages or agent.partitions:
             return self._lost(message, bytes_, now)
-        key = (agent.number, step, attempt, "up")
+        key = (sender, step, attempt, "up")
         delay = self._delay(key, bytes_ or self._message_bytes)
         if not self._faults:
-            return [After(delay, self._arrival(message))]
+            return [make(After, (delay, self._arrival(message)))]
         copies, carried, effects = [0.0], message, list[Effect]()
         for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
@@ -85,7 +96,7 @@ class Network:
         key = (answer.agent, answer.number, answer.attempt, "down")
         delay = self._delay(key, bytes_)
         if not self._faults:
-            return [After(delay, AnswerReceived(answer))]
+            return [make(After, (delay, make(AnswerReceived, (answer,))))]
         copies = [0.0]
         for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
@@ -110,7 +121,9 @@ class Network:
 
     def _delay(self, key: Key, bytes_: int) -> float:
         agent, number, attempt, way = key
-        if attempt:
+        if self._latency is not None:
+            delay = self._latency
+        elif attempt:
             delay = self._again[way](agent, number * self._environment.attempts + attempt)
         else:
             delay = self._first[way](agent, number)
@@ -120,7 +133,7 @@ class Network:
         return delay + bytes_ / bandwidth if bandwidth else delay
 
     def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
-        return MessageAtLink(message) if self._environment.link else MessageReceived(message)
+        return make(MessageAtLink if self._environment.link else MessageReceived, (message,))
 
     def _lost(self, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
         if isinstance(sent, Answer):

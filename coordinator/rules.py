@@ -14,6 +14,7 @@ class Rules:
     """The task, the exchange mode, the environment and the private aggregation of a run, and the log that its parts write.
 
     `streams` are the coordinator's. `targets` are the agents that optimise. `log` has what happened since it was flushed.
+    `sends_dummies` says whether who is not asked sends a dummy message.
     """
 
     def __init__(self, task: Task, exchange: Exchange, environment: Environment, aggregator: PrivateAggregator | None) -> None:
@@ -21,18 +22,13 @@ class Rules:
         self.algorithm, self.problem, self.streams = task.algorithm, task.problem, task.streams.of(COORDINATOR)
         self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
         self.targets = frozenset(self.problem.targets)
+        # Who is not asked sends a dummy message then, which takes as long as any: nothing that happens, but for what is in the
+        # releases, depends on who was asked, neither when rounds close nor who is late. Amplification by sampling needs that.
+        self.sends_dummies = aggregator is not None and not aggregator.no_amplification
+        self.is_synchronous = exchange.is_synchronous
         self.log: list[EventLine] = []
-
-    @property
-    def sends_dummies(self) -> bool:
-        """Say whether who is not asked sends a dummy message, which takes as long as any.
-
-        Then nothing that happens, but for what is in the releases, depends on who was asked: neither when rounds close, nor who
-        is late. Amplification by sampling is claimed on that ground.
-        """
-        return self.aggregator is not None and not self.aggregator.no_amplification
 
     def staleness(self, rounds: Rounds, base: int) -> int:
         """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""
         passed = rounds.age - base
-        return passed if self.exchange.is_synchronous else passed // len(self.targets)
+        return passed if self.is_synchronous else passed // len(self.targets)

@@ -9,8 +9,8 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Inbound
 from fedbo.algorithms.streams import COORDINATOR
-from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline
-from fedbo.coordinator.messages import fault, sizer
+from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline, make
+from fedbo.coordinator.messages import checker, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import AgentRecord, CoreState, ProtocolError
@@ -22,12 +22,14 @@ class Server:
     def __init__(self, rules: Rules, network: Network) -> None:
         self._rules, self._network = rules, network
         self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
-        self._bytes = sizer(rules.download)
-        self._ones = np.ones(rules.problem.n_agents)
+        self._bytes, self._ones = sizer(rules.download), np.ones(rules.problem.n_agents)
+        self._fault = None if rules.download is None else checker(rules.download)
+        self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
+        self._broadcast, self._should_close = rules.algorithm.broadcast, rules.exchange.should_close
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
         """Note that an agent has sent what it had to send, or has nothing to send."""
-        rounds, synchronous = state.rounds, self._exchange.is_synchronous
+        rounds, synchronous = state.rounds, self._synchronous
         state.progress.note(now)
         if agent.ended:
             rounds.messages += counted and synchronous
@@ -50,8 +52,8 @@ class Server:
 
     def expect(self, state: CoreState, agent: AgentRecord) -> None:
         """Let the open round wait for an agent that was asked to send."""
-        asked = agent.asked or self._aggregator is not None
-        if self._exchange.is_synchronous and asked and agent.number in state.rounds.active:
+        asked = self._synchronous and (agent.asked or self._aggregator is not None)
+        if asked and agent.number in state.rounds.active:
             state.rounds.missing.add(agent.number)
 
     def settle(self, state: CoreState, now: float) -> list[Effect]:
@@ -59,7 +61,7 @@ class Server:
         rounds = state.rounds
         if state.outages:
             return []
-        closes = self._exchange.should_close(rounds) or (rounds.deadline_passed and bool(rounds.reported))
+        closes = self._should_close(rounds) or (rounds.deadline_passed and bool(rounds.reported))
         closes = closes and not self._stays_open(state)
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
         stuck = bool(rounds.buffer) and not closes and rounds.active <= rounds.waiting.keys()
@@ -83,12 +85,13 @@ class Server:
 
     def _answer(self, state: CoreState, now: float) -> list[Effect]:
         """Close the open round, or empty the buffer: aggregate, and send the answers."""
-        rounds, synchronous = state.rounds, self._exchange.is_synchronous
+        rounds, synchronous = state.rounds, self._synchronous
         recipients = sorted((rounds.reported if synchronous else set(rounds.buffer)) & rounds.active)
         number = rounds.number
         payloads = self._aggregate(state, recipients, now)
         if not synchronous:  # others may have waited for what these have sent
-            recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
+            if list(payloads) != recipients:
+                recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
         else:
             self._log.append((now, "round", COORDINATOR, number, sum(map(self._bytes, payloads.values())), ""))
         rounds.close(now, by=1 if synchronous else len(recipients))
@@ -100,8 +103,8 @@ class Server:
             if agent in rounds.waiting:
                 rounds.waiting[agent] = number
             bytes_ = 0 if inbound is None else self._bytes(inbound.payload)
-            effects += self._network.send_down(state, Answer(agent, inbound, number), bytes_, now)
-        return effects + (self.open(state, recipients, now) if synchronous else [])
+            effects += self._network.send_down(state, make(Answer, (agent, inbound, number, 0)), bytes_, now)
+        return effects + self.open(state, recipients, now) if synchronous else effects
 
     def _aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
         """Let the algorithm's coordinator half answer; where messages are private, on the ground of their release alone."""
@@ -110,14 +113,14 @@ class Server:
             state.server = aggregator.release(state.privacy, state.server, weights, now)
             weights = self._ones  # how old an agent's newest message is would say when it was asked
         streams = self._rules.streams.at(state.rounds.number)
-        payloads, state.server = self._rules.algorithm.broadcast(state.server, recipients, weights, streams)
+        payloads, state.server = self._broadcast(state.server, recipients, weights, streams)
         return payloads if aggregator is None else aggregator.announce(state.privacy, payloads)
 
     def _staleness_weights(self, state: CoreState) -> Array:
         """Give what each agent's newest message counts for now `(N,)`."""
-        staleness = self._exchange.staleness
-        if staleness.is_constant:
+        if self._is_constant:
             return self._ones
+        staleness = self._exchange.staleness
         bases = [agent.newest_base for agent in state.agents]
         return np.array([0.0 if base < 0 else staleness.of(self._rules.staleness(state.rounds, base)) for base in bases])
 
@@ -125,16 +128,15 @@ class Server:
         """Make an answer of a payload; ProtocolError when it is not as declared."""
         if payload is None:
             return None
-        declared = self._rules.download
-        wrong = "no answers are declared" if declared is None else fault(payload, declared)
+        wrong = "no answers are declared" if self._fault is None else self._fault(payload)
         if wrong:
             raise ProtocolError(f"the answer to agent {agent} is not as declared: {wrong}")
-        return Inbound(COORDINATOR, number, now, payload)
+        return make(Inbound, (COORDINATOR, number, now, payload))
 
     def open(self, state: CoreState, agents: Sequence[int], now: float) -> list[Effect]:
         """Open a round with those who begin it."""
         exchange, rounds, aggregator = self._exchange, state.rounds, self._aggregator
-        if not exchange.is_synchronous or self._rules.upload is None:
+        if not self._synchronous or self._rules.upload is None:
             return []
         if aggregator is not None:
             chosen = aggregator.sample(state.privacy, agents)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
-from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished
+from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished, make
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState
@@ -15,7 +15,9 @@ class StepScheduler:
 
     def __init__(self, rules: Rules, server: Server) -> None:
         self._rules, self._server = rules, server
-        task = rules.task
+        task, problem = rules.task, rules.problem
+        self._sends, self._log, self._everybody = rules.algorithm.sends, rules.log, rules.exchange.selection.who == "all"
+        self._queries, self._pulls, self._initial = rules.algorithm.queries, problem.pulls, problem.initial
         self._durations = (
             None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
         )
@@ -24,7 +26,7 @@ class StepScheduler:
         """Begin an agent's step now."""
         inbox, agent.inbox = tuple(agent.inbox), []
         agent.base = state.rounds.age
-        self._rules.log.append((now, "started", agent.number, agent.step, 0, ""))
+        self._log.append((now, "started", agent.number, agent.step, 0, ""))
         agent.current = AgentStep(inbox, self._shall_send(state, agent), now)
         self._server.expect(state, agent)
         return self.dispatch(agent, now)
@@ -32,33 +34,36 @@ class StepScheduler:
     def _shall_send(self, state: CoreState, agent: AgentRecord) -> bool:
         """Say whether an agent is asked for a message after its step."""
         rules = self._rules
-        if not rules.algorithm.sends(agent.step):
+        if not self._sends(agent.step):
             return False
-        if rules.exchange.is_synchronous:
+        if rules.is_synchronous:
             return agent.asked
         if rules.aggregator is not None:
             return not state.privacy.budget_exhausted
-        selection = rules.exchange.selection
-        return selection.who == "all" or selection.of_step(rules.streams.of(agent.number).at(agent.step))
+        return self._everybody or rules.exchange.selection.of_step(rules.streams.of(agent.number).at(agent.step))
 
     def dispatch(self, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
         """Tell an agent to do its step; `restore` says what it shall go back to before."""
-        rules, durations, step, number = self._rules, self._durations, agent.current, agent.step
+        durations, step, number = self._durations, agent.current, agent.number
         assert step is not None
         agent.lease += 1
         if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
-        priced = durations is not None and durations.needs_costs(agent.number)
-        step.order = order = StepRequest(agent.number, number, agent.lease, step.inbox, step.speaks, restore, priced=priced)
+        priced = durations is not None and durations.needs_costs(number)
+        fields = (number, agent.step, agent.lease, step.inbox, step.speaks, restore, None, None, priced)
+        step.order = order = make(StepRequest, fields)
         if durations is None:
             return [order]
-        count: int | None = rules.algorithm.queries
-        if number == 0:
-            count = rules.problem.initial if agent.number in rules.targets else 0
+        count: int | None = self._queries
+        if agent.step == 0:
+            count = self._initial if number in self._rules.targets else 0
         if count is None or priced:
             return [Ask(order)]
-        if rules.problem.pulls:
-            count = min(count, rules.problem.pulls - agent.pulled)
+        if self._pulls:
+            count = min(count, self._pulls - agent.pulled)
+        if count == 1 and not step.timed and (length := durations.single(number, agent.next_evaluation)) is not None:
+            agent.next_evaluation += 1
+            return self._fix(agent, step, (0.0, length), now)
         return self._schedule(agent, order, DecisionSize(count), now)
 
     def decided(self, state: CoreState, event: DecisionMade, now: float) -> list[Effect]:
@@ -76,13 +81,19 @@ class StepScheduler:
         step, durations = agent.current, self._durations
         assert step is not None and durations is not None
         evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
-        step.begun = step.since = now
-        step.timed, step.costs, step.pulls, step.pace_history = True, choice.costs, choice.pulls, None
-        step.segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
-        step.remaining = sum(step.segments)
+        step.costs, step.pulls = choice.costs, choice.pulls
+        segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
         if durations.limited:
             order = order._replace(tries=durations.evaluation_durations(agent.number, evaluations, agent.next_repetition))
         step.order = order
+        return self._fix(agent, step, segments, now)
+
+    def _fix(self, agent: AgentRecord, step: AgentStep, segments: tuple[float, ...], now: float) -> list[Effect]:
+        """Let a step take so long from now on."""
+        order = step.order
+        assert order is not None
+        step.begun = step.since = now
+        step.timed, step.pace_history, step.segments, step.remaining = True, None, segments, sum(segments)
         if agent.interruptions:
             step.set_pace(now, 0.0, 0.0)
             return [order]
@@ -94,7 +105,7 @@ class StepScheduler:
         """Give the end of an agent's step at its present pace."""
         step = agent.current
         assert step is not None
-        return After(step.remaining / agent.pace, Finished(agent.number, agent.lease, step.report))
+        return make(After, (step.remaining / agent.pace, make(Finished, (agent.number, agent.lease, step.report))))
 
     def retry(self, agent: AgentRecord, report: StepReport, now: float) -> list[Effect]:
         """Let the evaluations that were retried take their time, after all others."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from fedbo.algorithms.base import Inbound
-from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived
+from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived, make
 from fedbo.coordinator.exchange import revealed
-from fedbo.coordinator.messages import DUMMY, LARGEST, fault, sizer
+from fedbo.coordinator.messages import DUMMY, LARGEST, checker, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
@@ -20,7 +20,9 @@ class Uplink:
     def __init__(self, rules: Rules, network: Network, server: Server) -> None:
         self._rules, self._network, self._server = rules, network, server
         self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
-        self._bytes = sizer(rules.upload)
+        self._bytes, self._receive, self._bound = sizer(rules.upload), rules.algorithm.receive, rules.exchange.staleness.bound
+        # The aggregator of private messages clips those that are too large.
+        self._fault = checker(rules.upload or {}, LARGEST if self._aggregator is None else math.inf)
         # Where nothing may tell who was asked, a message that misses its round is not added to another round's sample.
         hides = self._aggregator is not None and not revealed(self._exchange, self._aggregator.mechanism.sampling)
         self._drops_late = self._exchange.is_synchronous and (not self._exchange.accepts_late or hides)
@@ -34,10 +36,10 @@ class Uplink:
         message, network = event.message, self._network
         if network.has_outages and (lost := network.dropped_on_arrival(state, message, self._weigh(message), now)):
             return lost
-        counted = self._accept(state, message, now)
-        if not 0 <= message.sender < len(state.agents):
+        counted, number = self._accept(state, message, now), message.sender
+        if not 0 <= number < len(state.agents):
             return []
-        sender = state.agents[message.sender]
+        sender = state.agents[number]
         if sender.unacknowledged.pop(message.step, None) is None:
             return []
         sender.unheard = not counted and message.payload != DUMMY
@@ -46,7 +48,7 @@ class Uplink:
     def _accept(self, state: CoreState, message: Message, now: float) -> bool:
         """Let a message take effect, or say in the log why it does not."""
         sender, claimed, step, base, sent, payload, _ = message
-        if payload == DUMMY and self._rules.sends_dummies:
+        if self._rules.sends_dummies and payload == DUMMY:
             return False
         wrong = self._refusal(state, message)
         if wrong:
@@ -57,12 +59,12 @@ class Uplink:
         if self._drops_late and base < state.rounds.age:
             self._log.append((now, "late", sender, step, self._weigh(message), f"round {base} had closed"))
             return False
-        stale, bound = self._rules.staleness(state.rounds, base), self._exchange.staleness.bound
+        stale, bound = self._rules.staleness(state.rounds, base), self._bound
         if bound is not None and stale > bound:
             self._log.append((now, "rejected", sender, step, 0, f"stale: {stale} rounds old, the bound is {bound}"))
             return False
         if self._aggregator is None:
-            state.server = self._rules.algorithm.receive(state.server, Inbound(claimed, step, sent, payload), now)
+            state.server = self._receive(state.server, make(Inbound, (claimed, step, sent, payload)), now)
         elif wrong := self._aggregator.accept(state.privacy, message, not self._exchange.is_synchronous or agent.asked):
             self._log.append((now, "rejected", sender, step, 0, wrong))
             return False
@@ -72,16 +74,16 @@ class Uplink:
 
     def _refusal(self, state: CoreState, message: Message) -> str | None:
         """Say what is wrong with a message, if anything is."""
-        if message.claimed_sender != message.sender:
-            return f"sent by agent {message.sender} in the name of agent {message.claimed_sender}"
-        if not 0 <= message.claimed_sender < len(state.agents):
-            return f"there is no agent {message.claimed_sender}"
+        sender, claimed, step, _, _, payload, _ = message
+        if claimed != sender:
+            return f"sent by agent {sender} in the name of agent {claimed}"
+        if not 0 <= claimed < len(state.agents):
+            return f"there is no agent {claimed}"
         if self._rules.upload is None:
             return "this algorithm declares no messages"
-        if message.step in state.agents[message.claimed_sender].accepted_steps:
+        if step in state.agents[claimed].accepted_steps:
             return "duplicate: this message has already taken effect"
-        # The aggregator of private messages clips those that are too large.
-        return fault(message.payload, self._rules.upload, LARGEST if self._aggregator is None else math.inf)
+        return self._fault(payload)
 
     def timed_out(self, state: CoreState, message: Message, now: float) -> list[Effect]:
         """Send a message again, or give it up; once, however many copies of a transmission were lost."""

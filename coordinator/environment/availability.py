@@ -178,9 +178,12 @@ def absences(availability_of: Callable[[int], Availability], streams: Streams) -
 
 def _lengths(availability: Availability) -> Timing:
     """Read an availability as a model of durations, one for each iteration."""
-    if isinstance(availability, Always | Markov | Daily | Trace):
-        return Constant(0.0)  # spares the stream
-    return _Absences(availability)
+    return Constant(0.0) if never_before_steps(availability) else _Absences(availability)  # spares the stream
+
+
+def never_before_steps(availability: Availability) -> bool:
+    """Say whether it is known of a model that its agents are never absent before a step."""
+    return isinstance(availability, Always | Markov | Daily | Trace)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class StepDurations:
         self._even = all(models.speed.factors == (1.0,) for models in groups)
         self._instant = not any(models.decision.coefficient for models in groups)
         costly = any(models.evaluation is not None and models.evaluation.costs for models in groups)
+        self._costly = costly
         self._plain = self._even and self._instant and not self.limited and not costly
 
     def _evaluation_of(self, agent: int) -> Timing:
@@ -49,14 +50,18 @@ class StepDurations:
 
     def needs_costs(self, agent: int) -> bool:
         """Say whether an agent's evaluations last as long as its objective says."""
+        if not self._costly:
+            return False
         evaluation = self._environment.of(agent).evaluation
         return evaluation is not None and evaluation.costs
+
+    def single(self, agent: int, number: int) -> float | None:
+        """Give the length of one evaluation where the step takes nothing else; None where it may."""
+        return self._length(agent, number) if self._plain else None
 
     def segments(self, agent: int, evaluations: Evaluations, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
         """Give the lengths of a decision with `t_n` observations and of evaluations."""
         first, count, again, pulls = evaluations
-        if count == 1 and self._plain and not again and pulls is None:
-            return (0.0, self._length(agent, first))
         thought = 0.0 if self._instant else self._environment.of(agent).decision(t_n)
         lengths = self._evaluations(agent, range(first, first + count), again)
         if costs is not None:

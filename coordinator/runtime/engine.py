@@ -5,10 +5,10 @@ That of real time is in `wall_clock`.
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 from fedbo.actors.hosts import Hosts
@@ -28,6 +28,7 @@ from fedbo.coordinator.events import (
     Finished,
     ProcessControl,
     StudyStarted,
+    make,
 )
 
 Sink = Callable[[list[EventLine]], None]
@@ -61,11 +62,11 @@ class EventQueue:
         """Put an event on the heap; those at one time happen in the order in which they were scheduled."""
         self.scheduled += 1
         self.waiting += type(event) not in BACKGROUND
-        heapq.heappush(self.heap, (time, self.scheduled, event))
+        heappush(self.heap, (time, self.scheduled, event))
 
     def pop(self) -> tuple[int, Event]:
         """Take the next event, with its number."""
-        _, number, event = heapq.heappop(self.heap)
+        _, number, event = heappop(self.heap)
         self.waiting -= type(event) not in BACKGROUND
         return number, event
 
@@ -111,10 +112,13 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
     after `until` do not happen. A run that is stopped can go on later from its queue and the state of its core.
     """
     _resume_steps(core, hosts)
-    heap, clock, handle, reported = queue.heap, time.monotonic, core.handle, time.monotonic()
-    while heap and heap[0][0] <= until and (queue.waiting or core.will_recover()) and not (core.is_over and queue.quiet):
+    heap, handle, keep, clock = queue.heap, core.handle, hooks.keep, time.monotonic
+    progress, active, reported = core.state.progress, core.state.rounds.active, clock()
+    while heap and heap[0][0] <= until and (queue.waiting or core.will_recover()):
+        if not active and core.is_over and queue.quiet:
+            break
         now, _, event = heap[0]
-        idle = core.state.progress.idle
+        idle = progress.events - progress.last_event
         stands_still = idle >= _IDLE and idle % _IDLE == 0  # no step ends then, after which it is looked whether to stop
         if stands_still or type(event) is Finished:
             if hooks.stop():
@@ -130,18 +134,21 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
                 queue.pop()
                 continue
             if event.report is None:  # an error here leaves the event where it is
-                event = Finished(event.agent, event.lease, hosts.result(event.agent))
-        queue.pop()
+                event = make(Finished, (event.agent, event.lease, hosts.result(event.agent)))
+        heappop(heap)
+        queue.waiting -= type(event) not in BACKGROUND
         queue.time = now
         for effect in handle(event, now):
-            if type(effect) is After:  # most of them are
-                queue.push(now + effect.delay, effect.event)
+            if type(effect) is After:  # most of them are; `queue.push` does the same
+                queue.scheduled += 1
+                queue.waiting += type(effect.event) not in BACKGROUND
+                heappush(heap, (now + effect.delay, queue.scheduled, effect.event))
             else:
                 apply_effect(effect, now, hosts, queue)
         queue.events += 1
         if not heap or heap[0][0] > now:
             hosts.flush()
-        hooks.keep(queue.events)
+        keep(queue.events)
     report_progress(core, hooks)
     if not queue.stopped and (not heap or heap[0][0] <= until):
         core.close()

@@ -119,7 +119,7 @@ def checker(declaration: Declaration, most: float = math.inf) -> Callable[[objec
     if len(declaration) != 1:
         return lambda payload: fault(payload, declaration, most)
     ((name, field),) = declaration.items()
-    dtype, shape, bound = np.dtype(field.dtype), field.shape, most * most
+    dtype, shape, bound, vdot = np.dtype(field.dtype), field.shape, most * most, np.vdot  # `dot` would warn of an overflow
     if len(shape) != 1 or shape[0] is None:
         return lambda payload: fault(payload, declaration, most)
 
@@ -127,7 +127,7 @@ def checker(declaration: Declaration, most: float = math.inf) -> Callable[[objec
         if type(payload) is dict and len(payload) == 1:
             array = payload.get(name)
             if type(array) is np.ndarray and array.dtype == dtype and array.shape == shape:
-                total = array.dot(array)  # see `fault`, of which this is the greater part
+                total = vdot(array, array)  # see `fault`, of which this is the greater part
                 if isfinite(total) and total <= bound:
                     return None
         return fault(payload, declaration, most)

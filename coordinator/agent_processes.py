@@ -80,7 +80,8 @@ class AgentProcesses:
         if payload is not None:
             message = make(Message, (agent.number, agent.number, number, agent.base, now, payload, 0))
             agent.unacknowledged[number] = message
-            self.disclosures.record(state, agent.number, payload, now)
+            if self.disclosures.is_needed:
+                self.disclosures.record(state, agent.number, payload, now)
             effects = self._network.send_up(state, message, now)
         if agent.number not in self._targets or self._is_last(agent, number):
             return effects + self._end(state, agent, now)

@@ -53,10 +53,11 @@ class Downlink:
 
     def _release(self, state: CoreState, agent: AgentRecord, number: int, now: float) -> list[Effect]:
         """Let an agent go on that waited for an answer with at most this number."""
-        awaited = state.rounds.waiting.get(agent.number)
+        waiting = state.rounds.waiting
+        awaited = waiting.get(agent.number) if waiting else None
         if awaited is None or awaited > number:  # it does not wait, or for an answer that is still to be given
             return []
-        del state.rounds.waiting[agent.number]
+        del waiting[agent.number]
         state.progress.note(now)
         if agent.absent:
             agent.absent = False

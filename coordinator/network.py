@@ -133,7 +133,7 @@ class Network:
         return delay + bytes_ / bandwidth if bandwidth else delay
 
     def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
-        return make(MessageAtLink if self._environment.link else MessageReceived, (message,))
+        return make(MessageAtLink, (message,)) if self._environment.link else make(MessageReceived, (message,))
 
     def _lost(self, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
         if isinstance(sent, Answer):

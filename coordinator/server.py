@@ -86,8 +86,8 @@ class Server:
     def _answer(self, state: CoreState, now: float) -> list[Effect]:
         """Close the open round, or empty the buffer: aggregate, and send the answers."""
         rounds, synchronous = state.rounds, self._synchronous
-        recipients = sorted((rounds.reported if synchronous else set(rounds.buffer)) & rounds.active)
-        number = rounds.number
+        reported = rounds.reported if synchronous else set(rounds.buffer)
+        recipients, number = sorted(reported & rounds.active), rounds.number
         payloads = self._aggregate(state, recipients, now)
         if not synchronous:  # others may have waited for what these have sent
             if list(payloads) != recipients:
@@ -108,7 +108,7 @@ class Server:
 
     def _aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
         """Let the algorithm's coordinator half answer; where messages are private, on the ground of their release alone."""
-        aggregator, weights = self._aggregator, self._staleness_weights(state)
+        aggregator, weights = self._aggregator, self._ones if self._is_constant else self._staleness_weights(state)
         if aggregator is not None:
             state.server = aggregator.release(state.privacy, state.server, weights, now)
             weights = self._ones  # how old an agent's newest message is would say when it was asked
@@ -118,8 +118,6 @@ class Server:
 
     def _staleness_weights(self, state: CoreState) -> Array:
         """Give what each agent's newest message counts for now `(N,)`."""
-        if self._is_constant:
-            return self._ones
         staleness = self._exchange.staleness
         bases = [agent.newest_base for agent in state.agents]
         return np.array([0.0 if base < 0 else staleness.of(self._rules.staleness(state.rounds, base)) for base in bases])

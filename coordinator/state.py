@@ -53,6 +53,8 @@ class AgentStep:
 
     def times(self, now: float) -> tuple[float, ...]:
         """Give when its first evaluation began and when each of them ended, the last one now."""
+        if len(self.segments) == 2 and self.pace_history is None:
+            return (self.begun + self.segments[0], now)
         times, done = [], 0.0
         for segment in self.segments[:-1]:
             done += segment

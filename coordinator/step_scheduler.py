@@ -16,7 +16,9 @@ class StepScheduler:
     def __init__(self, rules: Rules, server: Server) -> None:
         self._rules, self._server = rules, server
         task, problem = rules.task, rules.problem
-        self._sends, self._log, self._everybody = rules.algorithm.sends, rules.log, rules.exchange.selection.who == "all"
+        self._sends, self._log = rules.algorithm.sends, rules.log
+        asynchronous = not rules.is_synchronous and rules.aggregator is None
+        self._all_are_asked = asynchronous and rules.exchange.selection.who == "all"
         self._queries, self._pulls, self._initial = rules.algorithm.queries, problem.pulls, problem.initial
         self._durations = (
             None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
@@ -28,7 +30,8 @@ class StepScheduler:
         agent.base = state.rounds.age
         self._log.append((now, "started", agent.number, agent.step, 0, ""))
         agent.current = AgentStep(inbox, self._shall_send(state, agent), now)
-        self._server.expect(state, agent)
+        if self._rules.is_synchronous:
+            self._server.expect(state, agent)
         return self.dispatch(agent, now)
 
     def _shall_send(self, state: CoreState, agent: AgentRecord) -> bool:
@@ -36,11 +39,13 @@ class StepScheduler:
         rules = self._rules
         if not self._sends(agent.step):
             return False
+        if self._all_are_asked:
+            return True
         if rules.is_synchronous:
             return agent.asked
         if rules.aggregator is not None:
             return not state.privacy.budget_exhausted
-        return self._everybody or rules.exchange.selection.of_step(rules.streams.of(agent.number).at(agent.step))
+        return rules.exchange.selection.of_step(rules.streams.of(agent.number).at(agent.step))
 
     def dispatch(self, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
         """Tell an agent to do its step; `restore` says what it shall go back to before."""

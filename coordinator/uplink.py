@@ -69,7 +69,7 @@ class Uplink:
             self._log.append((now, "rejected", sender, step, 0, wrong))
             return False
         agent.newest_base = base
-        self._log.append((now, "arrived", claimed, step, self._weigh(message), str(stale)))
+        self._log.append((now, "arrived", claimed, step, self._bytes(payload), str(stale)))
         return True
 
     def _refusal(self, state: CoreState, message: Message) -> str | None:

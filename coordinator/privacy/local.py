@@ -14,6 +14,7 @@ class DisclosureLog:
     def __init__(self, algorithm: Algorithm) -> None:
         # Asked once: to find out whether something keeps a protocol takes longer than to handle an event.
         self._algorithm = algorithm if isinstance(algorithm, LocallyPrivate) else None
+        self.is_needed = self._algorithm is not None
         self.entries: list[LedgerEntry] = []
 
     def record(self, state: CoreState, agent: int, payload: Payload, now: float) -> None:

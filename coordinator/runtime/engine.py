@@ -112,12 +112,12 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
     after `until` do not happen. A run that is stopped can go on later from its queue and the state of its core.
     """
     _resume_steps(core, hosts)
-    heap, handle, keep, clock = queue.heap, core.handle, hooks.keep, time.monotonic
-    progress, active, reported = core.state.progress, core.state.rounds.active, clock()
-    while heap and heap[0][0] <= until and (queue.waiting or core.will_recover()):
-        if not active and core.is_over and queue.quiet:
-            break
+    heap, clock = queue.heap, time.monotonic
+    progress, active, reported, flushed = core.state.progress, core.state.rounds.active, clock(), True
+    while heap and (queue.waiting or core.will_recover()):
         now, _, event = heap[0]
+        if now > until or (not active and core.is_over and queue.quiet):
+            break
         idle = progress.events - progress.last_event
         stands_still = idle >= _IDLE and idle % _IDLE == 0  # no step ends then, after which it is looked whether to stop
         if stands_still or type(event) is Finished:
@@ -134,21 +134,24 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
                 queue.pop()
                 continue
             if event.report is None:  # an error here leaves the event where it is
-                event = make(Finished, (event.agent, event.lease, hosts.result(event.agent)))
+                event, flushed = make(Finished, (event.agent, event.lease, hosts.result(event.agent))), False
         heappop(heap)
         queue.waiting -= type(event) not in BACKGROUND
         queue.time = now
-        for effect in handle(event, now):
+        for effect in core.handle(event, now):
             if type(effect) is After:  # most of them are; `queue.push` does the same
+                delay, later = effect
                 queue.scheduled += 1
-                queue.waiting += type(effect.event) not in BACKGROUND
-                heappush(heap, (now + effect.delay, queue.scheduled, effect.event))
+                queue.waiting += type(later) not in BACKGROUND
+                heappush(heap, (now + delay, queue.scheduled, later))
             else:
                 apply_effect(effect, now, hosts, queue)
+                flushed = False
         queue.events += 1
-        if not heap or heap[0][0] > now:
+        if not flushed and (not heap or heap[0][0] > now):
             hosts.flush()
-        keep(queue.events)
+            flushed = True
+        hooks.keep(queue.events)
     report_progress(core, hooks)
     if not queue.stopped and (not heap or heap[0][0] <= until):
         core.close()

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from fedbo.actors.storage import atomic
@@ -130,8 +131,9 @@ class EventLog:
 
     def _table(self, lines: Sequence[tuple[Any, ...]], first: int, schema: pa.Schema) -> pa.Table:
         """Make a table of lines, numbered on from `first`."""
-        size, key = len(lines), self.home.key
-        columns = [list(values) for values in zip(*lines, strict=True)] or [[] for _ in range(len(schema) - 4)]
-        head = [[key.cell] * size, [key.algorithm] * size, [key.replicate] * size, list(range(first, first + size))]
-        arrays = [pa.array(c, f.type) for c, f in zip([*head, *columns], schema, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=schema)
+        key, fields = self.home.key, list(schema)
+        head = [pa.repeat(pa.scalar(value, field.type), len(lines)) for value, field in zip(key, fields, strict=False)]
+        head.append(pa.array(np.arange(first, first + len(lines))))
+        columns = zip(*lines, strict=True) if lines else [()] * (len(fields) - len(head))
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, fields[len(head) :], strict=True)]
+        return pa.Table.from_arrays([*head, *arrays], schema=schema)

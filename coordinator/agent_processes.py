@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.environment.availability import absences, never_before_steps
+from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import After, AgentAvailable, Commit, Effect, Finished, Message, make
 from fedbo.coordinator.messages import DUMMY
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState, ProtocolError
+from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState
 from fedbo.coordinator.step_scheduler import StepScheduler
 
 
@@ -38,10 +39,11 @@ class AgentProcesses:
 
     def finished(self, state: CoreState, event: Finished, now: float) -> list[Effect]:
         """Take in that a step is over."""
-        agent, report = state.agents[event.agent], event.report
+        number, lease, report = event
         assert report is not None, "the shell did not add the report"
+        agent = state.agents[number]
         step = agent.current
-        if agent.lease != event.lease or step is None:
+        if agent.lease != lease or step is None:
             self._log.append((now, "discarded", agent.number, report.step, 0, "its lease had expired"))
             return []
         if report.retried and not self._real_time and step.report is None:
@@ -49,11 +51,11 @@ class AgentProcesses:
         declared = len(step.segments) - 1 - len(report.retried)
         if not self._real_time and report.queries != declared:
             words = f"asked for {report.queries} points in step {report.step}, declared are {declared}"
-            raise ProtocolError(f"agent {agent.number} {words}")
+            raise ProtocolError(f"agent {number} {words}")
         state.progress.note(now)
         self._end_step(agent, step, report, now)
         times = () if self._real_time else step.times(now)
-        effects: list[Effect] = [make(Commit, (agent.number, times))]
+        effects: list[Effect] = [make(Commit, (number, times))]
         effects += self._send(state, agent, report, step.speaks, now)
         return effects
 

@@ -27,6 +27,7 @@ from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.downlink import Downlink
 from fedbo.coordinator.environment.environment import Environment
+from fedbo.coordinator.errors import EndlessError, ProtocolError
 from fedbo.coordinator.events import (
     AckTimeout,
     AgentAvailable,
@@ -57,14 +58,12 @@ from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import CoreState, EndlessError, ProtocolError, fresh_state
+from fedbo.coordinator.state import CoreState, fresh_state
 from fedbo.coordinator.step_scheduler import StepScheduler
 from fedbo.coordinator.uplink import Uplink
 
 if TYPE_CHECKING:
     from fedbo.coordinator.runtime.event_log import EventLog
-
-__all__ = ["Core", "ProtocolError"]
 
 Handler = Callable[[CoreState, Any, float], list[Effect]]
 
@@ -141,8 +140,9 @@ class Core:
 
     def is_current(self, event: Finished) -> bool:
         """Say whether the step that has finished is the one that its agent works on; else its lease has expired."""
-        agent = self.state.agents[event.agent]
-        return agent.lease == event.lease and agent.current is not None
+        number, lease, _ = event
+        agent = self.state.agents[number]
+        return agent.lease == lease and agent.current is not None
 
     @property
     def is_over(self) -> bool:

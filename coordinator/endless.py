@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from fedbo.coordinator.environment.faults import Restart
-from fedbo.coordinator.state import EndlessError
+from fedbo.coordinator.errors import EndlessError
 
 if TYPE_CHECKING:
     from fedbo.coordinator.core import Core

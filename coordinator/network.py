@@ -56,6 +56,7 @@ class Network:
         self._faults = [
             (place, fault, frozenset(fault.agents)) for place, fault in enumerate(plan) if isinstance(fault, MESSAGE_FAULTS)
         ]
+        self._link, self._retry = environment.link, environment.retry
         self._has_bandwidth = any(models.bandwidth for models in environment.groups())
         self.has_outages = any(isinstance(fault, NetworkPartition | Restart) for fault in plan)
         self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._faults)
@@ -79,7 +80,7 @@ class Network:
             if isinstance(fault, Corruption) and fault.how == "replay":
                 if agent.previous_message is not None:  # in place of this message, which is not acknowledged then
                     carried = agent.previous_message
-                    effects = [After(self._environment.retry, AckTimeout(message))]
+                    effects = [After(self._retry, AckTimeout(message))]
             elif isinstance(fault, Corruption) and self._declared is not None:
                 rng = self._rng(place, key, "damage")
                 carried = carried._replace(payload=corrupted(carried.payload, self._declared, fault.how, rng))
@@ -106,10 +107,10 @@ class Network:
 
     def queue_at_link(self, state: CoreState, message: Message, now: float) -> list[Effect]:
         """Let a message wait for its turn on the coordinator's own link."""
-        assert self._environment.link is not None
+        assert self._link is not None
         # One that was cut short on its way takes as long as any other, and so does a dummy.
         bytes_ = size(message.payload) if self._varies else self._message_bytes
-        state.link_free_at = max(now, state.link_free_at) + bytes_ / self._environment.link
+        state.link_free_at = max(now, state.link_free_at) + bytes_ / self._link
         return [After(state.link_free_at - now, MessageReceived(message))]
 
     def dropped_on_arrival(self, state: CoreState, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
@@ -133,14 +134,14 @@ class Network:
         return delay + bytes_ / bandwidth if bandwidth else delay
 
     def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
-        return make(MessageAtLink, (message,)) if self._environment.link else make(MessageReceived, (message,))
+        return make(MessageAtLink, (message,)) if self._link else make(MessageReceived, (message,))
 
     def _lost(self, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
         if isinstance(sent, Answer):
             self._log.append((now, "lost", sent.agent, sent.number, bytes_, "down"))
         elif bytes_:
             self._log.append((now, "lost", sent.sender, sent.step, bytes_, "up"))
-        return [After(self._environment.retry, AckTimeout(sent))]
+        return [After(self._retry, AckTimeout(sent))]
 
     def _faults_of(self, key: Key, now: float) -> list[tuple[int, MessageFault]]:
         """List the faults that a transmission meets."""

@@ -9,11 +9,13 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Inbound
 from fedbo.algorithms.streams import COORDINATOR
+from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline, make
 from fedbo.coordinator.messages import checker, sizer
 from fedbo.coordinator.network import Network
+from fedbo.coordinator.rounds import Rounds
 from fedbo.coordinator.rules import Rules
-from fedbo.coordinator.state import AgentRecord, CoreState, ProtocolError
+from fedbo.coordinator.state import AgentRecord, CoreState
 
 
 class Server:
@@ -25,6 +27,7 @@ class Server:
         self._bytes, self._ones = sizer(rules.download), np.ones(rules.problem.n_agents)
         self._fault = None if rules.download is None else checker(rules.download)
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
+        self._oldest = rules.exchange.oldest
         self._broadcast, self._should_close = rules.algorithm.broadcast, rules.exchange.should_close
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
@@ -62,16 +65,13 @@ class Server:
         if state.outages:
             return []
         closes = self._should_close(rounds) or (rounds.deadline_passed and bool(rounds.reported))
-        closes = closes and not self._stays_open(state)
+        closes = closes and (self._oldest is None or not self._stays_open(state, self._oldest))
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
         stuck = bool(rounds.buffer) and not closes and rounds.active <= rounds.waiting.keys()
         return self._answer(state, now) if closes or stuck else []
 
-    def _stays_open(self, state: CoreState) -> bool:
+    def _stays_open(self, state: CoreState, oldest: int) -> bool:
         """Say whether a message that is on its way would be too old after the open round."""
-        oldest = self._exchange.oldest
-        if oldest is None:
-            return False
         missing = (state.agents[agent] for agent in state.rounds.missing)
         begun = [one for one in missing if one.current is not None or one.step in one.unacknowledged]
         return any(state.rounds.age - one.base >= oldest for one in begun)
@@ -86,8 +86,7 @@ class Server:
     def _answer(self, state: CoreState, now: float) -> list[Effect]:
         """Close the open round, or empty the buffer: aggregate, and send the answers."""
         rounds, synchronous = state.rounds, self._synchronous
-        reported = rounds.reported if synchronous else set(rounds.buffer)
-        recipients, number = sorted(reported & rounds.active), rounds.number
+        recipients, number = _recipients(rounds, synchronous), rounds.number
         payloads = self._aggregate(state, recipients, now)
         if not synchronous:  # others may have waited for what these have sent
             if list(payloads) != recipients:
@@ -150,3 +149,13 @@ class Server:
         rounds.missing.update(agent for agent in expected if not state.agents[agent].known_offline)
         rounds.deadline_passed = False
         return [] if exchange.deadline is None else [After(exchange.deadline, RoundDeadline(rounds.number))]
+
+
+def _recipients(rounds: Rounds, synchronous: bool) -> list[int]:
+    """List those who are answered."""
+    buffer, active = rounds.buffer, rounds.active
+    if synchronous:
+        return sorted(rounds.reported & active)
+    if len(buffer) == 1:
+        return buffer[:] if buffer[0] in active else []
+    return sorted(active.intersection(buffer))

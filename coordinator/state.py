@@ -9,10 +9,10 @@ from typing import Any
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.events import Message
-from fedbo.coordinator.exchange import Rounds
+from fedbo.coordinator.rounds import Rounds
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class AgentStep:
     """The step that an agent works on.
 
@@ -30,16 +30,26 @@ class AgentStep:
     inbox: tuple[Inbound, ...]
     speaks: bool
     begun: float
-    timed: bool = False
-    costs: tuple[float, ...] | None = None
-    pulls: tuple[int, ...] | None = None
-    segments: tuple[float, ...] = ()
-    remaining: float = math.inf
-    since: float = 0.0
-    pace_history: list[tuple[float, float, float]] | None = None
-    void: bool = False
-    report: StepReport | None = None
-    order: StepRequest | None = None
+    timed: bool
+    costs: tuple[float, ...] | None
+    pulls: tuple[int, ...] | None
+    segments: tuple[float, ...]
+    remaining: float
+    since: float
+    pace_history: list[tuple[float, float, float]] | None
+    void: bool
+    report: StepReport | None
+    order: StepRequest | None
+
+    def __init__(
+        self, inbox: tuple[Inbound, ...], speaks: bool, begun: float
+    ) -> None:  # one that is made would not be compiled
+        self.inbox, self.speaks, self.begun = inbox, speaks, begun
+        self.timed, self.void, self.segments, self.remaining, self.since = False, False, (), math.inf, 0.0
+        self.costs = self.pulls = None
+        self.pace_history = None
+        self.report = None
+        self.order = None
 
     def set_pace(self, now: float, before: float, after: float) -> None:
         """Work on at another pace from now on."""
@@ -186,11 +196,3 @@ class CoreState:
 def fresh_state(n_agents: int, server: Any) -> CoreState:
     """Give the state before anything has happened."""
     return CoreState([AgentRecord(number) for number in range(n_agents)], server)
-
-
-class ProtocolError(RuntimeError):
-    """An algorithm broke its own declaration, or left an agent waiting."""
-
-
-class EndlessError(RuntimeError):
-    """A run that would never end."""

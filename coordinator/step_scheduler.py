@@ -68,7 +68,8 @@ class StepScheduler:
             count = min(count, self._pulls - agent.pulled)
         if count == 1 and not step.timed and (length := durations.single(number, agent.next_evaluation)) is not None:
             agent.next_evaluation += 1
-            return self._fix(agent, step, (0.0, length), now)
+            step.segments, step.remaining = (0.0, length), length
+            return self._fix(agent, step, now)
         return self._schedule(agent, order, DecisionSize(count), now)
 
     def decided(self, state: CoreState, event: DecisionMade, now: float) -> list[Effect]:
@@ -87,18 +88,19 @@ class StepScheduler:
         assert step is not None and durations is not None
         evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
         step.costs, step.pulls = choice.costs, choice.pulls
-        segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
+        step.segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
+        step.remaining = sum(step.segments)
         if durations.limited:
             order = order._replace(tries=durations.evaluation_durations(agent.number, evaluations, agent.next_repetition))
         step.order = order
-        return self._fix(agent, step, segments, now)
+        return self._fix(agent, step, now)
 
-    def _fix(self, agent: AgentRecord, step: AgentStep, segments: tuple[float, ...], now: float) -> list[Effect]:
-        """Let a step take so long from now on."""
+    def _fix(self, agent: AgentRecord, step: AgentStep, now: float) -> list[Effect]:
+        """Let a step take as long as its segments say, from now on."""
         order = step.order
         assert order is not None
         step.begun = step.since = now
-        step.timed, step.pace_history, step.segments, step.remaining = True, None, segments, sum(segments)
+        step.timed, step.pace_history = True, None
         if agent.interruptions:
             step.set_pace(now, 0.0, 0.0)
             return [order]

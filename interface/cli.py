@@ -215,7 +215,7 @@ def _kept(error: Exception) -> str:
     directory = str(getattr(error, "directory", ""))
     if not directory or directory in str(error):
         return ""
-    from fedbo.coordinator.state import EndlessError
+    from fedbo.coordinator.errors import EndlessError
 
     again = "" if isinstance(error.__cause__, EndlessError) else f"; go on with: fedbo resume {directory}"
     return f"; what was done is in {directory}{again}"

@@ -241,8 +241,8 @@ class Durations:
         model, speed = self._models.get(agent) or self._enter(agent)
         if isinstance(model, Constant):
             return _same(model.mean)
-        block = model.draw(self._streams.of(agent).at(number).rng(self._purpose), _BLOCK) * speed
-        return [float(value) for value in block]
+        block: list[float] = (model.draw(self._streams.of(agent).at(number).rng(self._purpose), _BLOCK) * speed).tolist()
+        return block
 
     def _enter(self, agent: int) -> tuple[Timing, float]:
         model = self._timing_of(agent)

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Mechanism, Private, Problem
+from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.exchange import Exchange, revealed
 from fedbo.coordinator.privacy.budget import PrivacyBudget, PrivacyFilter
@@ -30,7 +31,6 @@ from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure
 from fedbo.coordinator.privacy.sensitivity import clip_factors, noise_stds
 from fedbo.coordinator.privacy.state import AggregatorState
-from fedbo.coordinator.state import ProtocolError
 
 GRID = 2.0**-20  # what is released is rounded to a multiple of this part of its noise
 

@@ -5,6 +5,7 @@ That of real time is in `wall_clock`.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from fedbo.coordinator.events import (
 
 Sink = Callable[[list[EventLine]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still
+_COLLECT = 10_000  # objects made before Python looks for cycles: what is made for an event is in none
 PROGRESS_INTERVAL = 0.4  # seconds between two reports of progress
 
 
@@ -112,6 +114,19 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
     after `until` do not happen. A run that is stopped can go on later from its queue and the state of its core.
     """
     _resume_steps(core, hosts)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(_COLLECT, *thresholds[1:])
+    try:
+        _events(core, hosts, hooks, queue, until)
+    finally:
+        gc.set_threshold(*thresholds)
+    report_progress(core, hooks)
+    if not queue.stopped and (not queue.heap or queue.heap[0][0] <= until):
+        core.close()
+
+
+def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
+    """Let one event after the other happen."""
     heap, clock = queue.heap, time.monotonic
     progress, active, reported, flushed = core.state.progress, core.state.rounds.active, clock(), True
     while heap and (queue.waiting or core.will_recover()):
@@ -152,9 +167,6 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
             hosts.flush()
             flushed = True
         hooks.keep(queue.events)
-    report_progress(core, hooks)
-    if not queue.stopped and (not heap or heap[0][0] <= until):
-        core.close()
 
 
 def _resume_steps(core: Core, hosts: Hosts) -> None:
@@ -182,10 +194,6 @@ def apply_effect(effect: Effect, now: float, hosts: Hosts, queue: EventQueue) ->
     else:
         assert not isinstance(effect, ProcessControl), "nothing is done to a process in virtual time"
         queue.push(now + effect.delay, effect.event)
-
-
-class ReplayError(RuntimeError):
-    """A run in real time could not be replayed."""
 
 
 def report_progress(core: Core, hooks: RunHooks) -> None:

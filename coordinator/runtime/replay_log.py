@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
+from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.events import BACKGROUND, After, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
-from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, ReplayError, RunHooks, report_progress
+from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, RunHooks, report_progress
 from fedbo.coordinator.runtime.wall_clock import LiveHosts, control_process
 
 Happened = tuple[RecordedEvent, StepReport | None]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from fedbo.actors.storage.checkpoint import CheckpointError
 from fedbo.actors.storage.sealed import Damaged, OtherFormat
-from fedbo.coordinator.core import ProtocolError
-from fedbo.coordinator.runtime.engine import ReplayError
+from fedbo.coordinator.errors import ProtocolError, ReplayError
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.runner import RunError
 from fedbo.objectives.base import LibraryMissing

@@ -17,8 +17,9 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.runtime.actor import Coordinator, Run
-from fedbo.coordinator.runtime.engine import RecordedEvent, ReplayError
+from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.execution.directory import discard_parts, gather, locked, new_directory, new_manifest
 from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest

@@ -19,8 +19,8 @@ import ray
 
 import fedbo
 from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.runtime.actor import Coordinator
-from fedbo.coordinator.state import EndlessError
 from fedbo.execution.directory import gather
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.study import Study, load_study

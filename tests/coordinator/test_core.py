@@ -13,7 +13,7 @@ from small_runs import Setting, fts
 
 from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Decision
-from fedbo.coordinator.core import ProtocolError
+from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import Finished, Message, MessageReceived, StudyStarted
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.state import ProgressCounter

@@ -17,9 +17,9 @@ from fedbo.coordinator import endless
 from fedbo.coordinator.environment.availability import Always, Daily
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkPartition, Restart
 from fedbo.coordinator.environment.timing import Constant
+from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
-from fedbo.coordinator.state import EndlessError
 from fedbo.execution.runner import RunError
 from fedbo.study.study import load_study
 

@@ -13,7 +13,7 @@ from killing import TROUBLED, tables
 
 import fedbo
 from fedbo.cli import main
-from fedbo.coordinator.runtime.engine import ReplayError
+from fedbo.coordinator.errors import ReplayError
 from fedbo.execution.replay import replay
 from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.study.paths import DirectoryError

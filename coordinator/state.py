@@ -12,7 +12,7 @@ from fedbo.coordinator.events import Message
 from fedbo.coordinator.rounds import Rounds
 
 
-@dataclass(slots=True, init=False)
+@dataclass(slots=True)
 class AgentStep:
     """The step that an agent works on.
 
@@ -30,26 +30,16 @@ class AgentStep:
     inbox: tuple[Inbound, ...]
     speaks: bool
     begun: float
-    timed: bool
-    costs: tuple[float, ...] | None
-    pulls: tuple[int, ...] | None
-    segments: tuple[float, ...]
-    remaining: float
-    since: float
-    pace_history: list[tuple[float, float, float]] | None
-    void: bool
-    report: StepReport | None
-    order: StepRequest | None
-
-    def __init__(
-        self, inbox: tuple[Inbound, ...], speaks: bool, begun: float
-    ) -> None:  # one that is made would not be compiled
-        self.inbox, self.speaks, self.begun = inbox, speaks, begun
-        self.timed, self.void, self.segments, self.remaining, self.since = False, False, (), math.inf, 0.0
-        self.costs = self.pulls = None
-        self.pace_history = None
-        self.report = None
-        self.order = None
+    timed: bool = False
+    costs: tuple[float, ...] | None = None
+    pulls: tuple[int, ...] | None = None
+    segments: tuple[float, ...] = ()
+    remaining: float = math.inf
+    since: float = 0.0
+    pace_history: list[tuple[float, float, float]] | None = None
+    void: bool = False
+    report: StepReport | None = None
+    order: StepRequest | None = None
 
     def set_pace(self, now: float, before: float, after: float) -> None:
         """Work on at another pace from now on."""

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +56,7 @@ class RecordType(NamedTuple):
         """Make an instance without a call of its class, so that nothing runs but this."""
         if issubclass(self.kind, tuple):
             return tuple.__new__(self.kind, values)
-        value = object.__new__(self.kind)
+        value = _empty(self.kind)
         for name, held in zip(self.names, values, strict=True):
             object.__setattr__(value, name, held)
         return value
@@ -75,7 +75,7 @@ def record_of(kind: type) -> RecordType:
         if slots - {*names, "__weakref__", "__dict__"}:
             raise CheckpointError("has slots beside its fields")
         try:
-            object.__new__(kind)
+            _empty(kind)
         except TypeError as error:  # an abstract class, or one that is made from a list, a number, an exception
             raise CheckpointError(f"cannot be made from its fields alone ({error})") from None
     else:
@@ -85,6 +85,13 @@ def record_of(kind: type) -> RecordType:
     if find_class(kind.__module__, kind.__qualname__) is not kind:
         raise CheckpointError("cannot be found again by its name; a class at the top of a module could")
     return RecordType(kind, names, "\0".join((kind.__module__, kind.__qualname__, *names)).encode())
+
+
+def _empty(kind: type) -> Any:
+    """Make an instance that has no fields yet; a compiled class is asked itself, since `object` cannot make one."""
+    new = kind.__new__
+    compiled = isinstance(new, BuiltinFunctionType) and new.__self__ is kind and dataclasses.is_dataclass(kind)
+    return new(kind) if compiled else object.__new__(kind)
 
 
 def _slots(kind: type) -> tuple[str, ...]:

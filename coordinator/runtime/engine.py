@@ -51,9 +51,8 @@ class EventQueue:
 
     def become(self, other: EventQueue) -> None:
         """Go on from where another one stood."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(other, name))
-        self.stopped = False
+        self.heap, self.scheduled, self.time = other.heap, other.scheduled, other.time
+        self.events, self.waiting, self.stopped = other.events, other.waiting, False
 
     @property
     def quiet(self) -> bool:

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STYLED := actors algorithms benchmarks coordinator examples interface objectives surrogates tests
+STYLED := actors algorithms benchmarks coordinator examples interface objectives setup.py surrogates tests
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1

@@ -60,5 +60,5 @@ def extensions() -> list[Any]:
 
 compiles = os.environ.get("FEDBO_COMPILE") == "1"
 if compiles and "editable_wheel" in sys.argv:
-    sys.exit("FEDBO_COMPILE=1 is not for editable installs, where an edited module would go on as it was compiled; leave out -e")
+    sys.exit("FEDBO_COMPILE=1 is not for editable installs, where an edited module would go on as it was; leave out -e")
 setup(ext_modules=extensions() if compiles and "bdist_wheel" in sys.argv else [])

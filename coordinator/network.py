@@ -59,6 +59,10 @@ class Network:
         self._link, self._retry = environment.link, environment.retry
         self._has_bandwidth = any(models.bandwidth for models in environment.groups())
         self.has_outages = any(isinstance(fault, NetworkPartition | Restart) for fault in plan)
+        # One constant latency and nothing else: what is sent arrives, after that time.
+        self._is_plain = self._latency is not None and not (
+            self._faults or self.has_outages or self._link or self._has_bandwidth
+        )
         self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._faults)
 
     def send_up(self, state: CoreState, message: Message, now: float) -> list[Effect]:
@@ -67,6 +71,8 @@ class Network:
         agent, bytes_ = state.agents[sender], size(payload)
         if bytes_:
             self._log.append((now, "sent", sender, step, bytes_, "again" if attempt else ""))
+        if self._is_plain:
+            return [make(After, (self._latency, make(MessageReceived, (message,))))]
         if state.outages or agent.partitions:
             return self._lost(message, bytes_, now)
         key = (sender, step, attempt, "up")
@@ -92,6 +98,8 @@ class Network:
 
     def send_down(self, state: CoreState, answer: Answer, bytes_: int, now: float) -> list[Effect]:
         """Send an answer to an agent."""
+        if self._is_plain:
+            return [make(After, (self._latency, make(AnswerReceived, (answer,))))]
         if state.outages or state.agents[answer.agent].partitions:
             return self._lost(answer, bytes_, now)
         key = (answer.agent, answer.number, answer.attempt, "down")

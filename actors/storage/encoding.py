@@ -89,7 +89,7 @@ def record_of(kind: type) -> RecordType:
 
 def _empty(kind: type) -> Any:
     """Make an instance that has no fields yet; a compiled class is asked itself, since `object` cannot make one."""
-    new = kind.__new__
+    new: Any = kind.__new__
     compiled = isinstance(new, BuiltinFunctionType) and new.__self__ is kind and dataclasses.is_dataclass(kind)
     return new(kind) if compiled else object.__new__(kind)
 

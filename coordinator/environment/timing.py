@@ -272,7 +272,7 @@ def durations(timing_of: Callable[[int], Timing], purpose: str, streams: Streams
 
 def same_for_all(models: Iterable[Timing]) -> float | None:
     """Give the only duration of all these models, if they have but one: nothing need be looked up then."""
-    found = {model.mean if isinstance(model, Constant) else None for model in models}
+    found = {float(model.mean) if isinstance(model, Constant) else None for model in models}
     return found.pop() if len(found) == 1 else None
 
 

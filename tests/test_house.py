@@ -47,7 +47,7 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "coordinator": {
         "environment": "",
-        "privacy": "events exchange state",
+        "privacy": "errors events exchange state",
         ".": "environment privacy",
         "runtime": ". environment privacy",
     },

@@ -114,7 +114,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
     """
     _resume_steps(core, hosts)
     thresholds = gc.get_threshold()
-    gc.set_threshold(_COLLECT, *thresholds[1:])
+    gc.set_threshold(max(_COLLECT, thresholds[0]) if thresholds[0] else 0, *thresholds[1:])  # 0 is never
     try:
         _events(core, hosts, hooks, queue, until)
     finally:
@@ -150,8 +150,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             if event.report is None:  # an error here leaves the event where it is
                 event, flushed = make(Finished, (event.agent, event.lease, hosts.result(event.agent))), False
         heappop(heap)
-        queue.waiting -= type(event) not in BACKGROUND
-        queue.time = now
+        queue.time, queue.waiting = now, queue.waiting - (type(event) not in BACKGROUND)
         for effect in core.handle(event, now):
             if type(effect) is After:  # most of them are; `queue.push` does the same
                 delay, later = effect

@@ -264,6 +264,14 @@ class Phased(Protocol):
 
 
 @runtime_checkable
+class Waiting(Protocol):
+    """Optional protocol of methods that wait for other agents: the coordinator half is told who takes no further part."""
+
+    def left(self, state: Any, agent: int) -> Any:
+        """Take note that an agent has ended, or is lost for good."""
+
+
+@runtime_checkable
 class Starting(Protocol):
     """Optional protocol of methods with initial points of their own."""
 

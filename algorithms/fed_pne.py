@@ -34,7 +34,8 @@ class FedPNE:
     delta is 1 / M unless given. `clip` moves every reward into [0, 1] before it is averaged; with noise that is always so.
 
     A phase ends when the exchange's round closes, with whoever has responded, or later, until the share `quorum` of the clients
-    has; it waits for all where `missing` is "wait". Without rounds it ends with the share `quorum`, or else with all.
+    has; it waits for all where `missing` is "wait". Without rounds it ends with the share `quorum`, or else with all, of those
+    that still take part.
     """
 
     nu: Annotated[float, Gt(0), Lt(inf)] = 1.0
@@ -153,7 +154,8 @@ class FedPNE:
         depth, nodes = rule.start()
         means, clients = np.full((n, len(nodes)), np.nan), np.array(problem.targets)
         there, responded = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64)
-        return FedPNEServer(rule, problem.rounds, 1, depth, nodes, means, there, responded, clients, (depth,))
+        gone = np.zeros(n, dtype=bool)
+        return FedPNEServer(rule, problem.rounds, 1, depth, nodes, means, there, responded, clients, gone, (depth,))
 
     def receive(self, state: FedPNEServer, message: Inbound, now: float) -> FedPNEServer:
         """Keep means of the open phase, once; those of a phase that has closed come too late."""
@@ -162,6 +164,11 @@ class FedPNE:
             return state
         state.means[sender] = np.where(np.isfinite(means), means, np.nan)
         state.there[sender] = True
+        return state
+
+    def left(self, state: FedPNEServer, agent: int) -> FedPNEServer:
+        """Wait for this client no longer, unless it is to be waited for."""
+        state.gone[agent] = True
         return state
 
     def broadcast(
@@ -200,7 +207,9 @@ class FedPNE:
     def _is_complete(self, state: FedPNEServer) -> bool:
         least = self.quorum if self.quorum is not None else 0.0 if state.rounds else 1.0
         least = 1.0 if self.missing == "wait" else least
-        return int(state.there[state.clients].sum()) >= max(1.0, least * len(state.clients))
+        there = state.there[state.clients]
+        expected = len(there) if state.rounds or self.missing == "wait" else int((there | ~state.gone[state.clients]).sum())
+        return int(there.sum()) >= max(1.0, least * expected)
 
 
 def _entry(summary: str, **fixed: Any) -> Entry:

@@ -17,6 +17,7 @@ class Rounds:
     - `messages` counts what took effect in the open round.
     - `buffer` holds the senders not yet answered.
     - `waiting` maps an agent that waits for an answer to the least number of that answer; None as long as it has no number.
+    - `left` says whether somebody has left since the last answer, where the method waits for others.
     - `deadline_passed` says whether the open round has lasted as long as it may.
     """
 
@@ -29,12 +30,13 @@ class Rounds:
     messages: int = 0
     buffer: list[int] = field(default_factory=list)
     waiting: dict[int, int | None] = field(default_factory=dict)
+    left: bool = False
     deadline_passed: bool = False
 
     def close(self, now: float, by: int) -> None:
         """Go on to the next round, which makes what was sent before older `by` so much."""
         if self.reported:
             self.reported = set()
-        self.buffer, self.messages = [], 0
+        self.buffer, self.messages, self.left = [], 0, False
         self.number, self.opened = self.number + 1, now
         self.age += by

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbo.algorithms.base import Array, Inbound
+from fedbo.algorithms.base import Array, Inbound, Waiting
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline, make
@@ -28,6 +28,7 @@ class Server:
         self._fault = None if rules.download is None else checker(rules.download)
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
         self._oldest = rules.exchange.oldest
+        self._left = rules.algorithm.left if isinstance(rules.algorithm, Waiting) else None
         self._broadcast, self._should_close = rules.algorithm.broadcast, rules.exchange.should_close
 
     def report(self, state: CoreState, agent: AgentRecord, counted: bool, now: float) -> list[Effect]:
@@ -51,6 +52,9 @@ class Server:
         state.progress.note(now)
         for members in (state.rounds.active, state.rounds.missing, state.rounds.reported):
             members.discard(agent.number)
+        if self._left is not None:
+            state.server = self._left(state.server, agent.number)
+            state.rounds.left = True
         return self.settle(state, now)
 
     def expect(self, state: CoreState, agent: AgentRecord) -> None:
@@ -68,7 +72,13 @@ class Server:
         closes = closes and (self._oldest is None or not self._stays_open(state, self._oldest))
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
         stuck = bool(rounds.buffer) and not closes and rounds.active <= rounds.waiting.keys()
-        return self._answer(state, now) if closes or stuck else []
+        return self._answer(state, now) if closes or stuck or (rounds.left and self._waits_in_vain(state)) else []
+
+    def _waits_in_vain(self, state: CoreState) -> bool:
+        """Say whether all who are left wait for those who are not there any more; nothing is on its way then."""
+        active = [state.agents[agent] for agent in state.rounds.active]
+        waiting = all(state.rounds.waiting.get(one.number, 0) is None and not one.unacknowledged for one in active)
+        return bool(active) and waiting and not self._synchronous
 
     def _stays_open(self, state: CoreState, oldest: int) -> bool:
         """Say whether a message that is on its way would be too old after the open round."""

@@ -48,7 +48,7 @@ class FedPNEServer(NamedTuple):
 
     `there (N,)` says whose have, and `responded (N,)` in how many phases they came in time. `depths` are those of all phases so
     far. `best` is the depth and number of the node that is recommended, the best of the last complete phase, and `missing` how
-    many `clients` were missing in it.
+    many `clients` were missing in it. `gone (N,)` says who takes no further part.
     """
 
     rule: Elimination
@@ -60,6 +60,7 @@ class FedPNEServer(NamedTuple):
     there: npt.NDArray[np.bool_]
     responded: Nodes
     clients: Nodes
+    gone: npt.NDArray[np.bool_]
     depths: tuple[int, ...]
     best: tuple[int, int] = (0, 0)
     missing: int = 0

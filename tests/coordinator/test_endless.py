@@ -117,20 +117,50 @@ def ended_with(document: dict[str, Any], words: str, out: Path) -> None:
         fedbo.run(load_study(document), out=out)
 
 
-@pytest.mark.parametrize("fault", [{"kind": "loss", "direction": "up"}, {"kind": "corruption", "how": "shape"}])
-def test_who_waits_for_the_last_message_of_an_agent_that_has_ended_ends_the_run_in_one_line(
-    fault: dict[str, Any], tmp_path: Path
-) -> None:
-    """Fed-PNE without rounds waits for the means of all; agent 1 has no budget to send them again."""
-    document = {
+UNHEARD = [{"kind": "loss", "direction": "up"}, {"kind": "corruption", "how": "shape"}]
+
+
+def unheard(fault: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    """Fed-PNE without rounds waits for the means of all; agent 1 has no budget to send again what does not come through."""
+    return {
         "study": {"name": "unheard"},
         "objective": {"name": "admm_toy"},
         "budget": {"pulls": 5},
-        "algorithm": [{"name": "fed_pne"}],
+        "algorithm": [{"name": "fed_pne", **settings}],
         "network": {"attempts": 1},
         "fault": [{"agents": [1], "probability": 1.0, **fault}],
     }
-    ended_with(document, "agents 0 wait .* since the last message of agents 1 was refused or given up; raise", tmp_path / "run")
+
+
+@pytest.mark.parametrize("fault", UNHEARD)
+def test_who_waits_for_the_last_message_of_an_agent_that_has_ended_ends_the_run_in_one_line(
+    fault: dict[str, Any], tmp_path: Path
+) -> None:
+    words = "agents 0 wait .* since the last message of agents 1 was refused or given up; raise"
+    ended_with(unheard(fault, missing="wait"), words, tmp_path / "run")
+
+
+@pytest.mark.parametrize("fault", UNHEARD)
+def test_a_phase_goes_on_without_agents_that_have_ended_unless_all_are_to_be_waited_for(
+    fault: dict[str, Any], tmp_path: Path
+) -> None:
+    result = fedbo.run(load_study(unheard(fault)), out=tmp_path / "run")
+    rows = result.observations.to_pylist()
+    assert sum(row["pulls"] for row in rows if row["agent"] == 0) == 5
+    assert "waiting" not in {row["origin"] for row in rows if row["agent"] == 0}
+
+
+def test_a_share_of_the_clients_is_one_of_those_that_still_take_part(tmp_path: Path) -> None:
+    """Agents run out of their budgets at unlike times, and the last one has nobody to wait for."""
+    document = {
+        "study": {"name": "quorum"},
+        "objective": {"name": "plants", "agents": 4},
+        "budget": {"pulls": 58},
+        "algorithm": [{"name": "fed_pne", "preset": "theory", "nu": 0.61, "c": 0.26, "point": "uniform", "quorum": 0.3}],
+        "exchange": {"mode": "buffered", "k": 3},
+    }
+    rows = fedbo.run(load_study(document), out=tmp_path / "run").observations.to_pylist()
+    assert [sum(row["pulls"] for row in rows if row["agent"] == agent) for agent in range(4)] == [58] * 4
 
 
 def test_who_waits_for_an_answer_to_a_message_that_was_too_old_ends_the_run_in_one_line(tmp_path: Path) -> None:

@@ -34,15 +34,15 @@ class Evaluator:
         delay: Callable[[int, float], None] | None = None,
         recorded: bool = False,
     ) -> None:
-        self._policy, self._real, self._log, self._delay = policy, real, log, delay
+        self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
         limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
         self._isolated = Isolated(policy.time_limit, policy.memory_limit) if limited else None
 
     @property
     def at_once(self) -> bool:
-        """Say whether points of a decision may be evaluated together: not where each takes its real time."""
-        return not self._real
+        """Say whether points of a decision may be evaluated together: not where each takes its real time, or took it."""
+        return not (self._real or self._recorded)
 
     def __call__(self, objective: Objective, query: Query, streams: Streams, clock: Callable[[], float]) -> EvaluationRecord:
         """Make one evaluation, or look it up where an earlier process has made it."""

@@ -12,10 +12,14 @@ import pytest
 
 from fedbo.actors.agent import HostedAgent, objective_of
 from fedbo.actors.evaluation.batches import MIN_BATCH, evaluate_batch
+from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.pulls import cut_to_budget, pull_counts
+from fedbo.actors.evaluation.step import StepEvaluator
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
+from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import Batch, RunKey, single_rows, write_rows
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
@@ -250,3 +254,18 @@ def test_a_batch_comes_back_from_a_checkpoint_and_is_forgotten_as_a_whole(tmp_pa
     agent.work(StepRequest(1, 2, restore="checkpoint"))
     agent.commit(())
     assert [row.error for row in single_rows(agent.state.rows)] == ["forgotten in a crash"] * MIN_BATCH + [None] * MIN_BATCH
+
+
+def test_a_replay_takes_from_the_log_what_was_evaluated_point_by_point_in_real_time(tmp_path: Path) -> None:
+    """An objective that can evaluate all points at once makes other draws then; none may be made again."""
+    federation, puller = Himmelblau(agents=3, half_width=0.5), Puller((2,) * MIN_BATCH)
+    folder = RunFolder.of(tmp_path, RunKey(0, "puller", 0)).claim()
+    rows = []
+    for real in (True, False):
+        agent, log = agent_of(puller, federation=federation, noise=0.25), EvaluationLog(folder, {1}, None)
+        evaluator = Evaluator(Policy(), real, log, recorded=not real)
+        agent._evaluate = StepEvaluator(agent.task, 1, agent.objective, evaluator, lambda: 1.0)
+        work(agent)
+        log.close()
+        rows.append(list(single_rows(agent.state.rows)))
+    assert rows[0] == rows[1] and rows[0][0].finished == 1.0

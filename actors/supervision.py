@@ -99,7 +99,7 @@ class SupervisedHosts(RayHosts):
         live: WallClockState | None = None,
     ) -> None:
         if task.policy.overlaps:
-            config = config._replace(dispatcher=start_dispatcher())
+            config = config._replace(dispatcher=start_dispatcher(task.policy.parallel))
         super().__init__(actors, task, numbers, config)
         self.live = live or WallClockState({}, {}, {})
         self._processes = HostProcesses(task, config, self.live)

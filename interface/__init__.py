@@ -91,9 +91,9 @@ def tune(
     with `mode="min"` minimised; it is given `agent`, a generator `rng` and a `report(value, step)` where it asks for them.
     `space` is a `ConfigSpace.ConfigurationSpace`, a dictionary of ranges and choices, or what Ray Tune and Optuna declare.
 
-    Every agent makes `initial` and `iterations` evaluations, up to `parallel` of them at once, each of which takes `resources`
-    (one table or one for each agent: CPU, GPU, memory in MiB, and what else machines offer), at most `time_limit` seconds and
-    `memory_limit` MiB, and is tried again `retries` times. All ends early after `seconds`, after so many `evaluations` in all,
+    Every agent makes `initial` and `iterations` evaluations, up to `parallel` of them at once while up to `prefetch` more are
+    decided, each of which takes `resources` (one table or one for each agent: CPU, GPU, memory in MiB, and what else machines
+    offer), at most `time_limit` seconds and `memory_limit` MiB, and is tried again `retries` times. All ends early after `seconds`, after so many `evaluations` in all,
     when one has reached `target`, or when one of the `callbacks`, which are told of every evaluation, returns True.
 
     `algorithm` is a name or a table with settings, `address` a Ray cluster, `study` are tables of a study that override all

@@ -1,4 +1,4 @@
-"""Evaluations of one agent that overlap in real time: up to so many are pending, and a step ends when one place is free.
+"""Evaluations of one agent that overlap in real time: up to so many are pending, and a step ends when one has ended.
 
 Whatever ends is written to the log before anything else is made of it, and is taken in one by one in the order of the log, so
 that a process that takes over, or a replay, takes them in the same order.
@@ -6,6 +6,7 @@ that a process that takes over, or a replay, takes them in the same order.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -30,7 +31,7 @@ class EvaluationPool(Protocol):
         """Begin an evaluation, unless it is under way already."""
 
     def wait(self) -> EvaluationRecord | None:
-        """Wait for the next evaluation that ends; its times are seconds since it began. None when told to wait no longer."""
+        """Wait for the next evaluation that ends; its times, if any, are those of `time.time`. None when told to wait no longer."""
 
     def close(self) -> None:
         """Give up what is under way."""
@@ -80,7 +81,7 @@ class AsyncEvaluations:
         ended, records = list[Query](), list[EvaluationRecord]()
         for query in state.pending:
             self._start(query)
-        while len(state.pending) >= (1 if drains else self._task.policy.parallel):
+        while len(state.pending) >= (1 if drains else self._task.policy.most_pending):
             found = self._next(state)
             if found is None:
                 break
@@ -113,9 +114,10 @@ class AsyncEvaluations:
                 return by_number[record.number], self._logged_now(record)
 
     def _logged_now(self, record: EvaluationRecord) -> EvaluationRecord:
-        """Write down an evaluation that ends now, with times of the study."""
-        finished = self._last = max(self._clock(), self._last + _TICK)
-        record = record._replace(started=finished - record.finished, finished=finished)
+        """Write down an evaluation that has ended, with times of the study: none is in the future, by whatever clock."""
+        ago = max(time.time() - record.finished, 0.0) if record.finished else 0.0
+        finished = self._last = max(self._clock() - ago, self._last + _TICK)
+        record = record._replace(started=finished - (record.finished - record.started), finished=finished)
         if self._log is not None:
             self._log.append([record])
         return record

@@ -19,9 +19,10 @@ class Policy:
     agent learns nothing from it; "worst", it is told the worst value that it has seen, if any; or "stop", the run ends. An
     evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
 
-    In real time up to `parallel` evaluations of one agent may be under way. With more than one, or with `resources`, each is a
-    task on the Ray cluster that takes what one evaluation needs: "CPU" (1 if it is not given), "GPU", "memory" in MiB and
-    whatever else machines offer. There is one such table for all agents, or one for each.
+    In real time up to `parallel` evaluations of one agent run at once, and up to `prefetch` more are decided before there is
+    room for them, so that the next begins when one ends. With more than one pending, or with `resources`, each is a task on the
+    Ray cluster that takes what one evaluation needs: "CPU" (1 if it is not given), "GPU", "memory" in MiB and whatever else
+    machines offer. There is one such table for all agents, or one for each.
     """
 
     retries: Annotated[int, Ge(0)] = 0
@@ -29,6 +30,7 @@ class Policy:
     time_limit: Annotated[float, Gt(0)] | None = None
     memory_limit: Annotated[int, Ge(1), "it is in MiB"] | None = None
     parallel: Annotated[int, Ge(1)] = 1
+    prefetch: Annotated[int, Ge(0)] = 0
     resources: tuple[dict[str, float], ...] = ()
 
     def __post_init__(self) -> None:
@@ -48,7 +50,12 @@ class Policy:
     @property
     def overlaps(self) -> bool:
         """Say whether evaluations are tasks of their own."""
-        return self.parallel > 1 or bool(self.resources)
+        return self.most_pending > 1 or bool(self.resources)
+
+    @property
+    def most_pending(self) -> int:
+        """Give the number of evaluations of one agent that may be pending: running, or decided."""
+        return self.parallel + self.prefetch
 
     def wanted(self, agent: int) -> dict[str, float]:
         """Give what one evaluation of an agent needs."""

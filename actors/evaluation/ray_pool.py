@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -42,10 +43,10 @@ def _evaluator(limits: Limits) -> Evaluator:
 
 
 def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limits) -> EvaluationRecord:
-    """Make one evaluation in this process, or where it has limits in one of its own; its times are seconds from its start."""
-    begun = time.monotonic()
+    """Make one evaluation in this process, or where it has limits in one of its own; its times are those of `time.time`."""
+    begun, since = time.time(), time.monotonic()
     record = _evaluator(limits).evaluate(objective, query, streams)
-    return record._replace(finished=time.monotonic() - begun)
+    return record._replace(started=begun, finished=begun + time.monotonic() - since)
 
 
 @lru_cache(maxsize=1)
@@ -63,26 +64,31 @@ class Dispatcher:
 
     Ray lends a worker to the process that submits, and takes its time to lend it to another one: with eight agents that submit
     their own evaluations, workers idle a tenth of a second between two of them, and with one that submits for all none at all.
+    Of one agent at most `parallel` run; what was decided beyond that begins when one ends, though its agent may be busy.
     """
+
+    def __init__(self, parallel: int) -> None:
+        self._places = defaultdict[int, asyncio.Semaphore](lambda: asyncio.Semaphore(parallel))
 
     async def evaluate(self, objective: list[Any], *what: Any) -> EvaluationRecord | None:
         """Wait for one evaluation, of the objective to which a list holds the reference; None when its machine was lost."""
         query: Query = what[0]
-        call = submitted(objective[0], *what)
-        try:
-            record: EvaluationRecord = await call
-            return record
-        except asyncio.CancelledError:
-            ray.cancel(call, force=True)
-            raise
-        except ray.exceptions.RayError as error:
-            return _failure(error, query)
+        async with self._places[query.agent]:
+            call = submitted(objective[0], *what)
+            try:
+                record: EvaluationRecord = await call
+                return record
+            except asyncio.CancelledError:
+                ray.cancel(call, force=True)
+                raise
+            except ray.exceptions.RayError as error:
+                return _failure(error, query)
 
 
-def start_dispatcher() -> Any:
+def start_dispatcher(parallel: int) -> Any:
     """Start a dispatcher; it ends when nobody can reach it any more, and what it has submitted with it."""
     declared: Any = ray.remote(Dispatcher)
-    return declared.options(num_cpus=0, max_restarts=-1, max_concurrency=10_000).remote()
+    return declared.options(num_cpus=0, max_restarts=-1, max_concurrency=10_000).remote(parallel)
 
 
 class RayPool:

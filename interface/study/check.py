@@ -94,7 +94,7 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
     policy = study.evaluation.make()
     if not policy.overlaps:
         return
-    key = "parallel" if policy.parallel > 1 else "resources"
+    key = "parallel" if policy.parallel > 1 else "prefetch" if policy.prefetch else "resources"
     if study.timing.clock != "wall":
         yield InvalidSetting(("evaluation", key), 'is for real time; set [timing] clock = "wall", or leave it out')
     if study.fault:
@@ -112,8 +112,11 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
     for number, table in enumerate(study.algorithm):
         made = table.make()
-        if policy.parallel > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:
-            remedy = "cannot decide while points are under way; set [evaluation] parallel = 1, or take ts, fts, gp_ei or gp_ucb"
+        if policy.most_pending > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:
+            default = 0 if key == "prefetch" else 1
+            remedy = (
+                f"cannot decide while points are under way; set [evaluation] {key} = {default}, or take ts, fts, gp_ei or gp_ucb"
+            )
             yield InvalidSetting(("algorithm", number, "name"), remedy)
 
 

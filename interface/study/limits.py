@@ -34,6 +34,7 @@ LIMITS: dict[tuple[str, ...], int] = {
     ("availability", "zones"): 1_000_000,
     ("evaluation", "retries"): 10_000,
     ("evaluation", "parallel"): 10_000,
+    ("evaluation", "prefetch"): 10_000,
     ("hosting", "workers"): 10_000,
 }
 CELLS, RUNS = 10_000, 100_000

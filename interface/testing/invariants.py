@@ -153,7 +153,7 @@ def _evaluations(run: RunTables) -> Iterator[str]:
         if (agent, row["step"]) not in ended:
             yield f"agent {agent} has a row of step {row['step']}, which has not ended"
         ends[agent] = [end for end in ends[agent] if end > row["started"] + near]
-        if row["finished"] < row["started"] - near or len(ends[agent]) >= policy.parallel:
+        if row["finished"] < row["started"] - near or len(ends[agent]) >= policy.most_pending:
             yield f"agent {agent} evaluated from {row['started']} to {row['finished']} beside what ends at {ends[agent]}"
         ends[agent].append(row["finished"])
     failed = sum(row["error"] is not None and row["error"] != "forgotten in a crash" for row in run.rows)

@@ -59,6 +59,7 @@ def _in_real_time(drawn: Document, draws: Draws) -> Document:
         document["objective"]["function"] = "fedbo.testing.functions:slow"
     if draws.chance(0.4):
         document["evaluation"] = {**document.get("evaluation", {}), "parallel": draws.whole(2, 3)}
+        document["evaluation"] |= draws.keep(0.5, parallel=1, prefetch=draws.whole(1, 2))
         document["budget"] |= draws.keep(0.3, evaluations=draws.whole(3, 12))
         document.pop("fault", None)
         document.get("agents", {}).pop("history", None)

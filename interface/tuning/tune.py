@@ -32,6 +32,7 @@ class Options(TypedDict):
     metric: NotRequired[str]
     mode: NotRequired[Literal["min", "max"]]
     parallel: NotRequired[int]
+    prefetch: NotRequired[int]
     resources: NotRequired[Resources | Sequence[Resources]]
     target: NotRequired[float]
     evaluations: NotRequired[int]
@@ -100,7 +101,11 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         "evaluation": _given(
             options, retries="retries", failure="failure", time_limit="time_limit", memory_limit="memory_limit"
         )
-        | {"parallel": options.get("parallel", 1), "resources": _tables(asked)},
+        | {
+            "parallel": options.get("parallel", 1),
+            "prefetch": options.get("prefetch", 0),
+            "resources": _tables(asked),
+        },
         "hosting": {"kind": "dedicated"} | _given(options, address="address"),
     }
     more = options.get("study", {})

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,21 @@ def test_sites_tune_together_and_leave_what_a_simulation_leaves(tmp_path: Path, 
     assert result.plot(kind="overview").is_file()
     assert replay(out, verify=True, trust=True).same
     assert not [path for path in out.rglob("*") if path.suffix in (".pkl", ".pickle")]
+
+
+@pytest.mark.long
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+def test_what_is_prefetched_waits_until_another_evaluation_of_its_agent_has_ended(tmp_path: Path) -> None:
+    result = fedbo.tune(
+        tuned_functions.loss, SPACE, 2, iterations=6, prefetch=2, metric="loss", mode="min", resources={"CPU": 0.5},
+        out=tmp_path / "run", algorithm="ts",
+    )  # fmt: skip
+    rows = sorted(result.observations.to_pylist(), key=lambda row: (row["agent"], row["started"]))
+    assert len(rows) == 2 * (3 + 6)
+    assert all(a["agent"] != b["agent"] or a["finished"] <= b["started"] + 1e-3 for a, b in pairwise(rows))
+    assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
 @pytest.mark.long
@@ -176,6 +192,8 @@ def test_the_example_of_the_readme_runs(
     [
         ({"mode": "least"}, "mode = 'least': must be 'min' or 'max'"),
         ({"parallel": 2, "algorithm": "gp_ts"}, "cannot decide while points are under way; set .evaluation. parallel = 1"),
+        ({"prefetch": 2, "algorithm": "gp_ts"}, "cannot decide while points are under way; set .evaluation. prefetch = 0"),
+        ({"prefetch": -1}, r"\[evaluation\] prefetch = -1: must be at least 0"),
         ({"resources": [{"CPU": 1}] * 3}, "must be one table for all agents, or one for each of 2"),
         ({"resources": {"CPU": -1.0}}, "must be numbers of at least 0"),
         ({"study": {"timing": {"clock": "virtual"}}}, "is for real time"),

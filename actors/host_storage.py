@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState, UncommittedStep
-from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
+from fedbo.actors.storage.checkpoint import EncodedRecords, read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
-from fedbo.actors.storage.rows import single_rows, write_evaluations, write_rows
+from fedbo.actors.storage.rows import Row, single_rows, write_evaluations, write_rows
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotIndex
 
@@ -43,6 +43,7 @@ class HostStorage:
 
     def __init__(self, config: HostConfig, place: int, numbers: Iterable[int]) -> None:
         self.config, self._place, self._numbers = config, place, set(numbers)
+        self._encoded = EncodedRecords(Row)  # those of a run in real time stay in its agents to the end
         self.log = EvaluationLog(config.folder, self._numbers, None if config.real else config.latest.number)
 
     def checkpoints(self) -> dict[int, AgentCheckpoint]:
@@ -60,7 +61,7 @@ class HostStorage:
         """Write the checkpoint that an agent makes for itself, the first of a process in place of its predecessors'."""
         path = self.config.folder.checkpoint(agent.number, self.config.life)
         first = not path.exists()
-        digest = write_checkpoint(AgentCheckpoint(agent.state, agent.saved, agent.uncommitted), path)
+        digest = write_checkpoint(AgentCheckpoint(agent.state, agent.saved, agent.uncommitted), path, self._encoded)
         for older in self.config.folder.checkpoints(agent.number) if first else ():
             if older < path:
                 older.unlink(missing_ok=True)

@@ -7,8 +7,7 @@ Ray with 8 CPUs, however many this machine has. Measured from the objectives' ow
 - steady: the same from the eighth beginning, when all workers are there, to the last one, when nothing is left to begin;
 - idle: worker-seconds per evaluation in which a worker had none, in the steady part.
 
-With more evaluations under way than there are workers (16 in all), some wait in Ray's queue, and begin while agents decide on
-the next.
+With `prefetch`, agents decide on some before a worker is free for them.
 
     python benchmarks/utilisation.py [--evaluations 200] [--only NAME;NAME]
 """
@@ -60,7 +59,9 @@ def work(config: dict[str, Any], folder: str, times: list[float]) -> float:
     return float(-((config["x"] - 0.3) ** 2) - 0.01 * (config["n"] - 10) ** 2)
 
 
-def by_fedbo(folder: str, times: list[float], agents: int, parallel: int, algorithm: str = "fts") -> None:
+def by_fedbo(
+    folder: str, times: list[float], agents: int, parallel: int, prefetch: int = 0, algorithm: str = "fts"
+) -> None:
     """Let these agents share the evaluations."""
 
     def objective(config: dict[str, Any]) -> float:
@@ -69,7 +70,7 @@ def by_fedbo(folder: str, times: list[float], agents: int, parallel: int, algori
     initial = max(3, parallel)
     fedbo.tune(
         objective, SPACE, agents, algorithm=algorithm, initial=initial, iterations=len(times) // agents - initial,
-        parallel=parallel, resources={"CPU": 1}, out=Path(folder) / "run",
+        parallel=parallel, prefetch=prefetch, resources={"CPU": 1}, out=Path(folder) / "run",
     )  # fmt: skip
 
 
@@ -120,7 +121,7 @@ def measured(name: str, way: Callable[[str, list[float]], None], times: list[flo
     steady = busy(notes, first, last)
     idle = (1 - steady) * WORKERS * (last - first) / (len(notes) - WORKERS)
     return (
-        f"{name:36} {len(notes):11d} {ends.max() - starts[0]:9.1f} {whole:7.1%} {steady:7.1%} {1000 * idle:9.0f} ms {took:9.1f}"
+        f"{name:40} {len(notes):11d} {ends.max() - starts[0]:9.1f} {whole:7.1%} {steady:7.1%} {1000 * idle:9.0f} ms {took:9.1f}"
     )
 
 
@@ -155,16 +156,17 @@ def main() -> None:
     times = lengths(options.evaluations)
     ways: dict[str, Callable[[str, list[float]], None]] = {
         "fedbo, 8 agents, parallel 1": partial(by_fedbo, agents=8, parallel=1),
-        "fedbo, 8 agents, parallel 2": partial(by_fedbo, agents=8, parallel=2),
-        "fedbo, 2 agents, parallel 8": partial(by_fedbo, agents=2, parallel=8),
+        "fedbo, 8 agents, parallel 1, prefetch 1": partial(by_fedbo, agents=8, parallel=1, prefetch=1),
+        "fedbo, 2 agents, parallel 4": partial(by_fedbo, agents=2, parallel=4),
+        "fedbo, 2 agents, parallel 4, prefetch 2": partial(by_fedbo, agents=2, parallel=4, prefetch=2),
         "fedbo, 1 agent, parallel 8": partial(by_fedbo, agents=1, parallel=8, algorithm="ts"),
-        "fedbo, 1 agent, parallel 16": partial(by_fedbo, agents=1, parallel=16, algorithm="ts"),
+        "fedbo, 1 agent, parallel 8, prefetch 4": partial(by_fedbo, agents=1, parallel=8, prefetch=4, algorithm="ts"),
         "Ray Tune, reuse_actors": by_ray_tune,
         "Optuna, Ray tasks": by_optuna,
     }
     chosen = {name: way for name, way in ways.items() if not options.only or name in options.only.split(";")}
     print(f"{datetime.date.today()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {sum(times):.0f} s of sleep")
-    print(f"{'':36} {'evaluations':>11} {'span [s]':>9} {'whole':>7} {'steady':>7} {'idle each':>12} {'took [s]':>9}")
+    print(f"{'':40} {'evaluations':>11} {'span [s]':>9} {'whole':>7} {'steady':>7} {'idle each':>12} {'took [s]':>9}")
     with started():
         for name, way in chosen.items():
             print(measured(name, way, times), flush=True)

@@ -30,6 +30,7 @@ from fedbo.actors.storage.encoding import (
     SIZE,
     AnyArray,
     CheckpointError,
+    EncodedRecords,
     Encoder,
     RecordType,
     find_class,
@@ -38,19 +39,19 @@ from fedbo.actors.storage.encoding import (
     write,
 )
 
-__all__ = ["CheckpointError", "is_cut_off", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
+__all__ = ["CheckpointError", "EncodedRecords", "is_cut_off", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
 
 MAGIC = b"fedbo checkpoint 1\n"
 FRAME, LENGTHS = struct.Struct("<QI"), struct.Struct("<QQQ")
 NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error, zlib.error)
 
 
-def pack(value: Any, name: str = "state") -> bytes:
-    """Write a value as bytes, equal ones for equal states; `name` is what errors call it.
+def pack(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> bytes:
+    """Write a value as bytes, equal ones for equal states; `name` is what errors call it, `encoded` what need not be done again.
 
     Raises CheckpointError with the path to the first thing that a checkpoint cannot hold.
     """
-    writer = Encoder([name])
+    writer = Encoder([name], encoded=encoded)
     write(writer, value)
     nodes = zlib.compress(writer.nodes, 1)
     parts = [LENGTHS.pack(len(writer.nodes), len(nodes), len(writer.pools)), nodes]
@@ -96,12 +97,12 @@ def _of_another_format(data: bytes) -> str:
     return f"it is of format {found[1].decode()}, this is format {ours}: go on with the version of fedbo that wrote it"
 
 
-def write_checkpoint(value: Any, path: Path) -> str:
+def write_checkpoint(value: Any, path: Path, encoded: EncodedRecords | None = None) -> str:
     """Write a value to a file, which appears whole or not at all, in the place of the one that was there; give its SHA-256.
 
     Raises CheckpointError for what a checkpoint cannot hold, and OSError, for instance when the disk is full.
     """
-    data = pack(value)
+    data = pack(value, encoded=encoded)
     return atomic.write(path, lambda file: file.write(data))
 
 

@@ -114,6 +114,14 @@ def find_class(module: str, name: str) -> type | None:
     return found if isinstance(found, type) else None
 
 
+class EncodedRecords:
+    """The encodings of records of one class that nobody changes, from one checkpoint to the next of the same growing state."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        self.found: dict[int, tuple[Any, bytes]] = {}  # by id, with the record itself, so that no id is used twice
+
+
 @dataclass(slots=True)
 class Encoder:
     """An encoder: what has been written so far, and the path to the value that is being written.
@@ -129,6 +137,7 @@ class Encoder:
     buffers: list[bytes] = field(default_factory=list)
     pools: dict[int, dict[bytes, int]] = field(default_factory=dict)
     records: dict[type, RecordType] = field(default_factory=dict)
+    encoded: EncodedRecords | None = None
 
     def here(self) -> str:
         """Give the path as it would be written in Python."""
@@ -143,6 +152,8 @@ def write(writer: Encoder, value: Any) -> None:
         known(writer, value)
     elif isinstance(value, np.generic):
         _write_scalar(writer, value)
+    elif writer.encoded is not None and type(value) is writer.encoded.kind:
+        _write_once(writer, value, writer.encoded.found)
     elif is_record(type(value)):
         _write_record(writer, value)
     else:
@@ -205,6 +216,17 @@ def _write_set(writer: Encoder, value: set[Any] | frozenset[Any]) -> None:
     writer.nodes = outside
     writer.nodes += COUNT.pack(b"s" if type(value) is set else b"z", len(members))
     writer.nodes += b"".join(sorted(members))
+
+
+def _write_once(writer: Encoder, value: Any, found: dict[int, tuple[Any, bytes]]) -> None:
+    known = found.get(id(value))
+    if known is not None:
+        writer.nodes += known[1]
+        return
+    begin, arrays = len(writer.nodes), len(writer.arrays)
+    _write_record(writer, value)
+    if len(writer.arrays) == arrays:  # an array is written where it is met first
+        found[id(value)] = value, bytes(writer.nodes[begin:])
 
 
 def _write_record(writer: Encoder, value: Any) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedbo.actors.storage import checkpoint
-from fedbo.actors.storage.checkpoint import CheckpointError, pack, read_checkpoint, unpack, write_checkpoint
+from fedbo.actors.storage.checkpoint import CheckpointError, EncodedRecords, pack, read_checkpoint, unpack, write_checkpoint
 from fedbo.algorithms.base import Algorithm, Inbound, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import COORDINATOR, Streams
@@ -129,6 +129,8 @@ def test_what_goes_in_comes_out_to_the_type_and_to_the_bit(value: Any) -> None:
     data = pack(value)
     assert same(value, unpack(data))
     assert pack(unpack(data)) == data == pack(value)
+    encoded = EncodedRecords(Point)
+    assert pack(value, encoded=encoded) == data == pack(value, encoded=encoded)
 
 
 def test_the_comparison_of_these_tests_sees_what_equality_does_not() -> None:

@@ -59,9 +59,7 @@ def work(config: dict[str, Any], folder: str, times: list[float]) -> float:
     return float(-((config["x"] - 0.3) ** 2) - 0.01 * (config["n"] - 10) ** 2)
 
 
-def by_fedbo(
-    folder: str, times: list[float], agents: int, parallel: int, prefetch: int = 0, algorithm: str = "fts"
-) -> None:
+def by_fedbo(folder: str, times: list[float], agents: int, parallel: int, prefetch: int = 0, algorithm: str = "fts") -> None:
     """Let these agents share the evaluations."""
 
     def objective(config: dict[str, Any]) -> float:

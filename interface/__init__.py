@@ -93,8 +93,9 @@ def tune(
 
     Every agent makes `initial` and `iterations` evaluations, up to `parallel` of them at once while up to `prefetch` more are
     decided, each of which takes `resources` (one table or one for each agent: CPU, GPU, memory in MiB, and what else machines
-    offer), at most `time_limit` seconds and `memory_limit` MiB, and is tried again `retries` times. All ends early after `seconds`, after so many `evaluations` in all,
-    when one has reached `target`, or when one of the `callbacks`, which are told of every evaluation, returns True.
+    offer), at most `time_limit` seconds and `memory_limit` MiB, and is tried again `retries` times. All ends early after
+    `seconds`, after so many `evaluations` in all, when one has reached `target`, or when one of the `callbacks`, which are told
+    of every evaluation, returns True.
 
     `algorithm` is a name or a table with settings, `address` a Ray cluster, `study` are tables of a study that override all
     this. With `resume`, the study in `out` is resumed, if it has begun. Raises what `run` raises. See docs/tuning.md.

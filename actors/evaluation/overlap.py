@@ -31,7 +31,7 @@ class EvaluationPool(Protocol):
         """Begin an evaluation, unless it is under way already."""
 
     def wait(self) -> EvaluationRecord | None:
-        """Wait for the next evaluation that ends; its times, if any, are those of `time.time`. None when told to wait no longer."""
+        """Wait for the next evaluation that ends; its times, if any, are of `time.time`. None when told to wait no longer."""
 
     def close(self) -> None:
         """Give up what is under way."""

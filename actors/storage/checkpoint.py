@@ -47,7 +47,7 @@ NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, 
 
 
 def pack(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> bytes:
-    """Write a value as bytes, equal ones for equal states; `name` is what errors call it, `encoded` what need not be done again.
+    """Write a value as bytes, equal ones for equal states; errors call it `name`, and `encoded` are records written before.
 
     Raises CheckpointError with the path to the first thing that a checkpoint cannot hold.
     """

@@ -113,10 +113,8 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if policy.most_pending > 1 and not (isinstance(made, Overlapping) and made.queries == 1) or table.centralised:
-            default = 0 if key == "prefetch" else 1
-            remedy = (
-                f"cannot decide while points are under way; set [evaluation] {key} = {default}, or take ts, fts, gp_ei or gp_ucb"
-            )
+            alone = f"[evaluation] {key} = {0 if key == 'prefetch' else 1}"
+            remedy = f"cannot decide while points are under way; set {alone}, or take ts, fts, gp_ei or gp_ucb"
             yield InvalidSetting(("algorithm", number, "name"), remedy)
 
 

@@ -26,7 +26,9 @@ def test_of_one_agent_no_more_run_than_may_and_what_is_given_up_makes_room(monke
         return running[query.agent, query.number]
 
     monkeypatch.setattr(ray_pool, "submitted", submitted)
-    monkeypatch.setattr(ray_pool.ray, "cancel", lambda call, force: running.pop(next(k for k, v in running.items() if v is call)))
+    monkeypatch.setattr(
+        ray_pool.ray, "cancel", lambda call, force: running.pop(next(k for k, v in running.items() if v is call))
+    )
 
     async def scenario() -> None:
         dispatcher = ray_pool.Dispatcher(2)

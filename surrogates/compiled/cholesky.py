@@ -1,0 +1,93 @@
+"""Cholesky factors with the ladder of jitters of `posterior.factorise`, and what is solved with them."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from fedbo.surrogates.compiled.jit import compiled
+
+Array = Any
+JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
+@compiled()
+def factorise(matrix: Array, factor: Array) -> float:
+    """Write the upper factor U, U'U = matrix + jitter I, of a matrix `(n, n)` that is given above its diagonal.
+
+    Gives the jitter, or -1 at the top of the ladder or when a number is not finite.
+    """
+    n, level = len(matrix), 0.0
+    for i in range(n):
+        level += matrix[i, i]
+    level /= max(n, 1)
+    if not np.isfinite(level):
+        return -1.0
+    for rung in JITTERS:
+        if _factorise(matrix, rung * level, factor):
+            return rung * level
+    return -1.0
+
+
+@compiled()
+def _factorise(matrix: Array, jitter: float, factor: Array) -> bool:
+    n = len(matrix)
+    for i in range(n):
+        for j in range(i, n):
+            factor[i, j] = matrix[i, j]
+        factor[i, i] += jitter
+    for k in range(n):
+        row = factor[k]
+        if not row[k] > 0.0:
+            return False
+        row[k] = sqrt(row[k])
+        inverse = 1.0 / row[k]
+        for j in range(k + 1, n):
+            row[j] *= inverse
+        for i in range(k + 1, n):
+            other, weight = factor[i], row[i]
+            for j in range(i, n):
+                other[j] -= weight * row[j]
+    return True
+
+
+@compiled()
+def solve(factor: Array, right: Array) -> None:
+    """Turn the right side `(n,)` into (U'U)^-1 times it."""
+    n = len(right)
+    for i in range(n):
+        row = factor[i]
+        right[i] /= row[i]
+        for j in range(i + 1, n):
+            right[j] -= row[j] * right[i]
+    for i in range(n - 1, -1, -1):
+        row, total = factor[i], right[i]
+        for j in range(i + 1, n):
+            total -= row[j] * right[j]
+        right[i] = total / row[i]
+
+
+@compiled()
+def invert(factor: Array, root: Array, inverse: Array) -> None:
+    """Write U'^-1, lower triangular, to `root`, and the lower half of (U'U)^-1 to `inverse`, each `(n, n)`."""
+    n = len(factor)
+    for i in range(n):
+        row = root[i]
+        for j in range(i + 1):
+            row[j] = inverse[i, j] = 0.0
+        row[i] = 1.0
+        for k in range(i):
+            other, weight = root[k], factor[k, i]
+            for j in range(k + 1):
+                row[j] -= weight * other[j]
+        scale = 1.0 / factor[i, i]
+        for j in range(i + 1):
+            row[j] *= scale
+    for k in range(n):
+        row = root[k]
+        for i in range(k + 1):
+            other, weight = inverse[i], row[i]
+            for j in range(i + 1):
+                other[j] += weight * row[j]

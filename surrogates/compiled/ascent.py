@@ -21,33 +21,20 @@ def ascent(
     """The value of the best local maximum of a draw reached from the starts `x (d, k)`, of which `place (d,)` is written."""
     d = len(x)
     value, gradient, hessian = derivatives(waves, kernels, offset, x)
-    radius = np.ones(x.shape[1])
-    step, gain = np.empty(x.shape), np.empty(x.shape[1])
+    radius, step, gain = np.ones(x.shape[1]), np.empty(x.shape), np.empty(x.shape[1])
     for _ in range(iterations):
-        count = x.shape[1]
-        for i in range(count):
+        for i in range(x.shape[1]):
             gain[i] = _step(x, gradient, hessian, i, bounds, radius[i], step)
-        first = np.argmax(value)
-        best = value[first]
-        small = tolerance * max(1.0, abs(best))
-        live = 0
-        for i in range(count):
-            live += gain[i] > small and value[i] + 4.0 * gain[i] > best
-        if live == 0:
+        kept = _live(value, gain, tolerance)
+        if len(kept) == 0:
             break
-        kept, moved = np.empty(count, np.int64), 0
-        for i in range(count):
-            # The best start stays even when it has arrived: it is what the others must beat.
-            if live == count or i == first or (gain[i] > small and value[i] + 4.0 * gain[i] > best):
-                kept[moved] = i
-                moved += 1
-        there = np.empty((d, moved))
-        for i in range(moved):
+        there = np.empty((d, len(kept)))
+        for i in range(len(kept)):
             for k in range(d):
                 there[k, i] = min(max(x[k, kept[i]] + step[k, kept[i]], 0.0), 1.0)
         new_value, new_gradient, new_hessian = derivatives(waves, kernels, offset, there)
-        new_radius = np.empty(moved)
-        for i in range(moved):
+        new_radius = np.empty(len(kept))
+        for i in range(len(kept)):
             old = kept[i]
             new_radius[i] = 2.0 * radius[old]
             if new_value[i] > value[old]:
@@ -63,6 +50,22 @@ def ascent(
     for k in range(d):
         place[k] = x[k, winner]
     return value[winner]
+
+
+@compiled()
+def _live(value: Array, gain: Array, tolerance: float) -> Array:
+    """The starts to climb on from: those that promise to become the best, and the best; none when none promises anything."""
+    first = np.argmax(value)
+    best = value[first]
+    small = tolerance * max(1.0, abs(best))
+    kept, count, promising = np.empty(len(value), np.int64), 0, 0
+    for i in range(len(value)):
+        promises = gain[i] > small and value[i] + 4.0 * gain[i] > best
+        promising += promises
+        if promises or i == first:  # the best stays even when it has arrived: it is what the others must beat
+            kept[count] = i
+            count += 1
+    return kept[: count if promising else 0]
 
 
 @compiled()

@@ -158,41 +158,67 @@ def _target(x: Array, gradient: Array, bounds: Array, matrix: Array, direct: boo
 
 
 @compiled()
-def _climb(family: int, x: Array, y: Array, prior: Array, theta: Array, bounds: Array, room: Array, most: int) -> float:
+def _longest(x: Array, target: Array, bounds: Array) -> float:
+    """How many times the way to the target leads to the first bound."""
+    longest = 1e10
+    for i in range(len(x)):
+        d = target[i] - x[i]
+        end = bounds[i, 1] - x[i] if d > 0.0 else bounds[i, 0] - x[i]
+        if d != 0.0 and abs(d * longest) > abs(end):
+            longest = end / d
+    return max(longest, 0.0)
+
+
+@compiled()
+def _search(model: Any, start: Array, target: Array, value: float, gradient: Array, longest: float, there: Array) -> Any:
+    """Search along the way to the target: whether a step was found, the value and the step; point and gradient are written."""
+    bounds = model[4]
+    slope, step = _dot(gradient, target - start), min(1.0, longest)
+    if slope >= 0.0:
+        return False, value, step
+    search = begin(value, slope, step, longest)
+    for _ in range(TRIALS):
+        for i in range(len(start)):
+            there[i] = min(max(start[i] + step * (target[i] - start[i]), bounds[i, 0]), bounds[i, 1])
+            if step == 1.0:
+                there[i] = target[i]
+        value = negative_log_posterior(model[0], model[1], model[2], model[3], there, model[5], gradient)
+        if not value < np.inf:
+            return False, value, step
+        at = Point(step, value, _dot(gradient, target - start))
+        if has_ended(search, at, longest):
+            return True, value, step
+        search, step = advance(search, at, longest)
+    return False, value, step
+
+
+@compiled()
+def _remember(steps: Array, changes: Array, count: int, step: Array, change: Array) -> int:
+    """Append a step and a change of the gradient, in place of the oldest where the memory is full; give their number."""
+    if count == MEMORY:
+        for k in range(MEMORY - 1):
+            steps[k] = steps[k + 1]
+            changes[k] = changes[k + 1]
+        count -= 1
+    steps[count], changes[count] = step, change
+    return count + 1
+
+
+@compiled()
+def _climb(model: Any, theta: Array, most: int) -> float:
     """Climb from `theta (p,)`, which is moved to where the climb ends; minus the log posterior density there."""
-    p = len(theta)
-    gradient, before, there = np.empty(p), np.empty(p), np.empty(p)
+    p, bounds = len(theta), model[4]
+    gradient, there = np.empty(p), np.empty(p)
     steps, changes, count, scale = np.empty((MEMORY, p)), np.empty((MEMORY, p)), 0, 1.0
-    value = negative_log_posterior(family, x, y, prior, theta, room, gradient)
+    value = negative_log_posterior(model[0], model[1], model[2], model[3], theta, model[5], gradient)
     done = 0
     while value < np.inf and done < most and _projected_gradient(theta, gradient, bounds) > GRADIENT_TOLERANCE:
         target = _target(theta, gradient, bounds, _quasi_newton(steps, changes, count, scale), count > 0)
-        start, last = theta.copy(), value
-        before[:] = gradient
-        longest = 1e10
-        for i in range(p):
-            d = target[i] - start[i]
-            end = bounds[i, 1] - start[i] if d > 0.0 else bounds[i, 0] - start[i]
-            if d != 0.0 and abs(d * longest) > abs(end):
-                longest = end / d
-        longest = 1.0 if done == 0 else max(longest, 0.0)
-        slope = _dot(gradient, target - start)
-        found, step = False, min(1.0, longest)
-        if slope < 0.0:
-            search = begin(value, slope, step, longest)
-            for _ in range(TRIALS):
-                for i in range(p):
-                    there[i] = min(max(start[i] + step * (target[i] - start[i]), bounds[i, 0]), bounds[i, 1])
-                    if step == 1.0:
-                        there[i] = target[i]
-                value = negative_log_posterior(family, x, y, prior, there, room, gradient)
-                if not value < np.inf:
-                    return value
-                at = Point(step, value, _dot(gradient, target - start))
-                found = has_ended(search, at, longest)
-                if found:
-                    break
-                search, step = advance(search, at, longest)
+        start, last, before = theta.copy(), value, gradient.copy()
+        longest = _longest(start, target, bounds) if done else 1.0
+        found, value, step = _search(model, start, target, last, gradient, longest, there)
+        if not value < np.inf:
+            return value
         if not found:
             value = last
             gradient[:] = before
@@ -202,23 +228,13 @@ def _climb(family: int, x: Array, y: Array, prior: Array, theta: Array, bounds: 
             continue
         theta[:] = there
         done += 1
-        if _projected_gradient(theta, gradient, bounds) <= GRADIENT_TOLERANCE:
-            break
         if last - value <= VALUE_TOLERANCE * max(abs(last), abs(value), 1.0):
             break
-        bent, size = 0.0, 0.0
-        for i in range(p):
-            bent += (there[i] - start[i]) * (gradient[i] - before[i])
-            size += (gradient[i] - before[i]) * (gradient[i] - before[i])
-        if bent <= EPSILON * -slope * step:
-            continue
-        if count == MEMORY:
-            for k in range(MEMORY - 1):
-                steps[k] = steps[k + 1]
-                changes[k] = changes[k + 1]
-            count -= 1
-        steps[count], changes[count], scale = there - start, gradient - before, size / bent
-        count += 1
+        moved, change = there - start, gradient - before
+        bent = _dot(moved, change)
+        if bent > -EPSILON * step * _dot(before, target - start):
+            count = _remember(steps, changes, count, moved, change)
+            scale = _dot(change, change) / bent
     return value
 
 
@@ -232,7 +248,7 @@ def fit(family: int, x: Array, y: Array, prior: Array, starts: Array, bounds: Ar
     lowest, room = np.inf, np.empty((5, len(y), len(y)))
     for start in range(len(starts)):
         theta = starts[start].copy()
-        value = _climb(family, x, y, prior, theta, bounds, room, most)
+        value = _climb((family, x, y, prior, bounds, room), theta, most)
         if not value < np.inf:
             return np.inf
         if value < lowest:

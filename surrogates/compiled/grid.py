@@ -122,9 +122,11 @@ def largest(values: Array, count: int) -> tuple[Array, Array]:
 
 
 @compiled()
-def _beside(i: int, size: int) -> tuple[int, int]:
-    """The neighbours along an axis, mirrored at its ends."""
-    return (i - 1 if i > 0 else 1), (i + 1 if i + 1 < size else size - 2)
+def _beside(values: Array, i: int, index: int, size: int, stride: int) -> tuple[float, float]:
+    """The values of the neighbours along an axis, mirrored at its ends."""
+    below = i - stride if index > 0 else i + stride
+    above = i + stride if index + 1 < size else i - stride
+    return values[below], values[above]
 
 
 @compiled()
@@ -144,8 +146,7 @@ def peaks(values: Array, shape: tuple[int, int, int], count: int) -> Array:
                 continue
             index = place // strides[axis]
             place -= index * strides[axis]
-            low, high = _beside(index, shape[axis])
-            below, above = values[i + (low - index) * strides[axis]], values[i + (high - index) * strides[axis]]
+            below, above = _beside(values, i, index, shape[axis], strides[axis])
             if not (value > below and value >= above):
                 is_peak = False
                 break
@@ -163,15 +164,13 @@ def peaks(values: Array, shape: tuple[int, int, int], count: int) -> Array:
     order, _ = largest(promise[:kept], min(count, kept))
     points = np.zeros((len(order), 3))
     for row in range(len(order)):
-        i = found[order[row]]
-        place = i
+        i = place = found[order[row]]
         for axis in range(3):
             if shape[axis] == 1:
                 continue
             index = place // strides[axis]
             place -= index * strides[axis]
-            low, high = _beside(index, shape[axis])
-            below, above = values[i + (low - index) * strides[axis]], values[i + (high - index) * strides[axis]]
+            below, above = _beside(values, i, index, shape[axis], strides[axis])
             bend = 2.0 * values[i] - below - above
             points[row, axis] = (index + (above - below) / max(2.0 * bend, 1e-300)) / (shape[axis] - 1.0)
     return points

@@ -111,21 +111,7 @@ def _interpolate(
         quadratic = at.step - (at.slope / (at.slope - best.slope)) * apart
         step, bracketed = (cubic if abs(cubic - at.step) > abs(quadratic - at.step) else quadratic), True
     elif abs(at.slope) < abs(best.slope):  # 3: the slope becomes less
-        theta, gamma = _cubic(best, at, True)
-        gamma = -gamma if at.step > best.step else gamma
-        ratio = ((gamma - at.slope) + theta) / ((gamma + (best.slope - at.slope)) + gamma)
-        if ratio < 0.0 and gamma != 0.0:
-            cubic = at.step - ratio * apart
-        else:
-            cubic = limits[1] if at.step > best.step else limits[0]
-        quadratic = at.step - (at.slope / (at.slope - best.slope)) * apart
-        if bracketed:
-            step = cubic if abs(cubic - at.step) < abs(quadratic - at.step) else quadratic
-            bound = at.step + 0.66 * (other.step - at.step)
-            step = min(bound, step) if at.step > best.step else max(bound, step)
-        else:
-            step = cubic if abs(cubic - at.step) > abs(quadratic - at.step) else quadratic
-            step = max(limits[0], min(limits[1], step))
+        step = _with_less_slope(best, other, at, bracketed, limits)
     elif bracketed:  # 4: it does not
         theta, gamma = _cubic(other, at, False)
         gamma = -gamma if at.step > other.step else gamma
@@ -136,6 +122,26 @@ def _interpolate(
     if at.value > best.value:
         return best, at, bracketed, step
     return at, (best if turned else other), bracketed, step
+
+
+@compiled()
+def _with_less_slope(best: Point, other: Point, at: Point, bracketed: bool, limits: tuple[float, float]) -> float:
+    """The next step in the third case."""
+    apart = at.step - best.step
+    theta, gamma = _cubic(best, at, True)
+    gamma = -gamma if at.step > best.step else gamma
+    ratio = ((gamma - at.slope) + theta) / ((gamma + (best.slope - at.slope)) + gamma)
+    if ratio < 0.0 and gamma != 0.0:
+        cubic = at.step - ratio * apart
+    else:
+        cubic = limits[1] if at.step > best.step else limits[0]
+    quadratic = at.step - (at.slope / (at.slope - best.slope)) * apart
+    if bracketed:
+        step = cubic if abs(cubic - at.step) < abs(quadratic - at.step) else quadratic
+        bound = at.step + 0.66 * (other.step - at.step)
+        return min(bound, step) if at.step > best.step else max(bound, step)
+    step = cubic if abs(cubic - at.step) > abs(quadratic - at.step) else quadratic
+    return max(limits[0], min(limits[1], step))
 
 
 @compiled()

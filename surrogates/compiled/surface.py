@@ -93,35 +93,41 @@ def _normalise(value: Array, gradient: Array, hessian: Array, norm: Array, slope
 
 
 @compiled()
+def _radial(family: int, v: float, value: Array, slope: Array, bend: Array) -> None:
+    """Add v times the correlation at the squared distances in `slope (k,)`, and write v times its two derivatives by them."""
+    count = len(value)
+    if family == SE:
+        for i in range(count):
+            c = v * exponential(-0.5 * slope[i])
+            value[i] += c
+            slope[i], bend[i] = -0.5 * c, 0.25 * c
+    elif family == MATERN32:
+        for i in range(count):
+            r = sqrt(3.0) * sqrt(slope[i])
+            e = v * exponential(-r)
+            value[i] += (1.0 + r) * e
+            slope[i], bend[i] = -1.5 * e, 2.25 * e / max(r, 1e-12)
+    else:
+        for i in range(count):
+            r = sqrt(5.0) * sqrt(slope[i])
+            e = v * exponential(-r)
+            value[i] += (1.0 + r + r * r / 3.0) * e
+            slope[i], bend[i] = (-5.0 / 6.0) * (1.0 + r) * e, (25.0 / 12.0) * e
+
+
+@compiled()
 def _add_kernels(kernels: Kernels, x: Array, value: Array, gradient: Array, hessian: Array) -> None:
     family, centres, weights, inverse = kernels
     d, count = x.shape
     apart, slope, bend = np.empty((d, count)), np.empty(count), np.empty(count)
     for j in range(len(weights)):
-        v = weights[j]
         for i in range(count):
             slope[i] = 0.0
         for k in range(d):
             for i in range(count):
                 apart[k, i] = x[k, i] * inverse[k] - centres[j, k]
                 slope[i] += apart[k, i] * apart[k, i]
-        if family == SE:
-            for i in range(count):
-                c = v * exponential(-0.5 * slope[i])
-                value[i] += c
-                slope[i], bend[i] = -0.5 * c, 0.25 * c
-        elif family == MATERN32:
-            for i in range(count):
-                r = sqrt(3.0) * sqrt(slope[i])
-                e = v * exponential(-r)
-                value[i] += (1.0 + r) * e
-                slope[i], bend[i] = -1.5 * e, 2.25 * e / max(r, 1e-12)
-        else:
-            for i in range(count):
-                r = sqrt(5.0) * sqrt(slope[i])
-                e = v * exponential(-r)
-                value[i] += (1.0 + r + r * r / 3.0) * e
-                slope[i], bend[i] = (-5.0 / 6.0) * (1.0 + r) * e, (25.0 / 12.0) * e
+        _radial(family, weights[j], value, slope, bend)
         for k in range(d):
             own, row = apart[k], gradient[k]
             for i in range(count):

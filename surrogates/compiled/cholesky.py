@@ -39,17 +39,16 @@ def _factorise(matrix: Array, jitter: float, factor: Array) -> bool:
             factor[i, j] = matrix[i, j]
         factor[i, i] += jitter
     for k in range(n):
-        row = factor[k]
-        if not row[k] > 0.0:
+        if not factor[k, k] > 0.0:
             return False
-        row[k] = sqrt(row[k])
-        inverse = 1.0 / row[k]
+        factor[k, k] = sqrt(factor[k, k])
+        inverse = 1.0 / factor[k, k]
         for j in range(k + 1, n):
-            row[j] *= inverse
+            factor[k, j] *= inverse
         for i in range(k + 1, n):
-            other, weight = factor[i], row[i]
+            weight = factor[k, i]
             for j in range(i, n):
-                other[j] -= weight * row[j]
+                factor[i, j] -= weight * factor[k, j]
     return True
 
 
@@ -58,15 +57,14 @@ def solve(factor: Array, right: Array) -> None:
     """Turn the right side `(n,)` into (U'U)^-1 times it."""
     n = len(right)
     for i in range(n):
-        row = factor[i]
-        right[i] /= row[i]
+        right[i] /= factor[i, i]
         for j in range(i + 1, n):
-            right[j] -= row[j] * right[i]
+            right[j] -= factor[i, j] * right[i]
     for i in range(n - 1, -1, -1):
-        row, total = factor[i], right[i]
+        total = right[i]
         for j in range(i + 1, n):
-            total -= row[j] * right[j]
-        right[i] = total / row[i]
+            total -= factor[i, j] * right[j]
+        right[i] = total / factor[i, i]
 
 
 @compiled()
@@ -74,20 +72,18 @@ def invert(factor: Array, root: Array, inverse: Array) -> None:
     """Write U'^-1, lower triangular, to `root`, and the lower half of (U'U)^-1 to `inverse`, each `(n, n)`."""
     n = len(factor)
     for i in range(n):
-        row = root[i]
         for j in range(i + 1):
-            row[j] = inverse[i, j] = 0.0
-        row[i] = 1.0
+            root[i, j] = inverse[i, j] = 0.0
+        root[i, i] = 1.0
         for k in range(i):
-            other, weight = root[k], factor[k, i]
+            weight = factor[k, i]
             for j in range(k + 1):
-                row[j] -= weight * other[j]
+                root[i, j] -= weight * root[k, j]
         scale = 1.0 / factor[i, i]
         for j in range(i + 1):
-            row[j] *= scale
+            root[i, j] *= scale
     for k in range(n):
-        row = root[k]
         for i in range(k + 1):
-            other, weight = inverse[i], row[i]
+            weight = root[k, i]
             for j in range(i + 1):
-                other[j] += weight * row[j]
+                inverse[i, j] += weight * root[k, j]

@@ -26,11 +26,10 @@ def matheron(rows: Array, y: Array, noise_variance: float, omega: Array, noise: 
         for j in range(m):
             columns[j, i] = rows[i, j]
     for j in range(m):
-        column = columns[j]
         for i in range(n):
-            row, weight = gram[i], column[i]
+            weight = columns[j, i]
             for k in range(i, n):
-                row[k] += weight * column[k]
+                gram[i, k] += weight * columns[j, k]
     for i in range(n):
         gram[i, i] += noise_variance
     jitter = factorise(gram, factor)

@@ -58,30 +58,29 @@ def _covariances(family: int, x: Array, theta: Array, covariance: Array, slope: 
     d, n = x.shape
     scales = len(theta) - 2
     variance, noise = exp(theta[scales]), exp(theta[scales + 1])
-    distance = np.empty(n)
+    distance, precisions = np.empty(n), np.exp(-2.0 * theta[:scales])
     for i in range(n):
         for j in range(i):
             distance[j] = 0.0
         for k in range(d):
-            precision, row = exp(-2.0 * theta[min(k, scales - 1)]), x[k]
-            here = row[i]
+            precision = precisions[min(k, scales - 1)]
             for j in range(i):
-                distance[j] += precision * ((here - row[j]) * (here - row[j]))
-        down = slope[i]
+                distance[j] += precision * ((x[k, i] - x[k, j]) * (x[k, i] - x[k, j]))
         if family == SE:
             for j in range(i):
                 e = exponential(-0.5 * distance[j])
-                distance[j], down[j] = variance * e, -0.5 * e
+                distance[j], slope[i, j] = variance * e, -0.5 * e
         elif family == MATERN32:
             for j in range(i):
                 r = sqrt(3.0) * sqrt(distance[j])
                 e = exponential(-r)
-                distance[j], down[j] = variance * (1.0 + r) * e, -1.5 * e
+                distance[j], slope[i, j] = variance * (1.0 + r) * e, -1.5 * e
         else:
             for j in range(i):
                 r = sqrt(5.0) * sqrt(distance[j])
                 e = exponential(-r)
-                distance[j], down[j] = variance * (1.0 + r + r * r / 3.0) * e, (-5.0 / 6.0) * (1.0 + r) * e
+                distance[j] = variance * (1.0 + r + r * r / 3.0) * e
+                slope[i, j] = (-5.0 / 6.0) * (1.0 + r) * e
         for j in range(i):
             covariance[j, i] = distance[j]
         covariance[i, i] = variance + noise
@@ -97,10 +96,9 @@ def _slopes(x: Array, alpha: Array, slope: Array, inverse: Array, gradient: Arra
         for j in range(i):
             pull[j] = (alpha[i] * alpha[j] - inverse[i, j]) * slope[i, j]
         for k in range(d):
-            row, total = x[k], sums[min(k, scales - 1)]
-            here = row[i]
+            of = min(k, scales - 1)
             for j in range(i):
-                total[j] += pull[j] * ((here - row[j]) * (here - row[j]))
+                sums[of, j] += pull[j] * ((x[k, i] - x[k, j]) * (x[k, i] - x[k, j]))
     for k in range(scales):
         gradient[k] = 0.0
         for j in range(n):

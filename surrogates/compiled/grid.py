@@ -21,14 +21,13 @@ def waves(s: Array, b: Array, points: Array, of: int) -> tuple[Array, Array]:
     m, count = len(b), len(points)
     cosine, sine = np.empty((m, count)), np.empty((m, count))
     for j in range(m):
-        angle, other = cosine[j], sine[j]
         for i in range(count):
-            angle[i] = b[j]
+            cosine[j, i] = b[j]
         for k in range(points.shape[1]):
             for i in range(count):
-                angle[i] += s[j, of + k] * points[i, k]
+                cosine[j, i] += s[j, of + k] * points[i, k]
         for i in range(count):
-            other[i], angle[i] = sine_cosine(angle[i])
+            sine[j, i], cosine[j, i] = sine_cosine(cosine[j, i])
     return cosine, sine
 
 
@@ -37,15 +36,14 @@ def sum_of_products(weights: Array, u: tuple[Array, Array], v: tuple[Array, Arra
     """Sum over features of weights (cos_u cos_v - sin_u sin_v), `(A, B)`."""
     m, rows, columns = len(weights), u[0].shape[1], v[0].shape[1]
     total = np.zeros((rows, columns))
+    (cos_u, sin_u), (cos_v, sin_v) = u, v
     for j in range(0, m, 2):
         other = j + 1 if j + 1 < m else j
         w0, w1 = weights[j], weights[other] if other > j else 0.0
-        c0, s0, c1, s1 = v[0][j], v[1][j], v[0][other], v[1][other]
         for a in range(rows):
-            f0, g0, f1, g1 = w0 * u[0][j, a], w0 * u[1][j, a], w1 * u[0][other, a], w1 * u[1][other, a]
-            row = total[a]
+            f0, g0, f1, g1 = w0 * cos_u[j, a], w0 * sin_u[j, a], w1 * cos_u[other, a], w1 * sin_u[other, a]
             for i in range(columns):  # two features at once: a row is read and written half as often
-                row[i] += (f0 * c0[i] - g0 * s0[i]) + (f1 * c1[i] - g1 * s1[i])
+                total[a, i] += (f0 * cos_v[j, i] - g0 * sin_v[j, i]) + (f1 * cos_v[other, i] - g1 * sin_v[other, i])
     return total
 
 
@@ -91,17 +89,17 @@ def add_kernel(total: Array, family: int, centres: Array, weights: Array, u: Arr
             for j in range(columns):
                 factor[j] = exponential(-0.5 * from_v[j])
         for a in range(rows):
-            row, here = total[a], from_u[a]
+            here = from_u[a]
             if family == SE:
                 weight = weights[i] * exponential(-0.5 * here)
                 for j in range(columns):
-                    row[j] += weight * factor[j]
+                    total[a, j] += weight * factor[j]
             elif family == MATERN32:
                 for j in range(columns):
-                    row[j] += weights[i] * correlation(MATERN32, here + from_v[j])
+                    total[a, j] += weights[i] * correlation(MATERN32, here + from_v[j])
             else:
                 for j in range(columns):
-                    row[j] += weights[i] * correlation(MATERN52, here + from_v[j])
+                    total[a, j] += weights[i] * correlation(MATERN52, here + from_v[j])
 
 
 @compiled()

@@ -22,7 +22,10 @@ def derivatives(waves: Waves, kernels: Kernels, offset: float, x: Array) -> Deri
     """Value `(k,)`, gradient `(d, k)` and Hessian `(d, d, k)` at points `x (d, k)`."""
     d, count = x.shape
     value, gradient, hessian = np.zeros(count), np.zeros((d, count)), np.zeros((d, d, count))
-    _add_waves(waves, x, value, gradient, hessian)
+    if d == 2 and not waves[3]:
+        _add_waves_in_the_plane(waves, x, value, gradient, hessian)
+    else:
+        _add_waves(waves, x, value, gradient, hessian)
     _add_kernels(kernels, x, value, gradient, hessian)
     for k in range(d):
         for other in range(k):
@@ -38,37 +41,53 @@ def _add_waves(waves: Waves, x: Array, value: Array, gradient: Array, hessian: A
     cosine, sine = np.empty(count), np.empty(count)
     norm, slope, bend = np.zeros(count), np.zeros((d, count)), np.zeros((d, d, count))
     for j in range(len(phases)):
-        s, w = frequencies[j], weights[j]
+        w = weights[j]
         for i in range(count):
             cosine[i] = phases[j]
         for k in range(d):
             for i in range(count):
-                cosine[i] += s[k] * x[k, i]
+                cosine[i] += frequencies[j, k] * x[k, i]
         for i in range(count):
             sine[i], cosine[i] = sine_cosine(cosine[i])
         for i in range(count):
             value[i] += w * cosine[i]
         for k in range(d):
-            row, rise = gradient[k], w * s[k]
+            s = frequencies[j, k]
             for i in range(count):
-                row[i] -= rise * sine[i]
+                gradient[k, i] -= w * s * sine[i]
             for other in range(k + 1):
-                row, rise = hessian[k, other], w * s[k] * s[other]
+                rise = w * s * frequencies[j, other]
                 for i in range(count):
-                    row[i] -= rise * cosine[i]
+                    hessian[k, other, i] -= rise * cosine[i]
         if constant:
             for i in range(count):
                 norm[i] += cosine[i] * cosine[i]
             for k in range(d):
-                row, rise = slope[k], s[k]
+                s = frequencies[j, k]
                 for i in range(count):
-                    row[i] += rise * (cosine[i] * sine[i])
+                    slope[k, i] += s * (cosine[i] * sine[i])
                 for other in range(k + 1):
-                    row, rise = bend[k, other], 2.0 * s[k] * s[other]
+                    rise = 2.0 * s * frequencies[j, other]
                     for i in range(count):  # the Hessian of cos^2 is 2 s s' (1 - 2 cos^2)
-                        row[i] += rise * (1.0 - 2.0 * cosine[i] * cosine[i])
+                        bend[k, other, i] += rise * (1.0 - 2.0 * cosine[i] * cosine[i])
     if constant:
         _normalise(value, gradient, hessian, norm, slope, bend)
+
+
+@compiled()
+def _add_waves_in_the_plane(waves: Waves, x: Array, value: Array, gradient: Array, hessian: Array) -> None:
+    """The same sums for two inputs in one loop over the points, where |phi(x)| is not constant."""
+    frequencies, phases, weights, _ = waves
+    for j in range(len(phases)):
+        w, s, t = weights[j], frequencies[j, 0], frequencies[j, 1]
+        for i in range(len(value)):
+            sine, cosine = sine_cosine(phases[j] + s * x[0, i] + t * x[1, i])
+            value[i] += w * cosine
+            gradient[0, i] -= w * s * sine
+            gradient[1, i] -= w * t * sine
+            hessian[0, 0, i] -= w * s * s * cosine
+            hessian[1, 0, i] -= w * t * s * cosine
+            hessian[1, 1, i] -= w * t * t * cosine
 
 
 @compiled()
@@ -129,14 +148,11 @@ def _add_kernels(kernels: Kernels, x: Array, value: Array, gradient: Array, hess
                 slope[i] += apart[k, i] * apart[k, i]
         _radial(family, weights[j], value, slope, bend)
         for k in range(d):
-            own, row = apart[k], gradient[k]
             for i in range(count):
-                own[i] *= inverse[k]
-                row[i] += 2.0 * slope[i] * own[i]
-            for other in range(k):
-                row = hessian[k, other]
+                apart[k, i] *= inverse[k]
+                gradient[k, i] += 2.0 * slope[i] * apart[k, i]
+            for other in range(k + 1):
                 for i in range(count):
-                    row[i] += 4.0 * bend[i] * own[i] * apart[other, i]
-            row = hessian[k, k]
+                    hessian[k, other, i] += 4.0 * bend[i] * apart[k, i] * apart[other, i]
             for i in range(count):
-                row[i] += 4.0 * bend[i] * own[i] * own[i] + 2.0 * slope[i] * inverse[k] * inverse[k]
+                hessian[k, k, i] += 2.0 * slope[i] * inverse[k] * inverse[k]

@@ -98,10 +98,10 @@ def draw_weights(phi_rows: Array, y: Array, noise_variance: float, rng: np.rando
         return np.asarray(beta * rng.standard_normal(m))
     normals = rng.standard_normal(m + n if n < m else m)
     if n < m:
-        omega = beta * normals[:m]
+        omega: Array = beta * normals[:m]
         if matheron(phi_rows, y, noise_variance, omega, (beta * sqrt(noise_variance)) * normals[m:]) == 0.0:
             return omega
-    return _drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0]
+    return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
 
 
 def _solve(model: LinearModel, right: Array) -> Array:

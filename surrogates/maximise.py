@@ -62,7 +62,7 @@ def maximise(
         rough, tables = np.maximum(candidates.frequencies(draw, dim), 1.0), (np.empty((0, 0)),) * 5
         sizes = candidates.grid_sizes(rough, settings.spacing)
     grid = candidates.product(dim, sizes)
-    shape = (*grid.shape, 1, 1)[:3] if grid.shape else (0, 0, 0)
+    shape: Any = (*grid.shape, 1, 1)[:3] if grid.shape else (0, 0, 0)
     points = (grid.u, grid.v, _points(extra, dim), _cloud(rng, dim, settings))
     limits = (_count(dim, settings), EXTRA, FEW if features is not None else 0, settings.iterations)
     point = np.empty(dim)

@@ -49,7 +49,7 @@ def ascent(
     winner = np.argmax(value)
     for k in range(d):
         place[k] = x[k, winner]
-    return value[winner]
+    return float(value[winner])
 
 
 @compiled()

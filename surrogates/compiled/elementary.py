@@ -20,20 +20,22 @@ LN_2 = (6.93147180369123816490e-01, 1.90821492927058770002e-10)
 TWO_OVER_PI, LOG_2_E = 0.6366197723675814, 1.4426950408889634
 
 
-@intrinsic
-def _bits(typing_context: Any, number: Any) -> Any:
+def _to_bits(typing_context: Any, number: Any) -> Any:
     """The bits of a float as a whole number."""
     return types.int64(types.float64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], context.get_value_type(types.int64)
     )
 
 
-@intrinsic
-def _of_bits(typing_context: Any, number: Any) -> Any:
+def _from_bits(typing_context: Any, number: Any) -> Any:
     """The float of these bits."""
     return types.float64(types.int64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], context.get_value_type(types.float64)
     )
+
+
+_bits: Any = intrinsic(_to_bits)
+_of_bits: Any = intrinsic(_from_bits)
 
 
 @compiled()
@@ -68,5 +70,5 @@ def exponential(x: float) -> float:
     e = 1.0 / 720.0 + r * (1.0 / 5040.0 + r * (1.0 / 40320.0 + r * e))
     e = 1.0 / 6.0 + r * (1.0 / 24.0 + r * (1.0 / 120.0 + r * e))
     e = 1.0 + r + r * r * (0.5 + r * e)
-    grown = _of_bits(_bits(e) + (_bits(shifted) << 52))  # times 2^k: k goes to the exponent
+    grown: float = _of_bits(_bits(e) + (_bits(shifted) << 52))  # times 2^k: k goes to the exponent
     return grown if x > -708.0 else 0.0

@@ -218,7 +218,7 @@ def _climb(model: Any, theta: Array, most: int) -> float:
         longest = _longest(start, target, bounds) if done else 1.0
         found, value, step = _search(model, start, target, last, gradient, longest, there)
         if not value < np.inf:
-            return value
+            return np.inf
         if not found:
             value = last
             gradient[:] = before
@@ -235,7 +235,7 @@ def _climb(model: Any, theta: Array, most: int) -> float:
         if bent > -EPSILON * step * _dot(before, target - start):
             count = _remember(steps, changes, count, moved, change)
             scale = _dot(change, change) / bent
-    return value
+    return float(value)
 
 
 @compiled(FLOAT(INT, MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, INT, FLOAT[::1]))

@@ -14,6 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
 # What is only read may be read-only, as messages are, and every array is contiguous: one compiled version serves all.
 VECTOR, MATRIX = (types.Array(FLOAT, dimensions, "C", readonly=True) for dimensions in (1, 2))
+Tuple: Any = types.Tuple
 _SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
 
 
@@ -21,7 +22,7 @@ def compiled(*signatures: Any) -> Callable[[Function], Function]:
     """Compile a function at its first call, or for the signatures given when it is imported, unless the cache has it."""
 
     def compile_(function: Function) -> Function:
-        dispatcher = numba.njit(cache=True, error_model="numpy")(function)
+        dispatcher: Any = numba.njit(cache=True, error_model="numpy")(function)
         # Numba looks at the file of the function alone, and would go on with a routine that has changed in another one.
         dispatcher._cache._cache_file._source_stamp = _SOURCES
         for signature in signatures:

@@ -9,14 +9,14 @@ from numba import types
 
 from fedbo.surrogates.compiled.ascent import ascent, ascent_one_by_one
 from fedbo.surrogates.compiled.grid import add_kernel, largest, norms, peaks, sum_of_products, waves
-from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, MATRIX, VECTOR, compiled
+from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, MATRIX, VECTOR, Tuple, compiled
 from fedbo.surrogates.compiled.surface import Kernels, Waves, derivatives
 
 Array = Any
-SETS = types.UniTuple(types.Array(FLOAT, 2, "C"), 5)
-WAVES = types.Tuple((MATRIX, VECTOR, VECTOR, BOOL))
-KERNELS = types.Tuple((INT, MATRIX, VECTOR, VECTOR))
-POINTS, SHAPE, LIMITS = types.UniTuple(MATRIX, 4), types.UniTuple(INT, 3), types.UniTuple(INT, 4)
+SETS = Tuple((types.Array(FLOAT, 2, "C"),) * 5)
+WAVES = Tuple((MATRIX, VECTOR, VECTOR, BOOL))
+KERNELS = Tuple((INT, MATRIX, VECTOR, VECTOR))
+POINTS, SHAPE, LIMITS = Tuple((MATRIX,) * 4), Tuple((INT,) * 3), Tuple((INT,) * 4)
 
 
 @compiled(SETS(MATRIX, VECTOR, BOOL, MATRIX, MATRIX))

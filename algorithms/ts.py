@@ -18,9 +18,8 @@ from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.surrogate import KNOWN, LocalState, Surrogate, evaluable, standardised
 from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.draws import Draw, WeightSpace, pathwise_draw, weight_space_draw
+from fedbo.surrogates.draws import Draw, WeightSpace, posterior_draw, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
-from fedbo.surrogates.gp import condition
 from fedbo.surrogates.linear import draw_weights, linear_model, mean, update
 
 DRAWS = ("pathwise", "weights")
@@ -84,7 +83,7 @@ class TS(Surrogate, LocalOnly):
         u, y = self.supposed(state)
         if self.draw == "weights":
             return weight_space_draw(state.hyper, u, y, rng, WeightSpace(self.features, beta))
-        return pathwise_draw(condition(state.hyper, u, y), rng, self.features, beta)
+        return posterior_draw(state.hyper, u, y, rng, self.features, beta)
 
     def _rows(self, state: LocalState) -> tuple[Array, Array]:
         """Give the features `(n + p, m)` and values `(n + p,)`, of points still being evaluated what is expected of them."""

@@ -6,6 +6,7 @@ Each agent has its own copy, moved by a random shift, so `spread` says how unlik
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -53,6 +54,11 @@ class Bowl:
         return 1.0 + self.cost_spread * float(inside(self.parameters, x).mean())
 
 
+@cache
+def _unit_axes(dimensions: int) -> tuple[Parameter, ...]:
+    return tuple(Parameter(f"x{i + 1}", 0.0, 1.0) for i in range(dimensions))
+
+
 @dataclass(frozen=True)
 class Quadratic:
     """Bowls in the unit cube: each agent is to find its own centre.
@@ -87,7 +93,7 @@ class Quadratic:
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Give d parameters x1, x2, … in [0, 1]."""
-        return tuple(Parameter(f"x{i + 1}", 0.0, 1.0) for i in range(self.dimensions))
+        return _unit_axes(self.dimensions)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Bowl:
         """Build one agent's bowl: the common centre is drawn for all agents alike, the way from it for each."""

@@ -1,23 +1,21 @@
-"""Candidate points as a product of two small sets, so that a draw's values on all of them are one matrix product.
+"""Candidate points as a product of two small sets, and the most promising of them.
 
 The first inputs take the values of set U, the others those of set V, and every pair is a candidate. By the addition
 theorem cos(s.(u + v) + b) = cos(s.u + b) cos(s.v) - sin(s.u + b) sin(s.v), so A x B values of m features need A + B
-rows of cosines in place of A x B. Up to three inputs U x V is a grid; beyond that both sets are scrambled Sobol
-points.
+rows of cosines in place of A x B (`compiled.grid`). Up to three inputs U x V is a grid; beyond that both sets are scrambled
+Sobol points.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-from math import ceil, sqrt
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist
 
-from fedbo.surrogates.draws import Draw, KernelPart
-from fedbo.surrogates.kernels import SE
+from fedbo.surrogates.draws import Draw
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.intp]
@@ -39,14 +37,6 @@ class Product(NamedTuple):
     def points(self, index: Index) -> Array:
         """The candidates with flat indices `(q,)`, shape `(q, d)`."""
         return np.hstack([self.u[index // len(self.v)], self.v[index % len(self.v)]])
-
-
-class Tables(NamedTuple):
-    """[cos, -sin] of s.u + b `(A, 2m)`, [cos; sin] of s.v `(2m, B)`, and what makes phi of cosines, `(A, B)` or ()."""
-
-    u: Array
-    v: Array
-    norm: Array | float
 
 
 def frequencies(draw: Draw, dim: int) -> Array:
@@ -92,55 +82,6 @@ def _sobol(dim: int, count: int, seed: int) -> Array:
 
     points = qmc.Sobol(dim, rng=np.random.default_rng(seed)).random_base2(int(count - 1).bit_length())
     return np.asarray(points, dtype=np.float64)
-
-
-def values(draw: Draw, dim: int, sizes: Sizes) -> Array:
-    """Values of the draw at every candidate, `(A, B)`, less its offset and divided by its scale."""
-    grid = product(dim, sizes)
-    total = np.zeros((len(grid.u), len(grid.v)))
-    if draw.features is not None and draw.weights is not None:
-        features = draw.features
-        raw = (features.frequencies.tobytes(), features.phases.tobytes())
-        tables = _tables(*raw, features.variance, features.normalise, sizes)
-        total = (tables.u * np.concatenate([draw.weights, draw.weights])) @ tables.v
-        total *= tables.norm
-    if draw.kernel_part is not None and len(draw.kernel_part.v):
-        total += _kernel_values(draw.kernel_part, grid)
-    return total
-
-
-@lru_cache(maxsize=32)
-def _tables(frequencies: bytes, phases: bytes, variance: float, normalise: bool, sizes: Sizes) -> Tables:
-    """Tables of a feature set, remembered because all agents share one; the key is the numbers, to the bit."""
-    b = np.frombuffer(phases)
-    s = np.frombuffer(frequencies).reshape(b.size, -1)
-    grid = product(s.shape[1], sizes)
-    split = grid.u.shape[1]
-    at_u = grid.u @ s[:, :split].T + b
-    at_v = s[:, split:] @ grid.v.T
-    cos_u, sin_u, cos_v, sin_v = np.cos(at_u), np.sin(at_u), np.cos(at_v), np.sin(at_v)
-    tables = Tables(np.hstack([cos_u, -sin_u]), np.vstack([cos_v, sin_v]), sqrt(2.0 * variance / b.size))
-    if not normalise:
-        return tables
-    # |raw phi|^2 = sum cos^2 = m / 2 + sum cos(2 (s.x + b)) / 2, and doubled angles need no new cosines.
-    double_u = np.hstack([2.0 * cos_u * cos_u - 1.0, -2.0 * sin_u * cos_u])
-    double_v = np.vstack([2.0 * cos_v * cos_v - 1.0, 2.0 * sin_v * cos_v])
-    squares = np.maximum(0.5 * (b.size + double_u @ double_v), 1e-300)
-    return tables._replace(norm=np.sqrt(variance / squares))
-
-
-def _kernel_values(part: KernelPart, grid: Product) -> Array:
-    """k(x, X)v at every candidate, `(A, B)`; the squared exponential splits into a product, the others do not."""
-    split, kernel = grid.u.shape[1], part.kernel
-    scale = np.broadcast_to(np.asarray(kernel.length_scale), (part.x.shape[1],))
-    x = part.x / scale
-    from_u = cdist(grid.u / scale[:split], x[:, :split], "sqeuclidean")
-    from_v = cdist(grid.v / scale[split:], x[:, split:], "sqeuclidean") if grid.v.shape[1] else np.zeros((1, len(x)))
-    weights = kernel.variance * part.v
-    if isinstance(kernel, SE):
-        return np.asarray((kernel.correlation(from_u) * weights) @ kernel.correlation(from_v).T)
-    rows = [kernel.correlation(row + from_v) @ weights for row in from_u]
-    return np.array(rows)
 
 
 def best_candidates(at_candidates: Array, grid: Product, count: int) -> Array:

@@ -15,7 +15,7 @@ from fedbo.surrogates.features import Derivatives, Features, draw_features, phi
 from fedbo.surrogates.features import derivatives as feature_derivatives
 from fedbo.surrogates.kernels import Kernel
 from fedbo.surrogates.linear import draw_weights
-from fedbo.surrogates.posterior import Hyperparameters, Posterior
+from fedbo.surrogates.posterior import Hyperparameters, NotPositiveDefinite, Posterior
 
 Array = npt.NDArray[np.float64]
 
@@ -121,6 +121,54 @@ def pathwise_draw(posterior: Posterior, rng: np.random.Generator, count: int = 2
         return Draw(features, weights, None, hyper.offset, hyper.scale)
     shift = lapack.dpotrs(posterior.factor, phi(features, x) @ weights + noise, lower=1)[0]
     return Draw(features, weights, KernelPart(hyper.kernel, x, posterior.alpha - shift), hyper.offset, hyper.scale)
+
+
+def posterior_draw(
+    hyper: Hyperparameters, x: Array, y: Array, rng: np.random.Generator, count: int = 200, beta: float = 1.0
+) -> Draw:
+    """Draw from the exact posterior given `x (n, d)`, `y (n,)` as `pathwise_draw` does, without forming the posterior.
+
+    Raises NotPositiveDefinite when the jitter ladder ends.
+    """
+    from fedbo.surrogates.compiled.draws import pathwise
+
+    scale, kernel = hyper.length_scale, hyper.kernel
+    features = draw_features(rng, x.shape[1], count, scale, hyper.family, variance=hyper.variance, normalise=False)
+    weights = beta * rng.standard_normal(count)
+    if len(x) == 0:
+        return Draw(features, weights, None, hyper.offset, hyper.scale)
+    v = (beta * sqrt(hyper.noise_variance)) * rng.standard_normal(len(x))
+    levels = (hyper.variance, hyper.noise_variance)
+    standard = (y - hyper.offset) / hyper.scale
+    waves = (features.frequencies, features.phases, weights)
+    if pathwise(kernel.number, x, standard, _inverse(kernel, x.shape[1]), *levels, *waves, v) < 0.0:
+        raise NotPositiveDefinite(f"no Cholesky factor of {(len(x), len(x))} at any rung of the jitter ladder")
+    return Draw(features, weights, KernelPart(kernel, x, v), hyper.offset, hyper.scale)
+
+
+def compiled_features(draw: Draw, dim: int) -> tuple[Array, Array, Array, bool]:
+    """The features of a draw as `compiled.surface` takes them, their weights in units of the draw."""
+    features, weights = draw.features, draw.weights
+    if features is None or weights is None:
+        return np.empty((0, dim)), np.empty(0), np.empty(0), False
+    level = features.variance if features.normalise else 2.0 * features.variance / len(features.phases)
+    return features.frequencies, features.phases, weights * (draw.scale * sqrt(level)), features.normalise
+
+
+def compiled_kernel(draw: Draw, dim: int) -> tuple[int, Array, Array, Array]:
+    """The kernel part of a draw as `compiled.surface` takes it: points over the length scale, weights in units of the draw."""
+    part = draw.kernel_part
+    if part is None:
+        return 0, np.empty((0, dim)), np.empty(0), np.ones(dim)
+    inverse = _inverse(part.kernel, dim)
+    return part.kernel.number, part.x * inverse, part.v * (draw.scale * part.kernel.variance), inverse
+
+
+def _inverse(kernel: Kernel, dim: int) -> Array:
+    """1 over the length scale, `(d,)`."""
+    inverse = np.empty(dim)
+    inverse[:] = kernel.length_scale
+    return 1.0 / inverse
 
 
 def message_function(features: Features, omega: Array) -> Draw:

@@ -115,9 +115,18 @@ def fit_gp(
     """
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError("points and values must be finite")
+    from fedbo.surrogates.compiled.fit import fit
+
     offset, scale = _standardisation(y, settings)
-    evidence = evidence_function(settings.kernel, x, (y - offset) / scale, ard=settings.ard) if len(x) else None
-    return _unpack(_fitted(evidence, settings, x.shape[1], rng, start), settings, offset, scale)
+    parameters = settings.parameters(x.shape[1])
+    starts, bounds = _starts(settings, x.shape[1], rng, start)
+    theta = starts[0].copy()
+    if len(x) and not all(p.fixed for p in parameters):
+        number, columns = FAMILIES[settings.kernel].number, np.ascontiguousarray(x.T)
+        lowest = fit(number, columns, (y - offset) / scale, _priors(parameters), starts, bounds, settings.iterations, theta)
+        if not lowest < np.inf:
+            raise NotPositiveDefinite("a covariance matrix has no Cholesky factor at any rung of the jitter ladder")
+    return _unpack(theta, settings, offset, scale)
 
 
 def fit_shared_gp(
@@ -137,22 +146,22 @@ def fit_shared_gp(
         parts = [evidence(theta) for evidence in evidences]
         return sum(value for value, _ in parts), np.sum([gradient for _, gradient in parts], axis=0)
 
-    return _unpack(_fitted(together, settings, dim, rng, start), settings, 0.0, 1.0)
+    parameters = settings.parameters(dim)
+    starts, bounds = _starts(settings, dim, rng, start)
+    if all(p.fixed for p in parameters):
+        return _unpack(starts[0], settings, 0.0, 1.0)
+    theta = _best_climb(_with_priors(together, parameters), starts, bounds, settings.iterations)
+    return _unpack(theta, settings, 0.0, 1.0)
 
 
-def _fitted(
-    evidence: Evidence | None, settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyperparameters | None
-) -> Array:
-    """The log hyperparameters that maximise the evidence, or those to begin with where there is none."""
+def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyperparameters | None) -> tuple[Array, Array]:
+    """Log hyperparameters `(r, p)` to climb from, the first those to begin with, and their bounds `(p, 2)`."""
     parameters = settings.parameters(dim)
     normals = rng.standard_normal((settings.restarts, len(parameters)))
     first = np.log([p.start for p in parameters]) if start is None else _pack(start, settings, dim)
     bounds = np.log([(p.start, p.start) if p.fixed else p.bounds for p in parameters])
-    first = np.clip(first, bounds[:, 0], bounds[:, 1])
-    if evidence is None or all(p.fixed for p in parameters):
-        return first
-    starts = np.clip(_restart_points(normals, parameters, settings.spread), bounds[:, 0], bounds[:, 1])
-    return _best_climb(_with_priors(evidence, parameters), np.vstack([first, starts]), bounds, settings.iterations)
+    starts = np.vstack([first, _restart_points(normals, parameters, settings.spread)])
+    return np.clip(starts, bounds[:, 0], bounds[:, 1]), bounds
 
 
 def _standardisation(y: Array, settings: GPSettings) -> tuple[float, float]:
@@ -179,10 +188,15 @@ def _restart_points(normals: Array, parameters: list[FittedParameter], spread: f
     return np.asarray(centre + width * normals)
 
 
+def _priors(parameters: list[FittedParameter]) -> Array:
+    """Medians and precisions of the log hyperparameters, `(2, p)`."""
+    medians = np.log([p.prior[0] if p.prior else 1.0 for p in parameters])
+    return np.array([medians, [p.prior[1] ** -2 if p.prior else 0.0 for p in parameters]])
+
+
 def _with_priors(evidence: Evidence, parameters: list[FittedParameter]) -> Evidence:
     """Minus the log posterior density of the log hyperparameters, up to a constant, with its gradient."""
-    medians = np.log([p.prior[0] if p.prior else 1.0 for p in parameters])
-    precisions = np.array([p.prior[1] ** -2 if p.prior else 0.0 for p in parameters])
+    medians, precisions = _priors(parameters)
 
     def objective(theta: Array) -> tuple[float, Array]:
         value, gradient = evidence(theta)

@@ -25,6 +25,11 @@ class _Stationary:
     length_scale: LengthScale
     variance: float
 
+    @property
+    def number(self) -> int:
+        """The family as compiled code knows it."""
+        raise NotImplementedError
+
     def correlation(self, u: Array) -> Array:
         raise NotImplementedError
 
@@ -54,6 +59,11 @@ class SE(_Stationary):
     length_scale: LengthScale = 1.0
     variance: float = 1.0
 
+    @property
+    def number(self) -> int:
+        """The family as compiled code knows it."""
+        return 0
+
     def correlation(self, u: Array) -> Array:
         """Correlation at the scaled squared distances `u`, same shape."""
         return np.exp(-0.5 * u)
@@ -75,6 +85,11 @@ class Matern(_Stationary):
     def __post_init__(self) -> None:
         if self.nu not in (1.5, 2.5):
             raise ValueError(f"no Matern kernel with nu = {self.nu}; there are: 1.5, 2.5")
+
+    @property
+    def number(self) -> int:
+        """The family as compiled code knows it."""
+        return 1 if self.nu == 1.5 else 2
 
     def correlation(self, u: Array) -> Array:
         """Correlation at the scaled squared distances `u`, same shape."""

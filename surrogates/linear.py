@@ -13,8 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
-from fedbo.surrogates.posterior import factorise
-
 Array = npt.NDArray[np.float64]
 BLOCK = 12
 
@@ -72,11 +70,12 @@ def inverse_precision(model: LinearModel) -> Array:
 
 def draw(model: LinearModel, rng: np.random.Generator, count: int = 1, beta: float = 1.0) -> Array:
     """Draws omega ~ N(nu, beta^2 sigma^2 Sigma^-1), `(count, m)` (FTS section 2.2; beta = 1 for messages)."""
-    m = model.factor.shape[0] - 1
-    shift = rng.standard_normal((count, m))
-    shift *= beta * sqrt(model.noise_variance)
-    shift += model.factor[:-1, -1]
-    return _solve(model, shift.T).T
+    return _drawn(model, rng.standard_normal((count, model.factor.shape[0] - 1)), beta)
+
+
+def _drawn(model: LinearModel, normals: Array, beta: float) -> Array:
+    """The draws `(count, m)` that standard normal ones are turned into."""
+    return _solve(model, (beta * sqrt(model.noise_variance) * normals + model.factor[:-1, -1]).T).T
 
 
 def predict(model: LinearModel, phi_rows: Array) -> tuple[Array, Array]:
@@ -92,19 +91,17 @@ def draw_weights(phi_rows: Array, y: Array, noise_variance: float, rng: np.rando
     (Phi omega_0 + eps)), which costs O(n^2 m); otherwise, and when rounding leaves
     that matrix without a Cholesky factor, the square root above.
     """
+    from fedbo.surrogates.compiled.draws import matheron
+
     n, m = phi_rows.shape
-    gram = phi_rows @ phi_rows.T
-    gram.flat[:: n + 1] += noise_variance
-    factor, jitter = factorise(gram) if 0 < n < m else (gram, 0.0)
-    if n >= m or jitter > 0.0:
-        model = update(linear_model(m, noise_variance), phi_rows, y)
-        return np.asarray(draw(model, rng, 1, beta)[0])
-    omega: Array = beta * rng.standard_normal((m,))
-    noise = (beta * sqrt(noise_variance)) * rng.standard_normal(n)
     if n == 0:
-        return omega
-    residual = y - phi_rows @ omega - noise
-    return np.asarray(omega + lapack.dpotrs(factor, residual, lower=1)[0] @ phi_rows)
+        return np.asarray(beta * rng.standard_normal(m))
+    normals = rng.standard_normal(m + n if n < m else m)
+    if n < m:
+        omega: Array = beta * normals[:m]
+        if matheron(phi_rows, y, noise_variance, omega, (beta * sqrt(noise_variance)) * normals[m:]) == 0.0:
+            return omega
+    return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
 
 
 def _solve(model: LinearModel, right: Array) -> Array:

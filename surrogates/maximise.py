@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from math import isnan
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedbo.surrogates import candidates
-from fedbo.surrogates.draws import Draw, derivatives, message_function, value
+from fedbo.surrogates.candidates import Sizes
+from fedbo.surrogates.draws import Draw, compiled_features, compiled_kernel, message_function
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.newton_ascent import Surface, newton_ascent
-from fedbo.surrogates.newton_ascent_2d import newton_ascent_2d, plane
 
 Array = npt.NDArray[np.float64]
 STEP = 1e-5
 EXTRA = 2
-FEW = 10  # starts, up to which `newton_ascent_2d` takes about half of the time
+FEW = 10  # starts in up to two inputs that are climbed from one by one, each giving up as soon as it cannot win
 ROUGH = 20.0  # the frequency of any function: that of length scale 0.05
 
 
@@ -49,23 +52,64 @@ def maximise(
     `extra (e, d)` are further starts, such as incumbents. `rng` is used in more than three inputs only. Raises
     ValueError when the draw is not finite.
     """
-    rough = np.maximum(candidates.frequencies(draw, dim), 1.0)
-    sizes = candidates.grid_sizes(rough, settings.spacing)
-    at_candidates = draw.scale * candidates.values(draw, dim, sizes)
-    if not np.isfinite(at_candidates).all():
+    from fedbo.surrogates.compiled.maximise import maximum
+
+    features, part = draw.features, draw.kernel_part
+    if features is not None and features.normalise and part is None:
+        raw = (features.frequencies.tobytes(), features.phases.tobytes())
+        rough, sizes, tables = _candidates_of_shared(*raw, dim, settings.spacing)
+    else:
+        rough, tables = np.maximum(candidates.frequencies(draw, dim), 1.0), (np.empty((0, 0)),) * 5
+        sizes = candidates.grid_sizes(rough, settings.spacing)
+    grid = candidates.product(dim, sizes)
+    shape: Any = (*grid.shape, 1, 1)[:3] if grid.shape else (0, 0, 0)
+    points = (grid.u, grid.v, _points(extra, dim), _cloud(rng, dim, settings))
+    limits = (_count(dim, settings), EXTRA, FEW if features is not None else 0, settings.iterations)
+    point = np.empty(dim)
+    top = maximum(
+        compiled_features(draw, dim),
+        compiled_kernel(draw, dim),
+        draw.offset,
+        tables,
+        points,
+        shape,
+        1.0 / rough,
+        limits,
+        settings.tolerance,
+        point,
+    )
+    if isnan(top):
         raise ValueError("the draw has values that are not finite")
-    starts = candidates.best_candidates(at_candidates, candidates.product(dim, sizes), _count(dim, settings))
-    if extra is not None and len(extra):
-        starts = np.vstack([starts, _best_extra(value(draw, extra), extra)])
-    step_bound = 1.0 / rough
-    if dim <= 2 and len(starts) <= FEW and draw.kernel_part is None and draw.features is not None and draw.weights is not None:
-        function = plane(draw.features, draw.scale * draw.weights)
-        point, top = newton_ascent_2d(function, starts, step_bound, settings.tolerance, settings.iterations)
-        return point, draw.offset + top
-    surface = derivatives(draw)
-    if dim > 3:
-        starts = _scattered(surface, starts, rng, step_bound, settings)
-    return newton_ascent(surface, starts, step_bound, settings.tolerance, settings.iterations)
+    return point, top
+
+
+@lru_cache(maxsize=64)
+def _candidates_of_shared(frequencies: bytes, phases: bytes, dim: int, spacing: float) -> tuple[Array, Sizes, Any]:
+    """Typical frequencies, numbers of candidates and tables of a feature set, remembered because all agents share one.
+
+    The key is the numbers, to the bit.
+    """
+    from fedbo.surrogates.compiled.maximise import tables
+
+    b = np.frombuffer(phases)
+    s = np.frombuffer(frequencies).reshape(b.size, dim)
+    rough = np.maximum(candidates.frequencies(Draw(Features(s, b), b), dim), 1.0)
+    sizes = candidates.grid_sizes(rough, spacing)
+    grid = candidates.product(dim, sizes)
+    return rough, sizes, tables(s, b, True, grid.u, grid.v)
+
+
+def _points(extra: Array | None, dim: int) -> Array:
+    return np.empty((0, dim)) if extra is None else np.ascontiguousarray(extra)
+
+
+def _cloud(rng: np.random.Generator | None, dim: int, settings: MaximiserSettings) -> Array:
+    """Normal draws `(c, d)` for the points that are scattered about the best candidate, none in up to three inputs."""
+    if dim <= 3:
+        return np.empty((0, dim))
+    if rng is None:
+        raise ValueError("more than three inputs need a random generator")
+    return rng.standard_normal((settings.scatter, dim))
 
 
 def maximise_pieces(
@@ -105,10 +149,10 @@ def maximise_function(
     at_candidates = function(grid.points(np.arange(len(grid.u) * len(grid.v))))[0].reshape(len(grid.u), len(grid.v))
     starts = candidates.best_candidates(at_candidates, grid, _count(dim, settings))
     if extra is not None and len(extra):
-        starts = np.vstack([starts, _best_extra(function(extra)[0], extra)])
+        starts = np.vstack([starts, best_extra(function(extra)[0], extra)])
     surface = with_curvature(function)
     if dim > 3:
-        starts = _scattered(surface, starts, rng, 1.0 / rough, settings)
+        starts = scattered(surface, starts, rng, 1.0 / rough, settings)
     return newton_ascent(surface, starts, 1.0 / rough, settings.tolerance, settings.iterations)
 
 
@@ -139,17 +183,15 @@ def _count(dim: int, settings: MaximiserSettings) -> int:
     return settings.starts if dim <= 3 else 2 * settings.starts
 
 
-def _best_extra(at_extra: Array, extra: Array) -> Array:
+def best_extra(at_extra: Array, extra: Array) -> Array:
     return extra[np.argsort(-at_extra, kind="stable")[:EXTRA]]
 
 
-def _scattered(
+def scattered(
     surface: Surface, starts: Array, rng: np.random.Generator | None, step_bound: Array, settings: MaximiserSettings
 ) -> Array:
     """The starts and the best of some points scattered about the first: candidates are sparse in many inputs."""
-    if rng is None:
-        raise ValueError("more than three inputs need a random generator")
-    cloud = starts[0] + rng.standard_normal((settings.scatter, starts.shape[1])) * np.minimum(step_bound, 0.2)
+    cloud = starts[0] + _cloud(rng, starts.shape[1], settings) * np.minimum(step_bound, 0.2)
     cloud = np.clip(cloud, 0.0, 1.0)
     order = np.argsort(-surface(cloud)[0], kind="stable")[: max(settings.starts // 4, 1)]
     return np.vstack([starts, cloud[order]])

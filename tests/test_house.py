@@ -35,7 +35,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "typed_spaces": "base space",
         ".": "datasets models derived tables typed_spaces",
     },
-    "surrogates": {".": ""},
+    "surrogates": {"compiled": "", ".": "compiled"},
     "algorithms": {
         "components": "base catalog settings streams gp ts",
         ".": "components",

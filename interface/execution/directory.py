@@ -126,7 +126,7 @@ def new_manifest(study: Study) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Give the versions on which the bits of a result may depend."""
-    packages = ("fedbo", "numpy", "scipy", "scikit-learn", "ray", "pyarrow")
+    packages = ("fedbo", "numpy", "scipy", "numba", "scikit-learn", "ray", "pyarrow")
     return {"python": platform.python_version(), **{package: version(package) for package in packages}}
 
 

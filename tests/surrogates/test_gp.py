@@ -10,7 +10,9 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
+from fedbo.algorithms.components.surrogate import SMOOTH
 from fedbo.surrogates import gp
+from fedbo.surrogates.evidence import evidence_function
 from fedbo.surrogates.gp import (
     ROBUST,
     FittedParameter,
@@ -182,3 +184,52 @@ def test_wrong_settings_and_data_are_refused() -> None:
         FittedParameter(1.0, (2.0, 3.0))
     with pytest.raises(ValueError, match="must be finite"):
         fit_gp(np.zeros((1, 2)), np.array([np.inf]), GPSettings(), np.random.default_rng(0))
+
+
+def case_of(seed: int) -> tuple[Array, Array, GPSettings]:
+    """Points and values in 1 to 4 inputs, some of them noise alone, and settings of every kind."""
+    rng = np.random.default_rng(seed)
+    n, dim = 1 + seed % 30, 1 + seed % 4
+    x = rng.random((n, dim))
+    y = np.sin(5 * x[:, 0]) + x.sum(axis=1) + 0.1 * rng.standard_normal(n) if seed % 5 else rng.standard_normal(n)
+    return x, y, (ROBUST, SMOOTH, GPSettings())[seed % 3]
+
+
+def test_the_compiled_evidence_and_its_gradient_are_those_of_numpy() -> None:
+    from fedbo.surrogates.compiled.evidence import negative_log_posterior
+
+    for seed in range(300):
+        x, y, settings = case_of(seed)
+        parameters = settings.parameters(x.shape[1])
+        theta = np.random.default_rng(seed).normal(-1.0, 0.7, len(parameters))
+        evidence = evidence_function(settings.kernel, x, y, ard=settings.ard)
+        value, gradient = gp._with_priors(evidence, parameters)(theta)
+        found, room = np.empty(len(theta)), np.empty((5, len(y), len(y)))
+        number, priors = FAMILIES[settings.kernel].number, gp._priors(parameters)
+        ours = negative_log_posterior(number, np.ascontiguousarray(x.T), y, priors, theta, room, found)
+        assert ours == pytest.approx(value, rel=1e-10, abs=1e-10)
+        np.testing.assert_allclose(found, gradient, rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(gradient).max())))
+
+
+def test_the_compiled_fit_ends_where_l_bfgs_b_of_scipy_does() -> None:
+    exact = 0
+    for seed in range(200):
+        x, y, settings = case_of(seed)
+        parameters, dim = settings.parameters(x.shape[1]), x.shape[1]
+        found = fit_gp(x, y, settings, np.random.default_rng(seed))
+        evidence = evidence_function(settings.kernel, x, (y - found.offset) / found.scale, ard=settings.ard)
+        objective = gp._with_priors(evidence, parameters)
+        expected = gp._best_climb(objective, *gp._starts(settings, dim, np.random.default_rng(seed), None), settings.iterations)
+        theta = gp._pack(found, settings, dim)
+        # Where the evidence is flat, rounding decides about the last steps.
+        assert objective(theta)[0] == pytest.approx(objective(expected)[0], abs=1e-6)
+        exact += bool(np.abs(theta - expected).max() < 1e-8)
+    assert exact >= 0.85 * 200
+
+
+def test_a_fit_to_what_has_no_cholesky_factor_is_refused() -> None:
+    from fedbo.surrogates.compiled.fit import fit
+
+    x, y = np.zeros((1, 3)), np.array([1.0, 2.0, 1e200])
+    theta, wide = np.empty(3), np.array([[-700.0, 700.0]] * 3)
+    assert fit(0, x, y, np.zeros((2, 3)), np.array([[0.0, np.inf, 0.0]]), wide, 10, theta) == np.inf

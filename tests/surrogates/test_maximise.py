@@ -11,12 +11,16 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 import pytest
+from newton_ascent_2d import newton_ascent_2d, plane
+from reference_maximise import reference_maximise, values
 from scipy.optimize import Bounds, direct
 
 from fedbo.surrogates import candidates
 from fedbo.surrogates.draws import (
     Draw,
     KernelPart,
+    compiled_features,
+    compiled_kernel,
     derivatives,
     message_function,
     pathwise_draw,
@@ -26,9 +30,14 @@ from fedbo.surrogates.draws import (
 from fedbo.surrogates.features import draw_features
 from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.kernels import FAMILIES, make_kernel
-from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_from, maximise_function
+from fedbo.surrogates.maximise import (
+    MaximiserSettings,
+    _candidates_of_shared,
+    maximise,
+    maximise_from,
+    maximise_function,
+)
 from fedbo.surrogates.newton_ascent import newton_ascent
-from fedbo.surrogates.newton_ascent_2d import newton_ascent_2d, plane
 
 Array = npt.NDArray[np.float64]
 
@@ -56,7 +65,7 @@ def many_climbs(draw: Draw, dim: int, scale: float, count: int) -> float:
 def test_candidate_values_by_the_addition_theorem_are_the_values(dim: int, normalise: bool) -> None:
     draw = message(0, dim, 0.2, normalise)
     sizes = candidates.grid_sizes(candidates.frequencies(draw, dim), 0.8)
-    found = candidates.values(draw, dim, sizes).ravel()[:300]
+    found = values(draw, dim, sizes).ravel()[:300]
     points = candidates.product(dim, sizes).points(np.arange(len(found)))
     np.testing.assert_allclose(found, value(draw, points), atol=1e-12)
 
@@ -68,7 +77,7 @@ def test_candidate_values_of_a_kernel_part_are_the_values(family: str, dim: int)
     kernel = make_kernel(family, tuple(0.2 + 0.1 * np.arange(dim)), 1.5)
     draw = Draw(kernel_part=KernelPart(kernel, rng.random((7, dim)), rng.standard_normal(7)))
     sizes = candidates.grid_sizes(candidates.frequencies(draw, dim), 0.8)
-    found = candidates.values(draw, dim, sizes).ravel()[:200]
+    found = values(draw, dim, sizes).ravel()[:200]
     points = candidates.product(dim, sizes).points(np.arange(len(found)))
     np.testing.assert_allclose(found, value(draw, points), atol=1e-12)
 
@@ -143,6 +152,56 @@ def test_both_climbs_end_at_the_same_maximum() -> None:
             assert alone[1] == pytest.approx(at_once[1], abs=1e-6)
 
 
+def random_draw(case: int) -> tuple[Draw, Array | None]:
+    """A draw of any kind, in 1 to 5 inputs, and perhaps further starts."""
+    rng = np.random.default_rng((7, case))
+    dim, m, n = (1, 2, 2, 2, 3, 5)[case % 6], (30, 100, 200, 7)[case % 4], (0, 1, 5, 20, 40)[case % 5]
+    family, scale = ("se", "matern52", "matern32")[case % 3], tuple(rng.uniform(0.1, 0.8, dim))
+    x, y = rng.random((n, dim)), rng.standard_normal(n)
+    features = draw_features(rng, dim, m, scale, family, variance=rng.uniform(0.5, 2.0), normalise=bool(case % 2))
+    draw = Draw(features, rng.standard_normal(m), None, 0.3 * (case % 7 == 0), 2.0 if case % 4 else 1.0)
+    if case % 2 == 0:
+        draw = pathwise_draw(condition(Hyperparameters(scale, 1.3, 1e-2, family, 0.1, 1.5), x, y), rng, m)
+    if case % 8 == 0 and n:
+        draw = draw._replace(features=None, weights=None)
+    return draw, x if n and case % 3 else None
+
+
+def dim_of(draw: Draw) -> int:
+    return draw.features.frequencies.shape[1] if draw.features is not None else draw.kernel_part.x.shape[1]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_compiled_values_gradients_and_hessians_are_those_of_numpy(part: int) -> None:
+    from fedbo.surrogates.compiled.surface import derivatives as compiled_derivatives
+
+    for case in range(part, 300, 5):
+        draw, _ = random_draw(case)
+        dim = dim_of(draw)
+        x = np.random.default_rng(case).random((dim, 1 + case % 9))
+        waves, kernels = compiled_features(draw, dim), compiled_kernel(draw, dim)
+        found = compiled_derivatives(waves, kernels, draw.offset, x)
+        expected = derivatives(draw)(x.T)
+        for ours, theirs in zip(found, expected, strict=True):
+            level = max(1.0, float(np.abs(theirs).max()))
+            np.testing.assert_allclose(np.moveaxis(ours, -1, 0), theirs, rtol=0, atol=1e-10 * level)
+
+
+def test_the_compiled_maximiser_ends_where_that_of_numpy_does() -> None:
+    exact = 0
+    for case in range(300):
+        draw, extra = random_draw(case)
+        dim = dim_of(draw)
+        point, top = maximise(draw, np.random.default_rng(case), dim, extra=extra)
+        expected, highest = reference_maximise(draw, np.random.default_rng(case), dim, extra=extra)
+        # A climb ends when a step promises less than 1e-8. Where a maximum is flat, or LAPACK's eigenvectors move a held
+        # input off its face by a rounding error, rounding decides about the last step.
+        assert top == pytest.approx(highest, rel=1e-7, abs=1e-7)
+        np.testing.assert_allclose(point, expected, atol=2e-4)
+        exact += bool(np.abs(point - expected).max() < 1e-10 and abs(top - highest) < 1e-10)
+    assert exact >= 0.8 * 300
+
+
 def test_extra_points_are_climbed_from_as_well() -> None:
     # A needle between the candidates: without the extra point nothing points to it.
     needle = Draw(kernel_part=KernelPart(make_kernel("se", 1e-4, 1.0), np.array([[0.50213, 0.31347]]), np.ones(1)))
@@ -172,7 +231,7 @@ def test_neighbours_and_caches_never_change_a_bit() -> None:
     draws += [own(seed, 0.2) for seed in range(3)]
     first = [maximise(draw, np.random.default_rng(1), 2) for draw in draws]
     for index in (8, 2, 5, 0, 7, 1, 3, 6, 4):
-        candidates._tables.cache_clear()
+        _candidates_of_shared.cache_clear()
         candidates.product.cache_clear()
         point, found = maximise(draws[index], np.random.default_rng(1), 2)
         assert point.tobytes() == first[index][0].tobytes() and found == first[index][1]

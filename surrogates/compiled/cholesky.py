@@ -1,0 +1,89 @@
+"""Cholesky factors with the ladder of jitters of `posterior.factorise`, and what is solved with them."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from fedbo.surrogates.compiled.jit import compiled
+
+Array = Any
+JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
+
+
+@compiled()
+def factorise(matrix: Array, factor: Array) -> float:
+    """Write the upper factor U, U'U = matrix + jitter I, of a matrix `(n, n)` that is given above its diagonal.
+
+    Gives the jitter, or -1 at the top of the ladder or when a number is not finite.
+    """
+    n, level = len(matrix), 0.0
+    for i in range(n):
+        level += matrix[i, i]
+    level /= max(n, 1)
+    if not np.isfinite(level):
+        return -1.0
+    for rung in JITTERS:
+        if _factorise(matrix, rung * level, factor):
+            return rung * level
+    return -1.0
+
+
+@compiled()
+def _factorise(matrix: Array, jitter: float, factor: Array) -> bool:
+    n = len(matrix)
+    for i in range(n):
+        for j in range(i, n):
+            factor[i, j] = matrix[i, j]
+        factor[i, i] += jitter
+    for k in range(n):
+        if not factor[k, k] > 0.0:
+            return False
+        factor[k, k] = sqrt(factor[k, k])
+        inverse = 1.0 / factor[k, k]
+        for j in range(k + 1, n):
+            factor[k, j] *= inverse
+        for i in range(k + 1, n):
+            weight = factor[k, i]
+            for j in range(i, n):
+                factor[i, j] -= weight * factor[k, j]
+    return True
+
+
+@compiled()
+def solve(factor: Array, right: Array) -> None:
+    """Turn the right side `(n,)` into (U'U)^-1 times it."""
+    n = len(right)
+    for i in range(n):
+        right[i] /= factor[i, i]
+        for j in range(i + 1, n):
+            right[j] -= factor[i, j] * right[i]
+    for i in range(n - 1, -1, -1):
+        total = right[i]
+        for j in range(i + 1, n):
+            total -= factor[i, j] * right[j]
+        right[i] = total / factor[i, i]
+
+
+@compiled()
+def invert(factor: Array, root: Array, inverse: Array) -> None:
+    """Write U'^-1, lower triangular, to `root`, and the lower half of (U'U)^-1 to `inverse`, each `(n, n)`."""
+    n = len(factor)
+    for i in range(n):
+        for j in range(i + 1):
+            root[i, j] = inverse[i, j] = 0.0
+        root[i, i] = 1.0
+        for k in range(i):
+            weight = factor[k, i]
+            for j in range(k + 1):
+                root[i, j] -= weight * root[k, j]
+        scale = 1.0 / factor[i, i]
+        for j in range(i + 1):
+            root[i, j] *= scale
+    for k in range(n):
+        for i in range(k + 1):
+            weight = root[k, i]
+            for j in range(i + 1):
+                inverse[i, j] += weight * root[k, j]

@@ -1,0 +1,132 @@
+"""Compiled routines against NumPy, their cache on disk, and that one agent's bits do not depend on others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from fedbo.surrogates import linear
+from fedbo.surrogates.draws import pathwise_draw, posterior_draw
+from fedbo.surrogates.features import draw_features, phi
+from fedbo.surrogates.gp import Hyperparameters, condition
+from fedbo.surrogates.kernels import FAMILIES
+
+Array = npt.NDArray[np.float64]
+ROOT = Path(__file__).parents[2]
+
+
+def each(function: object, x: Array) -> Array:
+    return np.array([function(value) for value in x])  # type: ignore[operator]
+
+
+def test_sines_and_cosines_are_those_of_the_library_to_the_last_place_or_two() -> None:
+    from fedbo.surrogates.compiled.elementary import sine_cosine
+
+    rng = np.random.default_rng(0)
+    x = np.concatenate([rng.uniform(-10, 10, 3000), rng.uniform(-1e5, 1e5, 3000), np.arange(-40, 41) * np.pi / 4, [0.0, -0.0]])
+    found = each(sine_cosine, x)
+    np.testing.assert_allclose(found[:, 0], np.sin(x), rtol=0, atol=3e-16)
+    np.testing.assert_allclose(found[:, 1], np.cos(x), rtol=0, atol=3e-16)
+    assert np.isnan(sine_cosine(np.nan)).all() and np.isnan(sine_cosine(np.inf)).all()
+
+
+def test_exponentials_are_those_of_the_library_to_the_last_place_or_two() -> None:
+    from fedbo.surrogates.compiled.elementary import exponential
+
+    x = -np.concatenate([np.random.default_rng(0).exponential(5.0, 3000), np.linspace(0, 707, 3000), [0.0, 1e-300]])
+    np.testing.assert_allclose(each(exponential, x), np.exp(x), rtol=4e-16)
+    assert exponential(-1e4) == 0.0 and exponential(-np.inf) == 0.0
+
+
+@pytest.mark.parametrize("m", [7, 100])
+def test_draws_of_weights_are_those_of_dense_algebra_with_the_same_numbers(m: int) -> None:
+    for n in range(1, 60, 3):
+        rng = np.random.default_rng((m, n))
+        features = draw_features(rng, 1 + n % 3, m, 0.3)
+        rows, y = phi(features, rng.random((n, 1 + n % 3))), rng.standard_normal(n)
+        found = linear.draw_weights(rows, y, 0.01, np.random.default_rng(n), 1.3)
+        same = np.random.default_rng(n)
+        omega = 1.3 * same.standard_normal(m)
+        if n < m:
+            noise = 0.13 * same.standard_normal(n)
+            omega = omega + rows.T @ np.linalg.solve(rows @ rows.T + 0.01 * np.eye(n), y - rows @ omega - noise)
+            np.testing.assert_allclose(found, omega, atol=1e-10)
+        else:
+            model = linear.update(linear.linear_model(m, 0.01), rows, y)
+            np.testing.assert_array_equal(found, linear.draw(model, np.random.default_rng(n), 1, 1.3)[0])
+
+
+def test_a_draw_whose_matrix_needs_jitter_takes_the_square_root() -> None:
+    rows, y = np.ones((5, 20)), np.arange(5.0)
+    found = linear.draw_weights(rows, y, 1e-18, np.random.default_rng(0))
+    model = linear.update(linear.linear_model(20, 1e-18), rows, y)
+    np.testing.assert_array_equal(found, linear.draw(model, np.random.default_rng(0))[0])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_posterior_draw_is_the_pathwise_draw_of_numpy(family: str) -> None:
+    for n in (0, 1, 6, 25, 60):
+        rng = np.random.default_rng(n)
+        dim = 1 + n % 4
+        x, y = rng.random((n, dim)), rng.standard_normal(n)
+        hyper = Hyperparameters(tuple(rng.uniform(0.2, 1.0, dim)), 1.4, 0.02, family, 0.3, 2.0)
+        ours = posterior_draw(hyper, x, y, np.random.default_rng(1), 50, 1.2)
+        theirs = pathwise_draw(condition(hyper, x, y), np.random.default_rng(1), 50, 1.2)
+        assert ours.weights is not None and theirs.weights is not None
+        np.testing.assert_array_equal(ours.weights, theirs.weights)
+        assert (ours.kernel_part is None) == (theirs.kernel_part is None) == (n == 0)
+        if ours.kernel_part is not None and theirs.kernel_part is not None:
+            np.testing.assert_allclose(
+                ours.kernel_part.v, theirs.kernel_part.v, atol=1e-10 * np.abs(theirs.kernel_part.v).max()
+            )
+
+
+def test_numba_is_not_imported_before_something_is_computed() -> None:
+    script = """
+import sys
+import fedbo
+from fedbo.cli import main
+sys.argv = ["fedbo", "list"]
+try:
+    main()
+except SystemExit:
+    pass
+assert "numba" not in sys.modules, "numba was imported"
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+from compiled_copy.elementary import exponential
+print(exponential(-1.0), sum(exponential.stats.cache_hits.values()))
+"""
+
+
+def test_the_cache_is_used_again_and_given_up_when_any_routine_has_changed(tmp_path: Path) -> None:
+    package = tmp_path / "compiled_copy"
+    shutil.copytree(ROOT / "surrogates" / "compiled", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in package.glob("*.py"):
+        path.write_text(path.read_text().replace("fedbo.surrogates.compiled", "compiled_copy"))
+    package.chmod(0o555)  # as where somebody else has installed it
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run() -> list[str]:
+        command = [sys.executable, "-c", SCRIPT.format(folder=str(tmp_path))]
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout.split()
+
+    value = repr(float(np.exp(-1.0)))
+    assert run() == [value, "0"]
+    assert run() == [value, "1"]
+    package.chmod(0o755)
+    (package / "grid.py").write_text((package / "grid.py").read_text() + "# another routine has changed\n")
+    assert run() == [value, "0"]
+    assert not (package / "__pycache__").exists() and any((tmp_path / "cache").rglob("*.nbi"))

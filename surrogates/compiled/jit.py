@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba import types
+from numba.core import event
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
@@ -16,6 +18,24 @@ INT, FLOAT, BOOL = types.int64, types.float64, types.boolean
 VECTOR, MATRIX = (types.Array(FLOAT, dimensions, "C", readonly=True) for dimensions in (1, 2))
 Tuple: Any = types.Tuple
 _SOURCES = sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
+
+
+class _Notice(event.Listener):
+    """Says once that the compiler is at work, since it takes half a minute where the cache is empty."""
+
+    told = False
+
+    def on_start(self, event: Any) -> None:
+        """Take note that a function is compiled, which is not in the cache."""
+        if not self.told:
+            self.told = True
+            print("fedbo: compiling its arithmetic, once after an installation (half a minute)", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        """Take note that it is compiled."""
+
+
+event.register("numba:compile", _Notice())
 
 
 def compiled(*signatures: Any) -> Callable[[Function], Function]:

@@ -32,7 +32,7 @@ def test_a_client_all_of_whose_nodes_failed_says_so_and_nobody_waits_for_ever(tm
 def test_where_agents_wait_for_one_that_is_lost_for_good_the_run_ends_and_names_both(tmp_path: Path) -> None:
     lost = study(
         objective={"name": "quadratic", "agents": 3},
-        algorithm=[{"name": "fed_pne"}],
+        algorithm=[{"name": "fed_pne", "missing": "wait"}],
         fault=[{"kind": "crash", "agents": [2], "at": 0.5}],
     )
     with pytest.raises(fedbo.RunError, match="agents 0, 1 wait for an answer .* since agents 2 are lost for good; .*restart"):

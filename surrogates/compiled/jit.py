@@ -35,7 +35,8 @@ class _Notice(event.Listener):
         """Take note that it is compiled."""
 
 
-event.register("numba:compile", _Notice())
+_register: Callable[..., None] = event.register
+_register("numba:compile", _Notice())
 
 
 def compiled(*signatures: Any) -> Callable[[Function], Function]:

@@ -106,9 +106,9 @@ def test_a_fresh_process_builds_the_same_objectives_to_the_bit(sample_folder: Pa
         [sys.executable, "-c", program, __file__, *here],
         capture_output=True,
         text=True,
-        check=True,
         env={**os.environ, "PYTHONPATH": path},
     )
+    assert child.returncode == 0, child.stderr
     assert json.loads(child.stdout) == here
 
 

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STYLED := actors algorithms benchmarks coordinator examples interface objectives setup.py surrogates tests
+STYLED := actors algorithms benchmarks coordinator examples interface objectives settings setup.py surrogates tests
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
@@ -50,7 +50,7 @@ types: setup  ## check the types of the package as it is installed, and that no 
 	rm -rf build/typed build/lib  # setuptools would install what it built before
 	nice -n 19 $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
 	cd build/typed && nice -n 19 ../../$(BIN)/mypy --config-file ../../pyproject.toml -p fedbo | tee ../types.txt
-	grep --quiet "in $$(find actors algorithms coordinator interface objectives surrogates -name '*.py' | wc -l) source files" build/types.txt
+	grep --quiet "in $$(find actors algorithms coordinator interface objectives settings surrogates -name '*.py' | wc -l) source files" build/types.txt
 
 setup: $(VENV)/ready
 

@@ -18,8 +18,9 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coupled import ADMMAgent, Coupled, penalty_fields
 from fedbo.algorithms.components.native_scaling import Row, Rows
 from fedbo.algorithms.components.penalty_schedule import PenaltySchedule, PenaltyState, penalty_payload
-from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf
 
 SENSES = ("equal", "at_most")
 

@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.projected import Lattice
 
 Array = npt.NDArray[np.float64]

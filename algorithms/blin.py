@@ -22,8 +22,9 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.partitions import POINTS
-from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 
 Whole = npt.NDArray[np.int64]
 FINEST = 50  # halvings of the cube's side that doubles tell apart

@@ -11,7 +11,7 @@ from typing import Any
 
 import fedbo.algorithms
 from fedbo.algorithms.base import Algorithm
-from fedbo.algorithms.settings import unknown
+from fedbo.settings.errors import unknown
 
 
 @dataclass(frozen=True, slots=True)

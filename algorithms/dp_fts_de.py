@@ -19,9 +19,10 @@ from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximiser_rng
 from fedbo.algorithms.components.regions import Regions, region_of, split_cube
 from fedbo.algorithms.components.schedules import Schedule, check_temperature, probability, temperature
-from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.linear import draw_weights
 from fedbo.surrogates.maximise import maximise_pieces

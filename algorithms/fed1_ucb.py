@@ -17,8 +17,8 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.arms import grid, nearest
 
 Counts = npt.NDArray[np.int64]

@@ -21,8 +21,8 @@ from fedbo.algorithms.components.elimination import Elimination
 from fedbo.algorithms.components.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
 from fedbo.algorithms.components.missing_clients import POLICIES, MissingPolicy
 from fedbo.algorithms.components.partitions import CUTS, POINTS, SPLITS, Partition
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 
 ROUNDING = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
 

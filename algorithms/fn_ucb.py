@@ -18,8 +18,8 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.arms import grid
 from fedbo.surrogates.neural import Sample, added, descend, empty, jacobian, parameters, value
 from fedbo.surrogates.ridge import Ridge, norms, ridge, updated

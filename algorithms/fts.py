@@ -14,9 +14,10 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.schedules import probability
-from fedbo.algorithms.settings import OneOf, SettingError
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.draws import message_function
 from fedbo.surrogates.linear import draw_weights
 

@@ -14,8 +14,8 @@ from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable
-from fedbo.algorithms.settings import OneOf
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.acquisition import expected_improvement, prediction, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
 from fedbo.surrogates.maximise import MaximiserSettings

@@ -17,8 +17,8 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.arms import KERNELS, ArmPosterior, draw, draw_independent, grid, nearest, observe, prior
 
 DRAWS = ("joint", "diagonal")

@@ -14,8 +14,8 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import COORDINATES, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, standardised
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
 

@@ -11,8 +11,8 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.settings import check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import check
 
 
 class RandomState(NamedTuple):

@@ -16,8 +16,9 @@ from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.surrogate import KNOWN, LocalState, Surrogate, evaluable, standardised
-from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.draws import Draw, WeightSpace, posterior_draw, weight_space_draw
 from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.linear import draw_weights, linear_model, mean, update

@@ -17,6 +17,7 @@ import gc
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
@@ -36,6 +37,7 @@ from source_changes import ROOMS, ROOT, Mutant, changed, mutants
 FOLDER = ROOT / "build" / "mutation"
 SUITES = {"quick": "not ray and not long", "long": "long and not ray"}
 PLACES = ("tests/coordinator", "tests/actors", "tests/algorithms", "tests/testing", "tests/interface/execution")
+MEMORY = 4 << 30  # bytes of data until a mutant that never stops to allocate fails
 COUNTED = 30  # calls of a function whose lines are recorded: the others cost too much
 
 # Loaded by every process that a test starts: it gives one file another source.
@@ -193,6 +195,7 @@ class Runner:
             child = os.fork()
             if child == 0:
                 os.setsid()
+                resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
                 for number in (1, 2):
                     os.dup2(os.open(os.devnull, os.O_WRONLY), number)
                 os._exit(self.child(mutant, run, Path(folder), said))

@@ -12,9 +12,9 @@ from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 from annotated_types import Ge, Gt
 
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.coordinator.rounds import Rounds
 from fedbo.coordinator.selection import Selection
+from fedbo.settings.ranges import OneOf, check
 
 
 @dataclass(frozen=True, slots=True)

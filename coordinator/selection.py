@@ -11,8 +11,8 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Gt, Le
 
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,8 +142,8 @@ def list_(
     """List what a study can name, with its settings, and of one group with what these may be."""
     from dataclasses import asdict
 
-    from fedbo.algorithms.settings import unknown
     from fedbo.reports.tables import console, items_table
+    from fedbo.settings.errors import unknown
     from fedbo.study.listing import groups
 
     found = groups()

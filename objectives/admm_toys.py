@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 from scipy.optimize import Bounds, LinearConstraint, minimize
 
-from fedbo.objectives.base import Array, Metric, Objective, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Metric, Objective, Parameter, require_agent
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 # The quartic's global minimum, and where the sum of both functions is least: (1 + sqrt(33)) / 8, a root of 4 x^2 - x - 2.
 QUARTIC_MINIMUM = -2.0377479671
@@ -65,11 +67,10 @@ class ADMMToy:
     metric: ClassVar[Metric] = Metric("value", sign=-1)
 
     problem: Literal["consensus", "shifted", "allocation"] = "consensus"
-    noise: float = 0.0
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        require(self.problem in BOXES, "problem", self.problem, f"take one of {', '.join(BOXES)}")
-        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+        check(self)
 
     @property
     def n_agents(self) -> int:
@@ -126,16 +127,13 @@ class Plants:
     random_per_replicate: ClassVar[bool] = True
     metric: ClassVar[Metric] = Metric("cost", sign=-1)
 
-    agents: int = 10
-    dimensions: int = 1
-    capacity: float = 1.0
-    noise: float = 0.0
+    agents: Annotated[int, Ge(1)] = 10
+    dimensions: Annotated[int, Ge(1)] = 1
+    capacity: Annotated[float, Gt(0.0), Lt(np.inf)] = 1.0
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        require(self.agents >= 1, "agents", self.agents, "take at least 1")
-        require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
-        require(0.0 < self.capacity < np.inf, "capacity", self.capacity, "take a number above 0")
-        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+        check(self)
 
     @property
     def n_agents(self) -> int:

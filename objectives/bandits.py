@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.objectives.base import Metric, Parameter, require, require_agent
 from fedbo.objectives.models import formulas
 from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity
 from fedbo.objectives.models.formulas import Formula
 from fedbo.objectives.models.noise import Noise
+from fedbo.settings.ranges import check
 
 
 @dataclass(frozen=True)
@@ -25,15 +27,15 @@ class Bandit(ABC):
     `scaled` puts values into [0, 1], `noise` is the variance of normal noise, `half_width` that of uniform noise.
     """
 
-    agents: int = 10
+    agents: Annotated[int, Ge(1)] = 10
     family: Family = "shift"
-    spread: float | None = None
+    spread: Annotated[float, Ge(0.0), Lt(np.inf)] | None = None
     scaled: bool = False
-    noise: float = 0.0
-    half_width: float = 0.0
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        check(self)
         self._heterogeneity.check(self.formula, self._noise)
 
     @property
@@ -92,15 +94,13 @@ class DoubleSine(Bandit):
     It has 0 < `rho1` <= `rho2` < 1, and is 0 at `tmax` and negative elsewhere.
     """
 
-    rho1: float = 0.3
-    rho2: float = 0.8
-    tmax: float = 0.5
+    rho1: Annotated[float, Gt(0.0), Lt(1.0)] = 0.3
+    rho2: Annotated[float, Gt(0.0), Lt(1.0)] = 0.8
+    tmax: Annotated[float, Ge(0.0), Le(1.0)] = 0.5
 
     def __post_init__(self) -> None:
-        require(0.0 < self.rho1 < 1.0, "rho1", self.rho1, "take a number between 0 and 1")
-        require(self.rho1 <= self.rho2 < 1.0, "rho2", self.rho2, "take a number from rho1 on, below 1")
-        require(0.0 <= self.tmax <= 1.0, "tmax", self.tmax, "take a place in [0, 1]")
         Bandit.__post_init__(self)
+        require(self.rho1 <= self.rho2, "rho2", self.rho2, "take a number from rho1 on, below 1")
 
     @property
     def formula(self) -> Formula:
@@ -122,11 +122,7 @@ class Himmelblau(Bandit):
 class Ackley(Bandit):
     """Ackley's function on [-32.768, 32.768]^d, to be minimised: a funnel among many pits; `dimensions` is d."""
 
-    dimensions: int = 2
-
-    def __post_init__(self) -> None:
-        require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
-        Bandit.__post_init__(self)
+    dimensions: Annotated[int, Ge(1)] = 2
 
     @property
     def formula(self) -> Formula:
@@ -138,11 +134,7 @@ class Ackley(Bandit):
 class Rastrigin(Bandit):
     """Rastrigin's function on [-5.12, 5.12]^d, to be minimised: a bowl among many pits; `dimensions` is d."""
 
-    dimensions: int = 2
-
-    def __post_init__(self) -> None:
-        require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
-        Bandit.__post_init__(self)
+    dimensions: Annotated[int, Ge(1)] = 2
 
     @property
     def formula(self) -> Formula:
@@ -155,10 +147,6 @@ class Hartmann(Bandit):
     """The Hartmann function on [0, 1]^d, to be minimised: four bumps; `dimensions` is 3 or 6."""
 
     dimensions: Literal[3, 6] = 6
-
-    def __post_init__(self) -> None:
-        require(self.dimensions in (3, 6), "dimensions", self.dimensions, "take 3 or 6")
-        Bandit.__post_init__(self)
 
     @property
     def formula(self) -> Formula:

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le, Lt
 from sklearn import config_context
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 Indices = npt.NDArray[np.int64]
 
@@ -82,18 +84,14 @@ class Digits:
     parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
-    agents: int = 30
-    alpha: float = 0.3
-    mislabelled: float = 0.2
-    contrast: float = 0.3
-    splits: int = 3
+    agents: Annotated[int, Ge(1), Le(MAX_AGENTS), "more would leave too few images for each"] = 30
+    alpha: Annotated[float, Ge(0.01), Le(1e6), "0.01 is one class each, 1e6 no skew"] = 0.3
+    mislabelled: Annotated[float, Ge(0.0), Lt(1.0)] = 0.2
+    contrast: Annotated[float, Ge(0.0), Le(2.0)] = 0.3
+    splits: Annotated[int, Ge(1), Le(100)] = 3
 
     def __post_init__(self) -> None:
-        require(1 <= self.agents <= MAX_AGENTS, "agents", self.agents, f"1 to {MAX_AGENTS} leave each enough images")
-        require(0.01 <= self.alpha <= 1e6, "alpha", self.alpha, "take 0.01 (one class each) to 1e6 (no skew)")
-        require(0.0 <= self.mislabelled < 1.0, "mislabelled", self.mislabelled, "take a share in [0, 1)")
-        require(0.0 <= self.contrast <= 2.0, "contrast", self.contrast, "take 0 (all alike) to 2")
-        require(1 <= self.splits <= 100, "splits", self.splits, "take 1 to 100")
+        check(self)
 
     @property
     def n_agents(self) -> int:

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Le, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
 from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity
 from fedbo.objectives.models.formulas import branin, branin_values
 from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 BRANIN_BOX = branin().parameters
 BRANIN_SIDE = 15.0  # of both axes
@@ -72,18 +74,14 @@ class Quadratic:
     random_per_replicate: ClassVar[bool] = True
     metric: ClassVar[Metric] = Metric("squared distance", sign=-1)
 
-    agents: int = 10
-    dimensions: int = 2
-    spread: float = 0.1
-    noise: float = 0.0
-    cost_spread: float = 0.0
+    agents: Annotated[int, Ge(1)] = 10
+    dimensions: Annotated[int, Ge(1)] = 2
+    spread: Annotated[float, Ge(0.0), Le(1.0)] = 0.1
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    cost_spread: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        require(self.agents >= 1, "agents", self.agents, "take at least 1")
-        require(self.dimensions >= 1, "dimensions", self.dimensions, "take at least 1")
-        require(0.0 <= self.spread <= 1.0, "spread", self.spread, "take 0 (all alike) to 1")
-        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
-        require(0.0 <= self.cost_spread < np.inf, "cost_spread", self.cost_spread, "take 0 (all cost 1) or more")
+        check(self)
 
     @property
     def n_agents(self) -> int:
@@ -145,15 +143,15 @@ class Branin:
 
     parameters: ClassVar[tuple[Parameter, ...]] = BRANIN_BOX
 
-    agents: int = 10
-    spread: float | None = None
-    noise: float = 0.0
+    agents: Annotated[int, Ge(1)] = 10
+    spread: Annotated[float, Ge(0.0), Lt(np.inf)] | None = None
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
     family: Family = "shift"
     scaled: bool = False
-    half_width: float = 0.0
+    half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        require(self.agents >= 1, "agents", self.agents, "take at least 1")
+        check(self)
         if self.family == "shift":
             require(0.0 <= self._shift <= MAX_SHIFT, "spread", self.spread, f"take 0 (all alike) to {MAX_SHIFT}")
         self._heterogeneity.check(branin(), self._noise)

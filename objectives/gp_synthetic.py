@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 PARAMETERS = (Parameter("x", 0.0, 1.0),)
 REACH = 9.0  # length scales after which the squared-exponential kernel is below the rounding of 1
@@ -55,19 +57,16 @@ class GPSynthetic:
     parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
     metric: ClassVar[Metric] = Metric()
 
-    agents: int = 51
-    difference: float = 0.02
-    noise: float = 0.01
-    length_scale: float = 0.03
-    points: int = 1000
+    agents: Annotated[int, Ge(1)] = 51
+    difference: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.02
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.01
+    length_scale: Annotated[float, Gt(0.0), Le(1.0)] = 0.03
+    points: Annotated[int, Ge(2), Le(1_000_000)] = 1000
 
     def __post_init__(self) -> None:
-        require(self.agents >= 1, "agents", self.agents, "take at least 1")
-        require(0.0 <= self.difference < np.inf, "difference", self.difference, "take a number from 0 on")
-        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
-        require(2 <= self.points <= 1_000_000, "points", self.points, "take 2 to 1000000")
+        check(self)
         step = 1.0 / (self.points - 1)
-        require(step <= self.length_scale <= 1.0, "length_scale", self.length_scale, f"take {step:.3g} (the grid) to 1")
+        require(step <= self.length_scale, "length_scale", self.length_scale, f"take {step:.3g} (the grid) to 1")
 
     @property
     def n_agents(self) -> int:
@@ -95,11 +94,11 @@ class GPSyntheticDE:
     parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
     metric: ClassVar[Metric] = Metric()
 
-    agents: int = 200
-    difference: float = 0.02
-    noise: float = 0.01
-    length_scale: float = 0.03
-    points: int = 1000
+    agents: Annotated[int, Ge(1)] = 200
+    difference: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.02
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.01
+    length_scale: Annotated[float, Gt(0.0), Le(1.0)] = 0.03
+    points: Annotated[int, Ge(2), Le(1_000_000)] = 1000
 
     def __post_init__(self) -> None:
         self._alike()  # has the same settings, and refuses the same

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 from sklearn.model_selection import train_test_split
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.datasets import hapt
 from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.datasets.feature_table import FeatureTable, kept
@@ -25,6 +26,7 @@ from fedbo.objectives.datasets.har_features import VERSION, WIDTH, features, sig
 from fedbo.objectives.datasets.inventory import DATA_SETS
 from fedbo.objectives.datasets.uci_har import original
 from fedbo.objectives.models.logistic import LogisticAgent, trainee, tuned
+from fedbo.settings.ranges import check
 
 SUBJECTS = 30
 ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")  # labels 1 to 6
@@ -43,15 +45,13 @@ class Har:
     random_per_replicate: ClassVar[bool] = False
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
-    agents: int = SUBJECTS
+    agents: Annotated[int, Ge(1), Le(SUBJECTS), f"there are {SUBJECTS} subjects"] = SUBJECTS
     features: Literal["recomputed", "uci"] = "recomputed"
-    epochs: int = 20
+    epochs: Annotated[int, Ge(1), Le(10_000)] = 20
     log: bool = False
 
     def __post_init__(self) -> None:
-        require(1 <= self.agents <= SUBJECTS, "agents", self.agents, f"there are {SUBJECTS} subjects: take 1 to {SUBJECTS}")
-        require(self.features in ("recomputed", "uci"), "features", self.features, 'take "recomputed" or "uci"')
-        require(1 <= self.epochs <= 10_000, "epochs", self.epochs, "take 1 to 10000")
+        check(self)
 
     @property
     def n_agents(self) -> int:

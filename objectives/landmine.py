@@ -9,18 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from annotated_types import Ge, Le
 from scipy.io import loadmat
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import KFold, train_test_split
 from sklearn.svm import SVC
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 FIELDS = 29
 PARAMETERS = (Parameter("C", 1e-4, 10.0), Parameter("gamma", 0.01, 10.0))  # Dai et al. 2020, appendix D.2.2
@@ -89,12 +91,12 @@ class Landmine:
     random_per_replicate: ClassVar[bool] = False
     metric: ClassVar[Metric] = Metric("error", sign=-1, offset=1.0)
 
-    agents: int = FIELDS
+    agents: Annotated[int, Ge(1), Le(FIELDS), f"there are {FIELDS} fields"] = FIELDS
     platt: bool = False
     log: bool = False
 
     def __post_init__(self) -> None:
-        require(1 <= self.agents <= FIELDS, "agents", self.agents, f"there are {FIELDS} fields, so take 1 to {FIELDS}")
+        check(self)
 
     @property
     def n_agents(self) -> int:

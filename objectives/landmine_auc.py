@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.landmine import FIELDS, PARAMETERS, Landmine, LandmineField
 from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 KEPT = 2**18  # AUCs that a process remembers
 
@@ -58,11 +60,11 @@ class LandmineAUC:
     metric: ClassVar[Metric] = Metric("AUC")
 
     log: bool = False
-    noise: float = 0.0
-    half_width: float = 0.0
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        Noise(self.noise, self.half_width)
+        check(self)
 
     @property
     def n_agents(self) -> int:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Lt
 from scipy.optimize import minimize
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 FLOWS = (Parameter("inflow", -1.0, 1.0), Parameter("outflow", -1.0, 1.0))
 
@@ -53,12 +55,11 @@ class NetworkFlow:
     parameters: ClassVar[tuple[Parameter, ...]] = FLOWS
     metric: ClassVar[Metric] = Metric("cost", sign=-1)
 
-    nodes: int = 4
-    noise: float = 0.0
+    nodes: Annotated[int, Ge(3)] = 4
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        require(self.nodes >= 3, "nodes", self.nodes, "take at least 3")
-        require(0.0 <= self.noise < np.inf, "noise", self.noise, "take a variance from 0 on")
+        check(self)
 
     @property
     def n_agents(self) -> int:

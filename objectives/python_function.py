@@ -6,12 +6,14 @@ import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, SupportsFloat
+from typing import Annotated, Any, ClassVar, Literal, SupportsFloat
 
 import numpy as np
+from annotated_types import Ge
 
 from fedbo.objectives.base import Array, Metric, Parameter, Refused, require, require_agent
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +70,7 @@ class PythonFunction:
     function: str | Callable[..., float]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    agents: int = 1
+    agents: Annotated[int, Ge(1)] = 1
     direction: Literal["maximise", "minimise"] = "maximise"
     names: tuple[str, ...] = ()
     log: tuple[bool, ...] = ()
@@ -77,14 +79,13 @@ class PythonFunction:
     cost: str | Callable[..., float] | None = None
 
     def __post_init__(self) -> None:
+        check(self)
         d = len(self.low)
         require(d >= 1, "low", self.low, "give one number for each parameter")
         require(len(self.high) == d, "high", self.high, f"give as many numbers as in low: {d}")
         require(len(self.names) in (0, d), "names", self.names, f"give none or {d}")
         require(len(set(self.names)) == len(self.names), "names", self.names, "give each parameter its own")
         require(len(self.log) in (0, d), "log", self.log, f"give none or {d}")
-        require(self.agents >= 1, "agents", self.agents, "take at least 1")
-        require(self.direction in ("maximise", "minimise"), "direction", self.direction, "'maximise' or 'minimise'")
         inside(self.parameters, np.array(self.low))  # refuses an empty range, or a log range that reaches 0
         load(self.function)
         if self.cost is not None:

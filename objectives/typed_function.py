@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import cloudpickle
 import numpy as np
+from annotated_types import Ge
 
 from fedbo.objectives.base import Array, Measured, Metric, Parameter, require, require_agent
 from fedbo.objectives.python_function import load
@@ -16,6 +17,7 @@ from fedbo.objectives.reports import Reports, of_failure, with_reports
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.settings.ranges import check
 
 
 class PickledFunction:
@@ -82,15 +84,14 @@ class TypedFunction:
 
     function: str | Callable[..., Any]
     space: str
-    agents: int = 1
+    agents: Annotated[int, Ge(1)] = 1
     direction: Literal["maximise", "minimise"] = "maximise"
     metric_name: str = "value"
     best: float | None = None
 
     def __post_init__(self) -> None:
+        check(self)
         read_space(self.space)
-        require(self.agents >= 1, "agents", self.agents, "take at least 1")
-        require(self.direction in ("maximise", "minimise"), "direction", self.direction, "'maximise' or 'minimise'")
         _takes(self._callable)
 
     @property

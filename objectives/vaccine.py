@@ -10,15 +10,17 @@ import csv
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Le, Lt
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.models.epidemic import AGES, EPIDEMICS, outcomes
 from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 COUNTRIES = 201  # and areas; codes from 900 on are regions and groups of countries
 EXPONENT = (
@@ -84,24 +86,18 @@ class Vaccine:
     random_per_replicate: ClassVar[bool] = False
     metric: ClassVar[Metric] = Metric("infected", sign=-1, offset=1.0)
 
-    agents: int = 25
+    agents: Annotated[int, Ge(1), Le(COUNTRIES), f"there are {COUNTRIES} countries"] = 25
     epidemic: Literal["fast", "slow", "declining"] = "fast"
-    days: float = 400.0
-    efficacy: float = 0.95
-    exponent: float = EXPONENT
-    least: float = 0.05
+    days: Annotated[float, Ge(1.0), Le(1e5)] = 400.0
+    efficacy: Annotated[float, Ge(0.35), Le(0.98), "the curve covers no others"] = 0.95
+    exponent: Annotated[float, Ge(0.0), Le(10.0)] = EXPONENT
+    least: Annotated[float, Ge(0.01), Lt(1.0)] = 0.05
     log: bool = False
-    noise: float = 0.0
-    half_width: float = 0.0
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        require(1 <= self.agents <= COUNTRIES, "agents", self.agents, f"there are {COUNTRIES} countries: take 1 to {COUNTRIES}")
-        require(self.epidemic in EPIDEMICS, "epidemic", self.epidemic, f"take one of {', '.join(EPIDEMICS)}")
-        require(1.0 <= self.days <= 1e5, "days", self.days, "take 1 to 1e5 days")
-        require(0.35 <= self.efficacy <= 0.98, "efficacy", self.efficacy, "take a share that the curve covers, 0.35 to 0.98")
-        require(0.0 <= self.exponent <= 10.0, "exponent", self.exponent, "take 0 to 10")
-        require(0.01 <= self.least < 1.0, "least", self.least, "take a share of the full dose from 0.01 on, below 1")
-        Noise(self.noise, self.half_width)
+        check(self)
 
     @property
     def dense(self) -> int:

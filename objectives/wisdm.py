@@ -10,13 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
 from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.models.logistic import Labels, LogisticAgent, trainee, tuned
+from fedbo.settings.ranges import check
 
 ACTIVITIES = ("Walking", "Jogging", "Upstairs", "Downstairs", "Sitting", "Standing")
 TASKS: dict[str, tuple[str, ...]] = {  # of the tasks with two classes, which activities are the second
@@ -53,17 +55,16 @@ class Wisdm:
     random_per_replicate: ClassVar[bool] = False
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
-    agents: int | None = None
+    agents: Annotated[int, Ge(1)] | None = None
     task: Literal["activity", "walking", "stairs", "still"] = "activity"
-    epochs: int = 100
+    epochs: Annotated[int, Ge(1), Le(10_000)] = 100
     log: bool = False
 
     def __post_init__(self) -> None:
-        require(self.task in TASKS, "task", self.task, f"take one of {', '.join(TASKS)}")
+        check(self)
         most = USERS[self.task]
-        few = self.agents is None or 1 <= self.agents <= most
+        few = self.agents is None or self.agents <= most
         require(few, "agents", self.agents, f"task {self.task!r} has {most} users: take 1 to {most}")
-        require(1 <= self.epochs <= 10_000, "epochs", self.epochs, "take 1 to 10000")
 
     @property
     def n_agents(self) -> int:

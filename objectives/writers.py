@@ -11,15 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.datasets.data import locate
 from fedbo.objectives.datasets.qmnist import Handwriting, Labels, read
 from fedbo.objectives.models.convnet import Recipe, Seen, require_torch, share_wrong, trained
 from fedbo.objectives.space import inside
+from fedbo.settings.ranges import check
 
 MIN_IMAGES = 100  # images that a writer has at least
 MAX_AGENTS = 440  # writers of MNIST's training part who have so many
@@ -64,17 +66,11 @@ class Writers:
     parameters: ClassVar[tuple[Parameter, ...]] = PARAMETERS
     metric: ClassVar[Metric] = Metric("error", sign=-1)
 
-    agents: int = 50
-    epochs: int = 10
+    agents: Annotated[int, Ge(1), Le(MAX_AGENTS), f"so many writers have {MIN_IMAGES} digits or more"] = 50
+    epochs: Annotated[int, Ge(1), Le(1000)] = 10
 
     def __post_init__(self) -> None:
-        require(
-            1 <= self.agents <= MAX_AGENTS,
-            "agents",
-            self.agents,
-            f"{MAX_AGENTS} writers have {MIN_IMAGES} digits or more, so take 1 to {MAX_AGENTS}",
-        )
-        require(1 <= self.epochs <= 1000, "epochs", self.epochs, "take 1 to 1000")
+        check(self)
 
     @property
     def n_agents(self) -> int:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 from annotated_types import Ge, Gt
 
-from fedbo.algorithms.settings import OneOf, SettingError, check
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,9 @@ from fedbo.algorithms.components.native_scaling import NativeScaling, Row, Rows,
 from fedbo.algorithms.components.penalty_schedule import PenaltySchedule
 from fedbo.algorithms.components.schedules import Schedule, amount, check_amount
 from fedbo.algorithms.components.surrogate import KNOWN, LocalState, Surrogate
-from fedbo.algorithms.settings import OneOf, SettingError, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 
 
 class ADMMAgent(NamedTuple):

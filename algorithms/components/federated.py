@@ -18,9 +18,9 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.surrogate import LocalState, evaluable, scaled
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import KERNELS, Features, draw_features, phi
 
 

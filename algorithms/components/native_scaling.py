@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbo.algorithms.base import Array, Problem
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
-from fedbo.algorithms.settings import SettingError
+from fedbo.settings.errors import SettingError
 
 Row = tuple[float, ...]
 Rows = tuple[Row, ...]

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from annotated_types import Ge
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 
 Nodes = npt.NDArray[np.int64]
 CUTS, POINTS = ("equal", "random"), ("centre", "uniform")

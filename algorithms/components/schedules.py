@@ -10,7 +10,7 @@ import importlib
 import math
 from collections.abc import Callable, Mapping
 
-from fedbo.algorithms.settings import SettingError
+from fedbo.settings.errors import SettingError
 
 Schedule = float | str | Callable[[int], float]
 

@@ -11,8 +11,8 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import ROBUST, FittedParameter, GPSettings, Hyperparameters, Posterior, condition, fit_gp, predict
 from fedbo.surrogates.projected import Lattice

@@ -19,8 +19,8 @@ from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, scaled
 from fedbo.algorithms.gp import SEARCH, incumbent
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.ensemble import Ensemble, ensemble
 from fedbo.surrogates.features import KERNELS, Features, draw_features, phi

@@ -19,8 +19,8 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.components.box_tree import Address, Block, Bounds, add, best_node, box, index, leaf_of, new_tree, refresh
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.partitions import POINTS
-from fedbo.algorithms.settings import OneOf, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
 
 IN_FLIGHT = 1024
 

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
-from fedbo.algorithms.settings import SettingError, check
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.timing import Constant, Timing, durations
 from fedbo.coordinator.environment.traces import FORMATS, cycling, not_there, schedule
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import check
 
 Array = npt.NDArray[np.float64]
 

@@ -15,7 +15,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Gt, Le
 
-from fedbo.algorithms.settings import OneOf, SettingError, check
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 
 Who = str | tuple[int, ...]
 DIRECTIONS = ("both", "up", "down")

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
-from fedbo.algorithms.settings import SettingError, check
 from fedbo.algorithms.streams import Streams
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import check
 
 Array = npt.NDArray[np.float64]
 
@@ -184,7 +185,7 @@ TIMINGS: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
 
 @dataclass(frozen=True, slots=True)
 class SpeedClasses:
-    """SpeedClasses of speed: each agent belongs to one, whose factor multiplies its evaluation times.
+    """Classes of speed: each agent belongs to one, whose factor multiplies its evaluation times.
 
     `shares` are the chances of the classes up to a common factor; without them all classes are equally likely.
     """

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.algorithms.settings import SettingError
+from fedbo.settings.errors import SettingError
 
 Windows = tuple[tuple[float, float], ...]
 Schedule = Callable[[int], Iterator[float]]

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.settings import unknown
 from fedbo.coordinator.privacy.charge import ChargeSum, PrivacyCharge
 from fedbo.coordinator.privacy.gaussian import check_deltas
 from fedbo.coordinator.privacy.loss_sums import LossSum, bin_width
@@ -25,6 +24,7 @@ from fedbo.coordinator.privacy.order_sums import (
     moments,
     renyi_divergences,
 )
+from fedbo.settings.errors import unknown
 
 ACCOUNTANTS = ("moments", "rdp", "pld")
 

@@ -8,7 +8,8 @@ from typing import Annotated, Protocol, Self
 
 from annotated_types import Ge, Gt, Le
 
-from fedbo.algorithms.settings import OneOf, SettingError, check
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from fedbo.algorithms.settings import unknown
+from fedbo.settings.errors import unknown
 from fedbo.study.document import Document, Loc, StudyError, read
 from fedbo.study.invalid import InvalidSetting, from_pydantic
 from fedbo.study.study import Study

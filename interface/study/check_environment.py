@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import Starting
-from fedbo.algorithms.settings import unknown
 from fedbo.coordinator.environment.availability import Daily
 from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Slow
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import Exchange
 from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
+from fedbo.settings.errors import unknown
 from fedbo.study.document import Loc
 from fedbo.study.environment_settings import members, share_of
 from fedbo.study.invalid import InvalidSetting

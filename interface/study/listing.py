@@ -9,13 +9,13 @@ from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import algorithms
-from fedbo.algorithms.settings import marks_of, range_of
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES, Staleness
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.catalog import federations
+from fedbo.settings.ranges import marks_of, range_of
 from fedbo.study.document import one_line
 from fedbo.study.settings import names_of, plain
 

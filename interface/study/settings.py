@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
-from fedbo.algorithms.settings import Marks, hint_of, marks_of, range_of
 from fedbo.objectives.base import Refused
+from fedbo.settings.ranges import Marks, hint_of, marks_of, range_of
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, no_such_key, remedy_of
 
 Settings = dict[str, Any]

@@ -13,8 +13,8 @@ from pydantic_core import PydanticCustomError
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import algorithms
-from fedbo.algorithms.settings import unknown
 from fedbo.objectives.catalog import federations
+from fedbo.settings.errors import unknown
 from fedbo.study.document import default_label
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import FolderName, Name

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedbo.algorithms.settings import unknown
 from fedbo.objectives.base import Federation
 from fedbo.objectives.catalog import federations
+from fedbo.settings.errors import unknown
 from fedbo.study.document import Document, StudyError, parse_override, with_value
 from fedbo.study.files import resolve_paths
 from fedbo.study.invalid import InvalidSettings

@@ -78,10 +78,6 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
     mode, asked = options.get("mode", "max"), options.get("resources", {})
     if mode not in ("min", "max"):
         raise StudyError(f"mode = {mode!r}: must be 'min' or 'max'")
-    algorithm = options.get("algorithm", "fts")
-    algorithm = {"name": algorithm} if isinstance(algorithm, str) else dict(algorithm)
-    if algorithm.get("name") == "fts":
-        algorithm = {"every": 1, **algorithm}
     document: dict[str, Any] = {
         "study": {"name": options.get("name", "tuning"), "seed": options.get("seed", 0)},
         "objective": {
@@ -95,7 +91,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         "agents": {"initial": options.get("initial", 3)},
         "budget": _given(options, target="target", evaluations="evaluations", time="seconds")
         | {"iterations": options.get("iterations", 20)},
-        "algorithm": [algorithm],
+        "algorithm": [_algorithm(options.get("algorithm", "fts"))],
         "timing": {"clock": "wall"},
         "exchange": {"mode": "immediate"},
         "evaluation": _given(
@@ -112,6 +108,12 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
     for name, table in more.items():
         document[name] = {**document.get(name, {}), **table} if isinstance(table, Mapping) else table
     return load_study(document)
+
+
+def _algorithm(given: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Give the table of an algorithm; agents tune one hyperparameter each time, so `fts` sends after every evaluation."""
+    table = {"name": given} if isinstance(given, str) else dict(given)
+    return {"every": 1, **table} if table.get("name") == "fts" else table
 
 
 def _given(options: Options, **names: str) -> dict[str, Any]:

@@ -139,7 +139,6 @@ class Heterogeneity:
         """Refuse what does not suit the formula: ValueError."""
         most = {"same": 0.0, "offset": np.inf, "rotation": 0.5}.get(self.family, formula.peak[1])
         remedy = f"the family {self.family!r} takes at most {most:.4g}" if most else 'the family "same" takes none'
-        require(self.spread is None or 0.0 <= self.spread < np.inf, "spread", self.spread, "take a number from 0 on")
         require(self.scale <= most, "spread", self.scale, remedy)
         turned = self.family == "rotation" and len(formula.parameters) == 1
         require(not turned, "family", self.family, "one dimension cannot be turned; take shift or mixture")

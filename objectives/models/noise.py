@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Lt
 
-from fedbo.objectives.base import Array, require
+from fedbo.objectives.base import Array
+from fedbo.settings.ranges import check
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
     """Normal noise of a `variance` plus uniform noise on [-`half_width`, `half_width`], each absent where it is 0."""
 
-    variance: float = 0.0
-    half_width: float = 0.0
+    variance: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    half_width: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
 
     def __post_init__(self) -> None:
-        require(0.0 <= self.variance < np.inf, "noise", self.variance, "take a variance from 0 on")
-        require(0.0 <= self.half_width < np.inf, "half_width", self.half_width, "take half the width of the noise, from 0 on")
+        check(self)
 
     def draws(self, rng: np.random.Generator, n: int) -> Array:
         """Give n draws `(n,)`."""

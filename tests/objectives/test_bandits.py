@@ -248,15 +248,15 @@ def test_a_mean_of_agents_that_cannot_say_it_at_many_points_is_refused() -> None
 @pytest.mark.parametrize(
     ("declared", "settings", "said"),
     [
-        (Garland, {"agents": 0}, "agents = 0 will not do"),
+        (Garland, {"agents": 0}, "agents must be at least 1, not 0"),
         (Garland, {"family": "same", "spread": 0.1}, 'spread = 0.1 will not do: the family "same" takes none'),
         (Garland, {"spread": 0.49}, "spread = 0.49 will not do: the family 'shift' takes at most 0.4764"),
         (Garland, {"family": "offset", "scaled": True}, "scaled = True will not do: offsets are not bounded"),
         (Garland, {"half_width": 0.5, "scaled": True}, "half_width = 0.5 will not do"),
-        (Garland, {"noise": -1.0}, "noise = -1.0 will not do"),
+        (Garland, {"noise": -1.0}, "noise must be at least 0 and finite, not -1.0"),
         (DoubleSine, {"rho2": 0.2}, "rho2 = 0.2 will not do: take a number from rho1 on"),
-        (DoubleSine, {"tmax": 1.5}, "tmax = 1.5 will not do"),
-        (Hartmann, {"dimensions": 4}, "dimensions = 4 will not do: take 3 or 6"),
+        (DoubleSine, {"tmax": 1.5}, "tmax must be in .0, 1., not 1.5"),
+        (Hartmann, {"dimensions": 4}, "no dimensions '4'; there are: 3, 6"),
         (
             Himmelblau,
             {"family": "rotation", "spread": 0.6},

@@ -119,5 +119,5 @@ def test_the_log_axes_change_the_map_and_not_the_objective() -> None:
 
 
 def test_more_fields_than_there_are_are_refused() -> None:
-    with pytest.raises(ValueError, match="agents = 30 will not do: there are 29 fields"):
+    with pytest.raises(ValueError, match="agents must be in .1, 29., not 30; there are 29 fields"):
         Landmine(agents=30)

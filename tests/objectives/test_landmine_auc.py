@@ -47,5 +47,5 @@ def test_the_best_mean_known_is_had_and_not_exceeded_nearby() -> None:
 
 
 def test_no_noise_of_a_negative_width_is_taken() -> None:
-    with pytest.raises(ValueError, match="half_width = -0.1 will not do"):
+    with pytest.raises(ValueError, match="half_width must be at least 0 and finite, not -0.1"):
         LandmineAUC(half_width=-0.1)

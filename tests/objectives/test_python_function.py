@@ -37,7 +37,7 @@ def test_a_bowl_costs_most_in_the_corner_farthest_from_the_origin() -> None:
     assert bowl().evaluate(X, draws()) == Quadratic(cost_spread=2.0).objective(
         0, Streams(0).rng("world"), Streams(0).rng("own")
     ).evaluate(X, draws())
-    with pytest.raises(ValueError, match=r"cost_spread = -1.0 will not do: take 0 \(all cost 1\) or more"):
+    with pytest.raises(ValueError, match="cost_spread must be at least 0 and finite, not -1.0"):
         Quadratic(cost_spread=-1.0)
 
 
@@ -148,8 +148,8 @@ def test_what_a_users_own_module_misses_is_shown_as_it_is(tmp_path: Path, monkey
         ({"names": ("a", "b")}, "names = "),
         ({"log": (True,)}, "parameter x1: a log range must start above 0"),
         ({"high": (0.0,)}, "parameter x1: .* is not a finite range"),
-        ({"direction": "up"}, "direction = 'up' will not do: 'maximise' or 'minimise'"),
-        ({"agents": 0}, "agents = 0 will not do"),
+        ({"direction": "up"}, "no direction 'up'; there are: maximise, minimise"),
+        ({"agents": 0}, "agents must be at least 1, not 0"),
     ],
 )
 def test_settings_of_a_function_are_checked_by_name(settings: dict[str, Any], said: str) -> None:

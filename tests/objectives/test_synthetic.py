@@ -99,10 +99,10 @@ def test_the_plain_branin_has_its_published_minimum() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"length_scale": 0.0}, "length_scale = 0.0 will not do"),
-        ({"noise": -1.0}, "noise = -1.0 will not do"),
-        ({"points": 1}, "points = 1 will not do"),
-        ({"agents": 0}, "agents = 0 will not do"),
+        ({"length_scale": 0.0}, "length_scale must be in .0, 1., not 0.0"),
+        ({"noise": -1.0}, "noise must be at least 0 and finite, not -1.0"),
+        ({"points": 1}, "points must be in .2, 1000000., not 1"),
+        ({"agents": 0}, "agents must be at least 1, not 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(settings: dict[str, float], said: str) -> None:

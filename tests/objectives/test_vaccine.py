@@ -189,12 +189,12 @@ def test_without_the_data_it_is_said_where_they_come_from(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"agents": 202}, "agents = 202 will not do: there are 201 countries"),
-        ({"least": 0.0}, "least = 0.0 will not do"),
-        ({"efficacy": 0.2}, "efficacy = 0.2 will not do"),
-        ({"days": 0.5}, "days = 0.5 will not do"),
-        ({"epidemic": "flu"}, "epidemic = 'flu' will not do: take one of fast, slow, declining"),
-        ({"half_width": -0.1}, "half_width = -0.1 will not do"),
+        ({"agents": 202}, "agents must be in .1, 201., not 202; there are 201 countries"),
+        ({"least": 0.0}, "least must be in .0.01, 1., not 0.0"),
+        ({"efficacy": 0.2}, "efficacy must be in .0.35, 0.98., not 0.2"),
+        ({"days": 0.5}, "days must be in .1, 100000., not 0.5"),
+        ({"epidemic": "flu"}, "no epidemic 'flu'; there are: declining, fast, slow"),
+        ({"half_width": -0.1}, "half_width must be at least 0 and finite, not -0.1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(settings: dict[str, float], said: str) -> None:

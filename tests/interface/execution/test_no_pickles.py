@@ -27,7 +27,7 @@ from fedbo.study.study import recall_study
 from fedbo.study.trust import functions
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = ("actors", "algorithms", "coordinator", "interface", "objectives", "surrogates")
+ROOMS = ("actors", "algorithms", "coordinator", "interface", "objectives", "settings", "surrogates")
 UNSAFE = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 
 STUDY: dict[str, Any] = {

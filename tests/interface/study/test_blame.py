@@ -10,9 +10,9 @@ from right_study import RIGHT, added
 
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.random import Random
-from fedbo.algorithms.settings import SettingError, UnknownChoice
 from fedbo.objectives.base import Refused
 from fedbo.objectives.functions import Quadratic
+from fedbo.settings.errors import SettingError, UnknownChoice
 from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
 

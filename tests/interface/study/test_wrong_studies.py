@@ -75,7 +75,7 @@ WRONG: list[tuple[str, str]] = [
     (changed(BUDGET, "iterations = 5\ntime = 0.0"), "[budget] time = 0.0: must be above 0"),
     (changed(BUDGET, "iterations = 5\ntime = inf"), "[budget] time = inf: must be a finite number"),
     (changed(AGENTS, "noise = nan"), "[objective] noise = nan: must be a finite number"),
-    (changed(AGENTS, "agents = 0"), "[objective] agents = 0: will not do; take at least 1"),
+    (changed(AGENTS, "agents = 0"), "[objective] agents = 0: must be at least 1"),
     (changed(SEED, 'name = "right"\nseed = -1'), "[study] seed = -1: must be at least 0"),
     (changed(SEED, f'name = "right"\nseed = {2**63}'), f"[study] seed = {2**63}: must be below {2**63}"),
     (changed(SEED, 'name = ""'), "[study] name = '': must not be empty"),

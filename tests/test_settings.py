@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf, nan
-from typing import Annotated
+from typing import Annotated, Literal, get_args, get_type_hints
 
 import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.algorithms.settings import OneOf, SettingError, UnknownChoice, check, marks_of, range_of
+from fedbo.objectives.catalog import federations
+from fedbo.settings.errors import SettingError, UnknownChoice
+from fedbo.settings.ranges import OneOf, check, marks_of, range_of
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Marked:
     width: Annotated[float, Ge(0), Lt(inf)] | None = None
     scale: Annotated[float, Gt(0), "a millimetre is enough"] = 1.0
     kind: Annotated[str, OneOf(("left", "right"))] = "left"
+    sides: Literal[3, 6] = 3
     free: float = -1.0
 
     def __post_init__(self) -> None:
@@ -36,6 +39,7 @@ def test_a_range_is_written_in_words() -> None:
         "width": "at least 0 and finite",
         "scale": "above 0",
         "kind": "one of left, right",
+        "sides": "one of 3, 6",
     }
     assert range_of((Le(1_000_000),)) == "at most 1000000"
 
@@ -50,6 +54,7 @@ def test_a_range_is_written_in_words() -> None:
         ({"share": nan}, "share must be in (0, 1], not nan"),
         ({"width": inf}, "width must be at least 0 and finite, not inf"),
         ({"scale": -1.0}, "scale must be above 0, not -1.0; a millimetre is enough"),
+        ({"sides": 4}, "no sides '4'; there are: 3, 6"),
         ({"kind": "lift"}, "no kind 'lift'; did you mean 'left'? there are: left, right"),
     ],
 )
@@ -59,7 +64,17 @@ def test_what_is_outside_is_refused_with_name_range_and_value(
     with pytest.raises(SettingError) as caught:
         declared(**settings)
     assert str(caught.value) == message
-    assert caught.value.key in settings and isinstance(caught.value, UnknownChoice) == ("kind" in settings)
+    assert caught.value.key in settings and isinstance(caught.value, UnknownChoice) == bool({"kind", "sides"} & set(settings))
+
+
+def test_every_number_among_the_settings_of_an_objective_declares_its_range() -> None:
+    free = {("python_function", name) for name in ("low", "high", "best")} | {
+        ("typed_function", "best")
+    }  # a user's own function
+    for name, declared in federations().items():
+        hints = get_type_hints(declared)
+        numbers = {one.name for one in fields(declared) if {int, float} & {hints[one.name], *get_args(hints[one.name])}}
+        assert {(name, number) for number in numbers - set(marks_of(declared))} <= free
 
 
 def test_the_ends_of_a_range_and_none_pass() -> None:

@@ -1,0 +1,43 @@
+"""Errors of settings: which one is wrong, and what would do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SettingError(ValueError):
+    """A wrong setting: `key` is its name, and `remedy` says what would do.
+
+    Its message is both, one after the other. What `came` instead, if given, is told in the message alone, before the `hint`:
+    who shows the remedy beside the setting shows its value there already.
+    """
+
+    def __init__(self, key: str, needed: str, came: object = None, hint: str = "") -> None:
+        super().__init__(key, needed, came, hint)
+        self.key, self.remedy = key, f"{needed}; {hint}" if hint else needed
+
+    def __str__(self) -> str:
+        """Write name, what is needed, what came and the hint."""
+        key, needed, came, hint = self.args
+        return f"{key} {needed}{'' if came is None else f', not {came}'}{hint and f'; {hint}'}"
+
+
+class UnknownChoice(SettingError):
+    """A setting that is none of its choices; its message says so without repeating the setting's name."""
+
+    def __init__(self, key: str, choice: str, known: Iterable[str]) -> None:
+        super().__init__(key, unknown(key, choice, known))
+        self.args = (key, choice, tuple(known))
+
+    def __str__(self) -> str:
+        """Say what there is."""
+        return self.remedy
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Say that there is no such name, what was probably meant, and what there is."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    return f"no {kind} '{name}'{hint} there are: {', '.join(names) or 'none'}"

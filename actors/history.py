@@ -15,8 +15,7 @@ from fedbo.actors.task import StepRequest, Task
 
 def history_task(task: Task) -> Task:
     """Turn a task into an earlier one: every agent optimises, alone, with draws of its own."""
-    everybody = tuple(range(task.problem.n_agents))
-    problem = replace(task.problem, targets=everybody)
+    problem = replace(task.problem, targets=range(task.problem.n_agents))
     return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None)
 
 

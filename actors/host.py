@@ -13,6 +13,7 @@ from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool
 from fedbo.actors.host_storage import HostConfig, HostStorage
+from fedbo.actors.hosted_agents import HostedAgents
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
@@ -32,7 +33,7 @@ class Host:
         self._halted = False
 
     def load(self, task: Task, numbers: Sequence[int], config: HostConfig | None = None, place: int = 0) -> int:
-        """Make the agents of a run, in place of those of an earlier one; give this process's number.
+        """Get ready for the agents of a run, in place of those of an earlier one; give this process's number.
 
         They begin as they were at the run's snapshot, if it has one; where time is real, at their own last checkpoints.
         """
@@ -46,7 +47,9 @@ class Host:
         else:
             delay = self._delay if config.real else None
             evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
-        self.agents = {number: HostedAgent(task, number, self.clock, evaluator) for number in numbers}
+        self.agents = HostedAgents(lambda number: HostedAgent(task, number, self.clock, evaluator))
+        for number in numbers if config is not None and (config.real or config.recorded) else ():
+            self.agents[number]  # in real time nothing that is done once shall take the time of a step
         if storage is None or config is None:
             return os.getpid()
         if task.policy.overlaps and (config.real or config.recorded):
@@ -137,7 +140,7 @@ class Host:
         return {number: agent.state.best.score for number, agent in self.agents.items() if agent.state.best is not None}
 
     def best_values(self) -> dict[int, float | None]:
-        """Give the known optimum of every agent's objective, noise-free, over the box."""
+        """Give the known optimum of the objective of every agent that has been made, noise-free, over the box."""
         return {number: agent.objective.best_value for number, agent in self.agents.items()}
 
     def snapshot(self, commits: Commits, number: int) -> dict[str, str]:

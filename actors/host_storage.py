@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fedbo.actors.agent import HostedAgent
@@ -41,8 +41,8 @@ class AgentCheckpoint(NamedTuple):
 class HostStorage:
     """The files of the host at place `place` of a run, of the agents with these numbers."""
 
-    def __init__(self, config: HostConfig, place: int, numbers: Iterable[int]) -> None:
-        self.config, self._place, self._numbers = config, place, set(numbers)
+    def __init__(self, config: HostConfig, place: int, numbers: Sequence[int]) -> None:
+        self.config, self._place, self._numbers = config, place, numbers
         self._encoded = EncodedRecords(Row)  # those of a run in real time stay in its agents to the end
         self.log = EvaluationLog(config.folder, self._numbers, None if config.real else config.latest.number)
 

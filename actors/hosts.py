@@ -47,7 +47,7 @@ class Hosts(Protocol):
         """Give every agent's best score so far, as far as it is known without waiting."""
 
     def best_values(self) -> dict[int, float | None]:
-        """Give the known optimum of every agent's objective."""
+        """Give the known optimum of the objective of every agent that was given anything to do."""
 
     def snapshot(self, number: int) -> None:
         """Begin to write the agents as they are now; it goes on while the run does."""

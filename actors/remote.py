@@ -28,7 +28,7 @@ class RemoteHost:
 
     place: int
     handle: Any
-    numbers: list[int]
+    numbers: Sequence[int]
     buffer: dict[int, StepRequest] = field(default_factory=dict)
     commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
@@ -50,11 +50,10 @@ class RayHosts:
     """
 
     def __init__(self, actors: Sequence[Any], task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
-        self.remote = [RemoteHost(place, actor, list(numbers[place :: len(actors)])) for place, actor in enumerate(actors)]
+        self.remote = [RemoteHost(place, actor, numbers[place :: len(actors)]) for place, actor in enumerate(actors)]
         loads = [host.handle.load.remote(task, host.numbers, config, host.place) for host in self.remote]
         for host, process in zip(self.remote, got(loads), strict=True):
             host.process = process
-        self._host_of = {number: host for host in self.remote for number in host.numbers}
         self._reports: dict[tuple[int, int], StepReport] = {}
         self._given: dict[int, int] = {}  # the lease of each agent's last request: only its report counts
         self._asked: list[Any] = []
@@ -66,9 +65,13 @@ class RayHosts:
         """List the actors that serve now."""
         return [host.handle for host in self.remote]
 
+    def _host_of(self, agent: int) -> RemoteHost:
+        """Give the host of an agent; they are dealt out in turn."""
+        return self.remote[agent % len(self.remote)]
+
     def submit(self, request: StepRequest) -> None:
         """Put the request in its host's buffer."""
-        host = self._host_of[request.agent]
+        host = self._host_of(request.agent)
         host.buffer.pop(request.agent, None)  # a request that is replaced loses its place
         host.buffer[request.agent] = request
         self._reports.pop((request.agent, self._given.get(request.agent, request.lease)), None)
@@ -76,7 +79,7 @@ class RayHosts:
 
     def decide(self, request: StepRequest) -> DecisionSize:
         """Wait for the agent's decision."""
-        host = self._host_of[request.agent]
+        host = self._host_of(request.agent)
         host.buffer.pop(request.agent, None)  # else a request that this one replaces would be carried out after it
         (decided,) = got([host.handle.decide.remote(host.take_commits(), request)])
         assert isinstance(decided, DecisionSize)
@@ -84,7 +87,7 @@ class RayHosts:
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Tell the agent with the next call that its last step counts."""
-        self._host_of[agent].commits.append((agent, times))
+        self._host_of(agent).commits.append((agent, times))
 
     def flush(self) -> None:
         """Send the buffers of hosts that are about to run out of work."""
@@ -94,7 +97,7 @@ class RayHosts:
 
     def result(self, agent: int) -> StepReport:
         """Wait for the report of the agent's last request."""
-        host, wanted = self._host_of[agent], (agent, self._given[agent])
+        host, wanted = self._host_of(agent), (agent, self._given[agent])
         while wanted not in self._reports:
             if agent in host.buffer:
                 self._send(host)

@@ -162,15 +162,15 @@ class SupervisedHosts(RayHosts):
 
     def kill(self, agent: int) -> None:
         """End an agent's process at once; the next request to it starts another."""
-        self._processes.kill(self._host_of[agent])
+        self._processes.kill(self._host_of(agent))
 
     def hold(self, agent: int, until: float) -> None:
         """Let nothing come out of an agent until this time."""
-        self._processes.hold(self._host_of[agent], agent, until)
+        self._processes.hold(self._host_of(agent), agent, until)
 
     def slow(self, agent: int, factor: float) -> None:
         """Let an agent's evaluations take so many times as long."""
-        self._processes.slow(self._host_of[agent], agent, factor)
+        self._processes.slow(self._host_of(agent), agent, factor)
 
     def restart_dead(self) -> None:
         """Replace the processes that are gone, so that their agents can still write their rows."""

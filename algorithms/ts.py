@@ -15,12 +15,13 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.local_only import LocalOnly
+from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.surrogate import KNOWN, LocalState, Surrogate, evaluable, standardised
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.draws import Draw, WeightSpace, posterior_draw, weight_space_draw
-from fedbo.surrogates.features import draw_features, phi
+from fedbo.surrogates.features import phi
 from fedbo.surrogates.linear import draw_weights, linear_model, mean, update
 
 DRAWS = ("pathwise", "weights")
@@ -55,8 +56,7 @@ class TS(Surrogate, LocalOnly):
         state = self.begin(problem)
         if self.surrogate != "features":
             return state
-        rng = streams.shared("shared features")
-        shared = draw_features(rng, problem.dim, self.features, self.length_scale)
+        shared = shared_features(streams, problem.dim, self.features, self.length_scale)
         return state._replace(shared=shared, phi=np.empty((0, self.features)))
 
     def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:

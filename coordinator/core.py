@@ -25,6 +25,7 @@ from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.agent_processes import AgentProcesses
+from fedbo.coordinator.agent_records import AgentRecords
 from fedbo.coordinator.downlink import Downlink
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.errors import EndlessError, ProtocolError
@@ -58,7 +59,7 @@ from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import CoreState, fresh_state
+from fedbo.coordinator.state import CoreState
 from fedbo.coordinator.step_scheduler import StepScheduler
 from fedbo.coordinator.uplink import Uplink
 
@@ -124,7 +125,7 @@ class Core:
         """Begin the study with all agents that take part in it."""
         rules = self.rules
         everybody = rules.upload is not None and rules.algorithm.sends(0)
-        present = list(range(len(state.agents))) if everybody else sorted(rules.targets)
+        present = list(range(rules.problem.n_agents)) if everybody else sorted(rules.targets)
         state.rounds.active.update(present)
         agents = [state.agents[number] for number in present]
         effects = [effect for agent in agents for effect in self._presence.start(state, agent, now)]
@@ -158,7 +159,8 @@ class Core:
 
     def orders(self) -> list[StepRequest]:
         """List what agents work on, for a shell that has lost its hosts and begins again with others."""
-        steps = (agent.current for agent in self.state.agents)
+        agents = self.state.agents
+        steps = (agents[number].current for number in sorted(agents))
         given = [step.order for step in steps if step is not None and (self.environment.is_real_time or step.segments)]
         return [order for order in given if order is not None]
 
@@ -187,10 +189,10 @@ class Core:
             return
         words = f"{_named(waiting)} wait for an answer that never comes"
         rounds = "take an exchange mode with rounds"
-        if lost := [agent.number for agent in self.state.agents if agent.lost]:
+        if lost := [agent.number for agent in self.state.agents.values() if agent.lost]:
             remedy = f"let them come back (restart, windows), or {rounds}"
             raise EndlessError(f"{words}, since {_named(lost)} are lost for good; {remedy}")
-        if unheard := [agent.number for agent in self.state.agents if agent.unheard]:
+        if unheard := [agent.number for agent in self.state.agents.values() if agent.unheard]:
             why = f"since the last message of {_named(unheard)} was refused or given up"
             raise EndlessError(f"{words}, {why}; raise [network] attempts or the bound of [exchange] staleness, or {rounds}")
         raise ProtocolError(words)
@@ -210,7 +212,7 @@ def _aggregator(
 
 def _first_state(rules: Rules) -> CoreState:
     """Give the state before anything has happened."""
-    state = fresh_state(rules.problem.n_agents, rules.algorithm.server_init(rules.problem))
+    state = CoreState(AgentRecords(), rules.algorithm.server_init(rules.problem))
     if rules.aggregator is not None:
         (declared,) = (rules.upload or {}).values()
         (length,) = declared.shape

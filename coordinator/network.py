@@ -42,7 +42,7 @@ class Network:
     """The network: says when what is sent arrives, how often, and whether as it was sent."""
 
     def __init__(self, rules: Rules) -> None:
-        environment, streams = rules.environment, rules.task.streams
+        environment, streams, self._n_agents = rules.environment, rules.task.streams, rules.problem.n_agents
         self._environment, self._streams, self._declared, self._log = environment, streams, rules.upload, rules.log
         self._message_bytes, self._varies = declared_size(rules.upload), varies(rules.upload)
 
@@ -124,7 +124,7 @@ class Network:
     def dropped_on_arrival(self, state: CoreState, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
         """Lose a transmission that arrives while its way is cut off; no effects when it is not."""
         agent = sent.sender if isinstance(sent, Message) else sent.agent
-        if not 0 <= agent < len(state.agents) or not (state.outages or state.agents[agent].partitions):
+        if not 0 <= agent < self._n_agents or not (state.outages or state.agents[agent].partitions):
             return []
         return self._lost(sent, bytes_, now)
 

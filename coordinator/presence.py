@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedbo.coordinator.environment.availability import Changes
+from fedbo.coordinator.environment.availability import Changes, leaves
 from fedbo.coordinator.events import After, AvailabilityChanged, Effect
 from fedbo.coordinator.interruptions import Interruptions
 from fedbo.coordinator.rules import Rules
@@ -20,6 +20,8 @@ class Presence:
 
     def start(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Interrupt an agent that is away from the start, or schedule its first absence."""
+        if not leaves(self._environment.of(agent.number).availability):
+            return []
         if self._changes(agent.number, 0) == now:
             return self.changed(state, AvailabilityChanged(agent.number, 0), now)
         return self._next_change(agent, 0, now)

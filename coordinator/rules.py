@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from fedbo.actors.task import Task
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.environment import Environment
@@ -22,7 +24,8 @@ class Rules:
         self.task, self.exchange, self.environment, self.aggregator = task, exchange, environment, aggregator
         self.algorithm, self.problem, self.streams = task.algorithm, task.problem, task.streams.of(COORDINATOR)
         self.upload, self.download = self.algorithm.upload(self.problem), self.algorithm.download(self.problem)
-        self.targets = frozenset(self.problem.targets)
+        targets = self.problem.targets
+        self.targets: Collection[int] = targets if isinstance(targets, range) else frozenset(targets)
         # Who is not asked sends a dummy message then, which takes as long as any: nothing that happens, but for what is in the
         # releases, depends on who was asked, neither when rounds close nor who is late. Amplification by sampling needs that.
         self.sends_dummies = aggregator is not None and not aggregator.no_amplification

@@ -128,8 +128,11 @@ class Server:
     def _staleness_weights(self, state: CoreState) -> Array:
         """Give what each agent's newest message counts for now `(N,)`."""
         staleness = self._exchange.staleness
-        bases = [agent.newest_base for agent in state.agents]
-        return np.array([0.0 if base < 0 else staleness.of(self._rules.staleness(state.rounds, base)) for base in bases])
+        weights = np.zeros(self._rules.problem.n_agents)
+        for number, agent in state.agents.items():
+            if (base := agent.newest_base) >= 0:
+                weights[number] = staleness.of(self._rules.staleness(state.rounds, base))
+        return weights
 
     def _checked(self, agent: int, number: int, payload: Any, now: float) -> Inbound | None:
         """Make an answer of a payload; ProtocolError when it is not as declared."""

@@ -164,7 +164,7 @@ class ProgressCounter:
 class CoreState:
     """All that changes in a run between agents.
 
-    - `agents` has a record of each agent, by its number.
+    - `agents` has a record of each agent that something has happened to, by its number (`AgentRecords`).
     - `server` is the state of the algorithm's coordinator half, `privacy` the `AggregatorState` where messages are private.
     - `rounds` is the state of the exchange.
     - `progress` says how far the run is.
@@ -173,7 +173,7 @@ class CoreState:
     - `disclosures` counts the messages that their senders have made private themselves.
     """
 
-    agents: list[AgentRecord]
+    agents: dict[int, AgentRecord]
     server: Any
     privacy: Any = None
     rounds: Rounds = field(default_factory=Rounds)
@@ -181,8 +181,3 @@ class CoreState:
     outages: int = 0
     link_free_at: float = 0.0
     disclosures: int = 0
-
-
-def fresh_state(n_agents: int, server: Any) -> CoreState:
-    """Give the state before anything has happened."""
-    return CoreState([AgentRecord(number) for number in range(n_agents)], server)

@@ -18,7 +18,7 @@ class Uplink:
     """The coordinator's end of the way of messages."""
 
     def __init__(self, rules: Rules, network: Network, server: Server) -> None:
-        self._rules, self._network, self._server = rules, network, server
+        self._rules, self._network, self._server, self._n_agents = rules, network, server, rules.problem.n_agents
         self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
         self._bytes, self._receive, self._bound = sizer(rules.upload), rules.algorithm.receive, rules.exchange.staleness.bound
         # The aggregator of private messages clips those that are too large.
@@ -37,7 +37,7 @@ class Uplink:
         if network.has_outages and (lost := network.dropped_on_arrival(state, message, self._weigh(message), now)):
             return lost
         counted, number = self._accept(state, message, now), message.sender
-        if not 0 <= number < len(state.agents):
+        if not 0 <= number < self._n_agents:
             return []
         sender = state.agents[number]
         if sender.unacknowledged.pop(message.step, None) is None:
@@ -77,7 +77,7 @@ class Uplink:
         sender, claimed, step, _, _, payload, _ = message
         if claimed != sender:
             return f"sent by agent {sender} in the name of agent {claimed}"
-        if not 0 <= claimed < len(state.agents):
+        if not 0 <= claimed < self._n_agents:
             return f"there is no agent {claimed}"
         if self._rules.upload is None:
             return "this algorithm declares no messages"

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
 from fedbo.actors.storage import atomic
@@ -22,7 +22,7 @@ class EvaluationLog:
     the JSON of an `EvaluationRecord`.
     """
 
-    def __init__(self, folder: RunFolder, agents: set[int], since: int | None) -> None:
+    def __init__(self, folder: RunFolder, agents: Container[int], since: int | None) -> None:
         folder.path.mkdir(parents=True, exist_ok=True)
         self._folder, self._agents, self._real = folder, agents, since is None
         self._found = {(record.agent, record.number): record for record in self._records()}

@@ -16,12 +16,13 @@ from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.surrogate import LocalState, evaluable, scaled
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.ranges import OneOf, check
-from fedbo.surrogates.features import KERNELS, Features, draw_features, phi
+from fedbo.surrogates.features import KERNELS, Features, phi
 
 
 class FederatedState(NamedTuple):
@@ -102,8 +103,7 @@ class Federated(ABC):
 
     def agent_init(self, problem: Problem, streams: Streams) -> FederatedState:
         """Draw the shared features and take in what was learned before."""
-        rng = streams.shared("shared features")
-        features = draw_features(rng, problem.dim, self.features, self.length_scale, self.kernel)
+        features = shared_features(streams, problem.dim, self.features, self.length_scale, self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         rows = phi(features, to_coordinates(known, self.own.coordinates))
@@ -141,9 +141,8 @@ class Federated(ABC):
         """Append the observations."""
         own = self.own.tell(state.local, x, y)
         if own.phi is not None and self._one_set_of_features:
-            rows = own.phi[len(own.phi) - len(x) :]
-        else:
-            rows = phi(state.features, to_coordinates(x, self.own.coordinates))
+            return state._replace(local=own, phi=own.phi)  # the same rows, kept once
+        rows = phi(state.features, to_coordinates(x, self.own.coordinates))
         return state._replace(local=own, phi=np.concatenate([state.phi, rows]))
 
     @property

@@ -17,13 +17,14 @@ from annotated_types import Ge, Gt
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, scaled
 from fedbo.algorithms.gp import SEARCH, incumbent
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.ensemble import Ensemble, ensemble
-from fedbo.surrogates.features import KERNELS, Features, draw_features, phi
+from fedbo.surrogates.features import KERNELS, Features, phi
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.linear import inverse_precision, linear_model, mean, update
 
@@ -117,8 +118,8 @@ class Transfer(ABC):
 
     def agent_init(self, problem: Problem, streams: Streams) -> TransferState:
         """Draw the shared features and take in what was learned before."""
-        rng, m = streams.shared("shared features"), self.features
-        features = draw_features(rng, problem.dim, m, self.length_scale, self.kernel)
+        m = self.features
+        features = shared_features(streams, problem.dim, m, self.length_scale, self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         rows = phi(features, to_coordinates(known, self.own.coordinates))

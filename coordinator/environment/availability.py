@@ -187,6 +187,11 @@ def never_before_steps(availability: Availability) -> bool:
     return isinstance(availability, Always | Markov | Daily | Trace)
 
 
+def leaves(availability: Availability) -> bool:
+    """Say whether agents may leave in continuous time; where it is known that they do not, no stream need be begun."""
+    return not isinstance(availability, Always | Bernoulli)
+
+
 @dataclass(frozen=True, slots=True)
 class _Absences:
     costs: ClassVar[bool] = False

@@ -170,7 +170,7 @@ class Coordinator:
         if isinstance(hosts, RayHosts):
             hosts.restart_dead()
             self.hosts = hosts.actors
-        best_values = hosts.best_values()
+        best_values, targets = hosts.best_values(), core.rules.targets
         result = RunSummary(
             key=run.key,
             time=queue.time,
@@ -179,7 +179,7 @@ class Coordinator:
             seconds=time.monotonic() - begun,
             kept=snapshots.spent,
             best=self._progress.best,
-            best_values={agent: best_values[agent] for agent in run.task.problem.targets},
+            best_values={agent: value for agent, value in sorted(best_values.items()) if agent in targets},
         )
         snapshots.note_result(result)
         snapshots.finish(parts, ended=not queue.stopped)

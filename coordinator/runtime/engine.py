@@ -15,7 +15,6 @@ from typing import NamedTuple
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.endless import require_progress
 from fedbo.coordinator.events import (
     BACKGROUND,
     MESSAGES,
@@ -31,6 +30,7 @@ from fedbo.coordinator.events import (
     StudyStarted,
     make,
 )
+from fedbo.coordinator.runtime.endless import require_progress
 
 Sink = Callable[[list[EventLine]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still

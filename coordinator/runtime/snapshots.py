@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from fedbo.actors.hosts import Hosts, WallClockState
@@ -12,6 +13,7 @@ from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.sealed import sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.task import StepReport
+from fedbo.coordinator.agent_records import AgentRecords
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
@@ -80,6 +82,7 @@ class Snapshotter:
         if not self.latest.number:
             return None
         found: Snapshot = read_checkpoint(self.home._replace(attempt=self.latest.attempt).core(self.latest.number))
+        found.state.agents = AgentRecords(found.state.agents)
         return found
 
     def events_since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
@@ -108,7 +111,8 @@ class Snapshotter:
         live = getattr(hosts, "live", None)
         with self.home.while_current():
             self._files, path = event_log.write(number), self.home.core(number)
-            snapshot = Snapshot(queue, core.state, event_log.count, event_log.moments, live)
+            state = replace(core.state, agents=dict(core.state.agents))
+            snapshot = Snapshot(queue, state, event_log.count, event_log.moments, live)
             self._files[path.name] = write_checkpoint(snapshot, path)
             if core.environment.is_real_time:
                 event_log.note_from(number)

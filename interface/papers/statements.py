@@ -186,7 +186,7 @@ def judge(test: TestTable, data: FigureData, others: Mapping[str, FigureData]) -
 
 def _world(data: FigureData) -> tuple[object, ...]:
     """Give what two figures must have in common for their replicates to be pairs."""
-    return data.study.study.seed, data.study.objective, data.figure.agents or data.study.targets, data.metric
+    return data.study.study.seed, data.study.objective, tuple(data.figure.agents or data.study.targets), data.metric
 
 
 def verdict(claim: str, gain: Difference, margin: float) -> Verdict:

@@ -88,10 +88,10 @@ class Study(Table):
         return tuple(table.title for table in self.algorithm)
 
     @property
-    def targets(self) -> tuple[int, ...]:
-        """Give the agents that optimise, in ascending order."""
+    def targets(self) -> Sequence[int]:
+        """Give the agents that optimise, in ascending order; all of them are a range, since there may be a million."""
         given = self.agents.targets
-        return tuple(range(self.federation().n_agents) if given == "all" else sorted(given))
+        return range(self.federation().n_agents) if given == "all" else tuple(sorted(given))
 
     def federation(self) -> Federation:
         """Build the federation, without noise."""

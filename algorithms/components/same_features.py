@@ -1,0 +1,18 @@
+"""The random features that all agents of a replicate share, drawn and kept once in a process."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.features import Features, draw_features
+
+
+def shared_features(streams: Streams, dim: int, count: int, length_scale: float, kernel: str = "se") -> Features:
+    """Give the features that every agent obtains alike; nobody may write to them."""
+    return _drawn(Streams(streams.seed, streams.replicate, scope=streams.scope), dim, count, length_scale, kernel)
+
+
+@lru_cache(maxsize=16)
+def _drawn(streams: Streams, dim: int, count: int, length_scale: float, kernel: str) -> Features:
+    return draw_features(streams.rng("shared features"), dim, count, length_scale, kernel)

@@ -52,7 +52,7 @@ Declaration = Mapping[str, Field]
 class Problem:
     """The problem as an algorithm knows it before the first evaluation.
 
-    `dim` is d, `n_agents` is N, `targets` are the agents that optimise (the others only send; a range where all do), `initial` is the number of
+    `dim` is d, `n_agents` is N, `targets` are the agents that optimise (the others only send), `initial` is the number of
     points that each target is given before its first decision and `iterations` its budget T of decisions after them;
     `history` is the number t_n of observations that each agent has made in an earlier task of its own.
     `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned there, with fewer rows where evaluations failed;

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
@@ -23,10 +24,16 @@ from fedbo.surrogates.linear import draw_weights
 
 
 class FTSServer(NamedTuple):
-    """The coordinator's state: the newest message of every agent, `omega (N, M)`, and who has sent one, `held (N,)`."""
+    """The coordinator's state: the newest message of each agent n, `omega[row[n]]`, and who has sent one, `held (N,)`.
+
+    Where all are passed on, row n of `omega (N, M)` is agent n's. Else an agent has a row, the next of those `used`, once it
+    has sent something, so that one that is never asked costs none.
+    """
 
     omega: Array
     held: Array
+    row: npt.NDArray[np.int64]
+    used: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +111,22 @@ class FTS(Federated):
 
     def server_init(self, problem: Problem) -> FTSServer:
         """Begin without messages."""
-        return FTSServer(np.zeros((problem.n_agents, self.features)), np.zeros(problem.n_agents))
+        count = problem.n_agents if self.relay == "all" else 0
+        row = np.arange(count) if self.relay == "all" else np.full(problem.n_agents, -1)
+        return FTSServer(np.zeros((count, self.features)), np.zeros(problem.n_agents), row)
 
     def receive(self, state: FTSServer, message: Inbound, now: float) -> FTSServer:
         """Keep an agent's newest message."""
-        state.omega[message.sender] = message.payload["omega"]
-        state.held[message.sender] = 1.0
+        sender, count = message.sender, len(state.omega)
+        if state.row[sender] < 0:
+            omega = state.omega
+            if state.used == count:
+                omega = np.zeros((max(64, 2 * count), self.features))
+                omega[:count] = state.omega
+            state.row[sender] = state.used
+            state = state._replace(omega=omega, used=state.used + 1)
+        state.omega[state.row[sender]] = message.payload["omega"]
+        state.held[sender] = 1.0
         return state
 
     def broadcast(
@@ -141,7 +158,7 @@ class FTS(Federated):
             place = streams.of(agent).rng("P_N at the coordinator").random() * (reach[-1] - own)
             place += own if place >= reach[agent] - own else 0.0
             chosen = int(np.searchsorted(reach, place, side="right"))
-            payloads[agent] = {"omega": state.omega[chosen].copy(), "sender": np.array([chosen])}
+            payloads[agent] = {"omega": state.omega[state.row[chosen]].copy(), "sender": np.array([chosen])}
         return payloads
 
 

@@ -25,7 +25,7 @@ class AgentProcesses:
         self._synchronous, self._real_time = rules.is_synchronous, rules.environment.is_real_time
         self._sends, self._log, self._targets = rules.algorithm.sends, rules.log, rules.targets
         self._pulls, self._iterations = rules.problem.pulls, rules.problem.iterations
-        self._checkpoint = rules.task.checkpoint
+        self._checkpoint, self._idles = rules.task.checkpoint, rules.idles
         self.disclosures = DisclosureLog(rules.algorithm)
 
     def request_step(self, state: CoreState, agent: AgentRecord, step: int, now: float) -> list[Effect]:
@@ -85,7 +85,7 @@ class AgentProcesses:
             if self.disclosures.is_needed:
                 self.disclosures.record(state, agent.number, payload, now)
             effects = self._network.send_up(state, message, now)
-        if agent.number not in self._targets or self._is_last(agent, number):
+        if agent.number not in self._targets or self._is_last(state, agent, number):
             return effects + self._end(state, agent, now)
         is_empty = number > 0 and report.queries == 0
         if is_empty and not self._synchronous and agent.inbox:
@@ -103,11 +103,13 @@ class AgentProcesses:
         """Say whether a message of an agent is under way without rounds: what becomes of it says all that the agent could."""
         return not self._synchronous and bool(agent.unacknowledged)
 
-    def _is_last(self, agent: AgentRecord, step: int) -> bool:
+    def _is_last(self, state: CoreState, agent: AgentRecord, step: int) -> bool:
         """Say whether an agent's budget ends with this step.
 
         Where it counts evaluations, a step may also be spent waiting; twice as many steps are the end of waiting in vain.
         """
+        if self._idles and state.rounds.number >= self._iterations:
+            return True
         if self._pulls:
             return agent.pulled >= self._pulls or step >= 2 * self._pulls
         return step >= self._iterations
@@ -120,6 +122,8 @@ class AgentProcesses:
 
     def advance(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Let an agent go on to its next step, or be absent before it."""
+        if not agent.lease:  # the first step that it is asked for
+            return self.request_step(state, agent, 0, now)
         step = agent.step + 1
         absence = 0.0 if self._always_there else self._absence(agent.number, step)
         if not absence:
@@ -130,7 +134,7 @@ class AgentProcesses:
             return [After(absence, AgentAvailable(agent.number))]
         # Under a barrier an absence costs this iteration, whatever the algorithm sends, so that budgets stay comparable.
         agent.step = step
-        if self._is_last(agent, step):
+        if self._is_last(state, agent, step):
             return self._end(state, agent, now)
         if not self._sends(step):
             return [After(absence, AgentAvailable(agent.number))]

@@ -123,14 +123,15 @@ class Core:
 
     def _start(self, state: CoreState, event: StudyStarted, now: float) -> list[Effect]:
         """Begin the study with all agents that take part in it."""
-        rules = self.rules
-        everybody = rules.upload is not None and rules.algorithm.sends(0)
-        present = list(range(rules.problem.n_agents)) if everybody else sorted(rules.targets)
-        state.rounds.active.update(present)
-        agents = [state.agents[number] for number in present]
-        effects = [effect for agent in agents for effect in self._presence.start(state, agent, now)]
+        rules, present = self.rules, sorted(self.rules.participants)
+        if not rules.idles:
+            state.rounds.active.update(present)
+        effects = self._presence.start(state, present, now)
         effects += self._faults.start(now)
+        if rules.idles:
+            present = self._server.enlist(state)
         effects += self._server.open(state, present, now)
+        agents = [state.agents[number] for number in present]
         return effects + [effect for agent in agents for effect in self._processes.request_step(state, agent, 0, now)]
 
     def _ack_timeout(self, state: CoreState, event: AckTimeout, now: float) -> list[Effect]:
@@ -149,6 +150,15 @@ class Core:
     def is_over(self) -> bool:
         """Say whether nobody takes part any more."""
         return bool(self.state.progress.events) and not self.state.rounds.active
+
+    def share_done(self) -> float:
+        """Say how much of the budget has been used: of the rounds where they are counted, else of the targets' own."""
+        rules, problem = self.rules, self.rules.problem
+        if rules.idles:
+            return min(1.0, self.state.rounds.number / (problem.iterations + 1))
+        agents = [agent for agent in self.state.agents.values() if agent.number in rules.targets]
+        count = sum(agent.pulled if problem.pulls else agent.step for agent in agents)
+        return count / (len(rules.targets) * (problem.pulls or problem.iterations))
 
     def will_recover(self) -> bool:
         """Say whether something keeps somebody from going on that will pass by itself."""

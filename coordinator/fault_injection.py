@@ -32,7 +32,7 @@ class FaultInjector:
 
     def __init__(self, rules: Rules, server: Server, interruptions: Interruptions) -> None:
         self._log, self._real_time, self._streams = rules.log, rules.environment.is_real_time, rules.task.streams
-        self._server, self._interruptions = server, interruptions
+        self._server, self._interruptions, self._participants = server, interruptions, rules.participants
         plan = rules.environment.plan
         self._faults = {place: fault for place, fault in enumerate(plan) if isinstance(fault, PROCESS_FAULTS)}
         self._times: dict[tuple[int, int], Ascending] = {}
@@ -63,9 +63,8 @@ class FaultInjector:
             return effects + self._schedule(event.fault, event.agent, event.number + 1, now)
         effects = []
         for number in [event.agent] if alone else [n for n in fault.agents if isinstance(n, int)]:
-            agent = state.agents[number]
-            if number in state.rounds.active and not agent.ended:
-                effects += self._begin(state, event.fault, agent, now)
+            if number in self._participants and not state.agents[number].ended:
+                effects += self._begin(state, event.fault, state.agents[number], now)
         if alone and state.agents[event.agent].ended:
             return effects
         return effects + self._schedule(event.fault, event.agent, event.number + 1, now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from fedbo.coordinator.environment.availability import Changes, leaves
 from fedbo.coordinator.events import After, AvailabilityChanged, Effect
@@ -18,10 +19,14 @@ class Presence:
         self._environment, self._log, self._interruptions = rules.environment, rules.log, interruptions
         self._changes = Changes(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
 
-    def start(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Interrupt an agent that is away from the start, or schedule its first absence."""
-        if not leaves(self._environment.of(agent.number).availability):
+    def start(self, state: CoreState, agents: Iterable[int], now: float) -> list[Effect]:
+        """Interrupt the agents that are away from the start, and schedule the first absences of the others."""
+        if not any(leaves(models.availability) for models in self._environment.groups()):
             return []
+        leaving = (number for number in agents if leaves(self._environment.of(number).availability))
+        return [effect for number in leaving for effect in self._start(state, state.agents[number], now)]
+
+    def _start(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         if self._changes(agent.number, 0) == now:
             return self.changed(state, AvailabilityChanged(agent.number, 0), now)
         return self._next_change(agent, 0, now)

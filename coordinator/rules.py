@@ -17,7 +17,9 @@ class Rules:
     """The task, the exchange mode, the environment and the private aggregation of a run, and the log that its parts write.
 
     `streams` are the coordinator's. `targets` are the agents that optimise. `log` has what happened since it was flushed.
-    `sends_dummies` says whether who is not asked sends a dummy message.
+    `sends_dummies` says whether who is not asked sends a dummy message. `participants` take part from the start: those who
+    optimise, and others who send a message before. `idles` says whether who is not asked in a round has nothing to do then;
+    a study has one round more than iterations then.
     """
 
     def __init__(self, task: Task, exchange: Exchange, environment: Environment, aggregator: PrivateAggregator | None) -> None:
@@ -30,6 +32,9 @@ class Rules:
         # releases, depends on who was asked, neither when rounds close nor who is late. Amplification by sampling needs that.
         self.sends_dummies = aggregator is not None and not aggregator.no_amplification
         self.is_synchronous = exchange.is_synchronous
+        everybody = self.upload is not None and self.algorithm.sends(0)
+        self.participants: Collection[int] = range(self.problem.n_agents) if everybody else self.targets
+        self.idles = self.is_synchronous and exchange.selection.idles and self.upload is not None
         self.log: list[EventLine] = []
 
     def staleness(self, rounds: Rounds, base: int) -> int:

@@ -9,15 +9,20 @@ from statistics import median
 from typing import Annotated
 
 import numpy as np
+import numpy.typing as npt
 from annotated_types import Ge, Gt, Le
 
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, check
+from fedbo.settings.ranges import OneOf, SettingError, check
+
+SHARES = ("fraction", "speed")  # they ask a number of agents, and not each by a coin of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which agents are asked to send in a round; the others go on with their own work and send nothing.
+    """Which agents are asked to send in a round.
+
+    The `others` "work": they go on with their own and send nothing; or they are "idle" until they are asked (`idles`).
 
     `who` is "all"; "fraction": a `share` of those who begin the round, uniformly drawn; "poisson": each with probability
     `share`, independently; or "speed": a `share` of them, an `explore` part of it drawn uniformly and the rest with
@@ -29,21 +34,30 @@ class Selection:
     share: Annotated[float, Gt(0), Le(1)] = 1.0
     explore: Annotated[float, Ge(0), Le(1)] = 0.1
     penalty: Annotated[float, Ge(0)] = 2.0
+    others: Annotated[str, OneOf(("work", "idle"))] = "work"
 
     def __post_init__(self) -> None:
         check(self)
+        if self.others == "idle" and self.who not in SHARES:
+            remedy = f"is for a selection that asks a share of all who are there, who = {' or '.join(SHARES)}"
+            raise SettingError("others", remedy, self.others)
 
-    def of_round(self, agents: Sequence[int], pace: Mapping[int, float], streams: Streams) -> set[int]:
+    @property
+    def idles(self) -> bool:
+        """Say whether only those who are asked work in a round."""
+        return self.others == "idle"
+
+    def of_round(self, agents: Sequence[int] | npt.NDArray[np.int64], pace: Mapping[int, float], streams: Streams) -> set[int]:
         """Choose among the `agents` that begin a round; `pace` is how long those took last who have reported before."""
-        if self.who == "all" or not agents:
-            return set(agents)
+        if self.who == "all" or not len(agents):
+            return {int(agent) for agent in agents}
         if self.who == "poisson":
-            return {agent for agent in agents if self.of_step(streams.of(agent))}
+            return {int(agent) for agent in agents if self.of_step(streams.of(agent))}
         rng = streams.rng("selection")
         count = max(1, round(self.share * len(agents)))
         if self.who == "fraction":
             return {int(agent) for agent in rng.choice(agents, count, replace=False)}
-        return _fast(agents, pace, count, self, rng)
+        return _fast([int(agent) for agent in agents], pace, count, self, rng)
 
     def of_step(self, streams: Streams) -> bool:
         """Say whether one agent is asked at one step, where there are no rounds."""

@@ -27,7 +27,8 @@ class Server:
         self._bytes, self._ones = sizer(rules.download), np.ones(rules.problem.n_agents)
         self._fault = None if rules.download is None else checker(rules.download)
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
-        self._oldest = rules.exchange.oldest
+        self._oldest, self._idles = rules.exchange.oldest, rules.idles
+        self._participants = np.array(rules.participants if self._idles else ())
         self._left = rules.algorithm.left if isinstance(rules.algorithm, Waiting) else None
         self._broadcast, self._should_close = rules.algorithm.broadcast, rules.exchange.should_close
 
@@ -97,7 +98,11 @@ class Server:
         """Close the open round, or empty the buffer: aggregate, and send the answers."""
         rounds, synchronous = state.rounds, self._synchronous
         recipients, number = _recipients(rounds, synchronous), rounds.number
-        payloads = self._aggregate(state, recipients, now)
+        if self._idles:
+            recipients = self._next_cohort(state, recipients)
+        # Who has not begun only hears that it shall: no message would change its initial points.
+        begun = [agent for agent in recipients if state.agents[agent].lease] if self._idles else recipients
+        payloads = self._aggregate(state, begun, now)
         if not synchronous:  # others may have waited for what these have sent
             if list(payloads) != recipients:
                 recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
@@ -114,6 +119,33 @@ class Server:
             bytes_ = 0 if inbound is None else self._bytes(inbound.payload)
             effects += self._network.send_down(state, make(Answer, (agent, inbound, number, 0)), bytes_, now)
         return effects + self.open(state, recipients, now) if synchronous else effects
+
+    def _next_cohort(self, state: CoreState, reported: Sequence[int]) -> list[int]:
+        """Let those who have reported be idle again, and enlist others for the next round; nobody after the last one."""
+        rounds = state.rounds
+        rounds.active.difference_update(reported)
+        for agent in reported:
+            del rounds.waiting[agent]
+        if rounds.number >= self._rules.problem.iterations:
+            return []
+        cohort = self.enlist(state, rounds.number + 1)
+        rounds.waiting.update(dict.fromkeys(cohort))
+        return cohort
+
+    def enlist(self, state: CoreState, number: int = 0) -> list[int]:
+        """Draw the agents that work in a round of this number among the idle ones that are there, or else will be."""
+        selection, known = self._exchange.selection, state.agents.values()
+        idle = np.zeros(self._rules.problem.n_agents, dtype=bool)
+        idle[self._participants] = True
+        idle[[agent.number for agent in known if agent.ended] + list(state.rounds.active)] = False
+        there = idle.copy()
+        there[[agent.number for agent in known if agent.known_offline]] = False
+        agents, lasted = np.flatnonzero(there if there.any() else idle), dict[int, float]()
+        if selection.who == "speed":
+            lasted = {agent.number: agent.last_duration for agent in known if agent.last_duration is not None}
+        chosen = sorted(selection.of_round(agents, lasted, self._rules.streams.at(number)))
+        state.rounds.active.update(chosen)
+        return chosen
 
     def _aggregate(self, state: CoreState, recipients: Sequence[int], now: float) -> dict[int, Any]:
         """Let the algorithm's coordinator half answer; where messages are private, on the ground of their release alone."""
@@ -148,7 +180,9 @@ class Server:
         exchange, rounds, aggregator = self._exchange, state.rounds, self._aggregator
         if not self._synchronous or self._rules.upload is None:
             return []
-        if aggregator is not None:
+        if self._idles:
+            chosen = set(agents)
+        elif aggregator is not None:
             chosen = aggregator.sample(state.privacy, agents)
         else:
             lasted = {agent: state.agents[agent].last_duration for agent in agents}

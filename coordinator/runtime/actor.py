@@ -249,12 +249,9 @@ class Coordinator:
         return RayHosts(self.hosts, run.task, agents, config)
 
     def _note_progress(self, run: Run, core: Core, hosts: Hosts) -> None:
-        problem = run.task.problem
-        agents = [core.state.agents[agent] for agent in problem.targets]
-        count = sum(agent.pulled if problem.pulls else agent.step for agent in agents)
-        best = hosts.best()
-        scores = tuple(best[agent] for agent in problem.targets if agent in best)
-        self._progress = RunProgress(run.key, count / (len(problem.targets) * (problem.pulls or problem.iterations)), scores)
+        targets = core.rules.targets
+        scores = tuple(score for agent, score in sorted(hosts.best().items()) if agent in targets)
+        self._progress = RunProgress(run.key, core.share_done(), scores)
 
 
 def _core(run: Run, home: RunFolder) -> Core:

@@ -73,8 +73,11 @@ def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
     if isinstance(algorithm, Phased):
         decisions = min(decisions, algorithm.phases(problem))
     points = targets * (problem.initial + decisions * (algorithm.queries or 1))
+    declared, selection = algorithm.upload(problem), study.exchange.make().selection
+    if declared is not None and selection.idles:  # the first step of an agent is its initial points, whenever it is asked
+        turns, begun = targets * selection.share * (decisions + 1), targets * (1 - (1 - selection.share) ** (decisions + 1))
+        points = round(begun * problem.initial + (turns - begun) * (algorithm.queries or 1))
     evaluations = targets * problem.pulls or points
-    declared = algorithm.upload(problem)
     if declared is None:
         return evaluations, 0, 0, 0, min(points, evaluations)
     steps = _sends(algorithm, decisions)

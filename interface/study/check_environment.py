@@ -47,15 +47,20 @@ def exchange_combinations(study: Study) -> Iterator[InvalidSetting]:
 
 
 def _selected(study: Study, exchange: Exchange) -> Iterator[InvalidSetting]:
-    """Refuse to pass over agents that may wait for an answer where no round ever closes to give them one.
+    """Refuse to pass over agents that may wait for an answer where no round closes, or is theirs, to give them one.
 
     A method whose decisions vary in size may decide on no point at all, and waits then; whether it will cannot be told before.
     """
-    if exchange.is_synchronous or exchange.selection.who == "all":
+    selection = exchange.selection
+    if selection.who == "all" or (exchange.is_synchronous and not selection.idles):
         return
     for table in study.algorithm:
         made = table.make()
         if made.queries is None and any(made.sends(step) for step in range(study.budget.decisions + 1)):
+            if selection.idles:
+                remedy = f"'{table.title}' may wait for answers that only agents get who are asked next; take \"work\""
+                yield InvalidSetting(("exchange", "selection", "others"), remedy)
+                continue
             remedy = f"'{table.title}' may wait for an answer to a message that it was not asked for; take \"all\""
             yield InvalidSetting(("exchange", "selection", "who"), f'{remedy}, or a mode with rounds, such as "barrier"')
 

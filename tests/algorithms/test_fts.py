@@ -157,14 +157,14 @@ def test_a_straggler_has_p_n_0_and_everyone_else_an_equal_share() -> None:
 
 def test_what_has_grown_stale_counts_for_less() -> None:
     algorithm = FTS(features=3)
-    server = FTSServer(np.eye(4, 3), np.ones(4))
+    server = FTSServer(np.eye(4, 3), np.ones(4), np.arange(4))
     answers, _ = algorithm.broadcast(server, [0], np.array([1.0, 1.0, 0.5, 0.0]), Streams(1))
     np.testing.assert_allclose(answers[0]["weight"], [0, 2 / 3, 1 / 3, 0])
 
 
 def test_whoever_has_weight_0_is_never_followed() -> None:
     algorithm = FTS(features=3, weights=(0.0, 0.0, 3.0, 1.0))
-    server = FTSServer(np.eye(4, 3), np.ones(4))
+    server = FTSServer(np.eye(4, 3), np.ones(4), np.arange(4))
     answers, _ = algorithm.broadcast(server, [2, 3], np.ones(4), Streams(1))
     np.testing.assert_allclose(answers[3]["weight"], [0, 0, 1, 0])
     np.testing.assert_allclose(answers[2]["weight"], [0, 0, 0, 1])
@@ -180,7 +180,7 @@ def test_a_relay_of_one_message_draws_its_sender_from_p_n() -> None:
     """Chi-square over 3,000 draws, steps 0..2999, false alarm 1e-6."""
     weights = (0.0, 1.0, 2.0, 5.0)
     algorithm = FTS(features=3, weights=weights, relay="one")
-    server = FTSServer(np.arange(12.0).reshape(4, 3), np.ones(4))
+    server = FTSServer(np.arange(12.0).reshape(4, 3), np.ones(4), np.arange(4))
     counts = np.zeros(4)
     for step in range(3000):
         answer = algorithm.broadcast(server, [0], np.ones(4), Streams(1, step=step))[0][0]

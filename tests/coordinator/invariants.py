@@ -156,6 +156,8 @@ class Troubles:
                     assert over <= fault.at or not target or (kind, agent, fault.at) in self.struck, f"{fault} never struck"
         if whole:
             lost = set(ran.core.rules.problem.targets) - self.gone.keys() - self.done.keys()
+            if ran.core.rules.idles:  # others may never be asked again
+                lost &= ran.core.state.rounds.active
             assert not lost, f"agents {lost} neither ended nor were lost"
 
 

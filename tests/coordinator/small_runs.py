@@ -49,7 +49,7 @@ class Setting:
     until: float = float("inf")
 
     def task(self) -> Task:
-        targets = tuple(range(self.agents)) if self.targets is None else self.targets
+        targets = range(self.agents) if self.targets is None else self.targets
         problem = Problem(2, self.agents, targets, self.initial, self.iterations)
         made = Task(Quadratic(agents=self.agents), self.algorithm, problem, Streams(self.seed))
         return replace(made, policy=self.policy, checkpoint=self.checkpoint)

@@ -78,7 +78,7 @@ def test_a_resolved_study_shows_the_defaults_of_its_world() -> None:
     assert shown["exchange"] == {
         "mode": "immediate",
         "staleness": {"weight": "constant", "decay": 0.5, "after": 0},
-        "selection": {"who": "all", "share": 1.0, "explore": 0.1, "penalty": 2.0},
+        "selection": {"who": "all", "share": 1.0, "explore": 0.1, "penalty": 2.0, "others": "work"},
     }
     assert shown["evaluation"] == {"retries": 0, "failure": "drop", "parallel": 1, "prefetch": 0, "resources": []}
     assert shown["fault"] == [

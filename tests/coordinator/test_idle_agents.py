@@ -1,0 +1,148 @@
+"""Rounds in which only those who are asked work: who is asked, what they are told, and what an agent costs that never was."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import Counter, defaultdict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given
+from hypothesis import settings as profile
+from hypothesis import strategies as st
+from invariants import check
+from plans import settings
+from scipy import stats
+from small_runs import ALL_MODES, Setting, fts
+
+from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.settings import SettingError
+from fedbo.coordinator.environment.availability import Always, Markov
+from fedbo.coordinator.environment.faults import Crash
+from fedbo.coordinator.environment.timing import Constant, Lognormal
+from fedbo.coordinator.exchange import Barrier, Deadline, Exchange
+from fedbo.coordinator.selection import Selection
+
+ROUNDS = [exchange for exchange in ALL_MODES if exchange.is_synchronous]
+every_mode_with_rounds = pytest.mark.parametrize("exchange", ROUNDS, ids=lambda m: m.mode + "-carry" * m.accepts_late)
+
+
+def idle(share: float, exchange: Exchange | None = None, who: str = "fraction") -> Any:
+    return replace(exchange or Barrier(), selection=Selection(who, share, others="idle"))  # type: ignore[type-var]
+
+
+def world(**changes: Any) -> Setting:
+    return replace(Setting(fts(), agents=20, iterations=9, availability=Always()), **changes)
+
+
+def test_a_round_asks_its_share_and_there_is_one_more_than_iterations() -> None:
+    ran = world(exchange=idle(0.2)).run()
+    closed, began = 0, list[int]()
+    for record in ran.records:
+        closed += record.kind == "round"
+        if record.kind == "started":
+            began.append(closed)
+    assert Counter(began) == dict.fromkeys(range(10), 4)
+    assert len(ran.of("finished")) == len(ran.of("arrived")) == 40 and len(ran.of("done")) == 4
+
+
+def test_an_agent_goes_on_with_its_own_next_step_and_is_told_the_newest_answer() -> None:
+    ran = world(exchange=idle(0.3)).run()
+    steps: dict[int, list[int]] = defaultdict(list)
+    for record in ran.of("finished"):
+        steps[record.agent].append(record.step)
+    assert all(own == list(range(len(own))) for own in steps.values()) and max(map(len, steps.values())) > 3
+    answers = [(record.agent, record.step) for record in ran.of("delivered")]
+    assert len(set(answers)) == len(answers)
+    rounds = [record.time for record in ran.of("round")]
+    for record in ran.of("delivered"):
+        assert record.time == pytest.approx(rounds[record.step] + 0.1)  # as soon as it is asked, and no sooner
+        assert record.agent in {row.agent for row in ran.rows if row.step == 0}  # never before its initial points
+
+
+def test_with_a_share_of_one_nobody_is_idle() -> None:
+    everybody, asked = (world(exchange=exchange, agents=6).run() for exchange in (Barrier(), idle(1.0)))
+    assert asked.records == everybody.records
+    assert [row[:-1] for row in map(str, asked.rows)] == [row[:-1] for row in map(str, everybody.rows)]
+
+
+def test_all_are_asked_equally_often() -> None:
+    """Each round asks 4 of 20, all equally likely; chi-square over 400 rounds, false alarm below 1e-4."""
+    ran = world(exchange=idle(0.2), iterations=399).run()
+    asked = Counter(record.agent for record in ran.of("started"))
+    assert sum(asked.values()) == 1600
+    # Without replacement within a round the counts vary less than multinomial ones, by the factor 16 / 19.
+    assert stats.chisquare([asked[agent] for agent in range(20)]).statistic * 19 / 16 < stats.chi2(19).isf(1e-4)
+
+
+def test_who_is_away_is_not_asked_while_others_are_there() -> None:
+    ran = world(exchange=idle(0.2), availability=Markov(4.0, 4.0), iterations=40).run()
+    away = set[int]()
+    for record in ran.records:
+        away = away | {record.agent} if record.kind == "absent" else away - {record.agent} if record.kind == "returned" else away
+        assert record.kind != "started" or record.agent not in away
+    assert ran.of("absent") and len(ran.of("round")) == 40
+
+
+def test_an_idle_agent_that_is_lost_for_good_is_never_asked_again() -> None:
+    plan = (Crash(tuple(range(10)), at=3.0, restart=None),)
+    ran = world(exchange=idle(0.2), iterations=40, world={"plan": plan}).run()
+    assert len([record for record in ran.of("crashed")]) == 10
+    assert not [record for record in ran.of("started") if record.agent < 10 and record.time > 3.0]
+    assert len(ran.of("round")) == 40
+
+
+def test_a_straggler_is_not_asked_again_before_it_has_reported() -> None:
+    ran = world(exchange=idle(0.4, Deadline(1.0)), evaluation=Lognormal(1.0, 1.5), iterations=30).run()
+    working = set[int]()
+    for record in ran.records:
+        if record.kind == "started":
+            assert record.agent not in working
+            working.add(record.agent)
+        elif record.kind == "finished":
+            working.remove(record.agent)
+    assert ran.of("late")
+
+
+@every_mode_with_rounds
+def test_whatever_goes_wrong_what_must_hold_holds(exchange: Exchange) -> None:
+    @profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None, max_examples=25)
+    @given(settings(), st.sampled_from(["fraction", "speed"]), st.sampled_from([0.3, 0.6, 1.0]))
+    def holds(setting: Setting, who: str, share: float) -> None:
+        assume(setting.algorithm.queries is not None)
+        check(replace(setting, exchange=idle(share, exchange, who)))
+
+    holds()
+
+
+def test_an_agent_that_was_never_asked_costs_next_to_nothing_and_no_event() -> None:
+    """Bytes that are held at the end of a run, twice as many registered agents less as many: what one of them costs."""
+    algorithm = fts(every=1, relay="one", features=10)
+
+    def held(agents: int) -> tuple[int, int]:
+        setting = world(algorithm=algorithm, agents=agents, initial=1, evaluation=Constant(1.0), iterations=3)
+        setting = replace(setting, exchange=idle(10 / agents))
+        setting.run()  # what is made once is there
+        tracemalloc.start()
+        ran = setting.run()
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert len(ran.of("started")) == 40
+        return size, len(ran.records)
+
+    (few, some), (many, more) = held(2_000), held(22_000)
+    assert some == more
+    assert (many - few) / 20_000 < 200
+
+
+@pytest.mark.parametrize("who", ["all", "poisson"])
+def test_a_selection_without_a_share_of_all_has_no_idle_agents(who: str) -> None:
+    with pytest.raises(SettingError, match="others must|others is"):
+        Selection(who, 0.5, others="idle")
+
+
+def test_methods_that_never_send_have_no_rounds_and_so_nobody_is_idle() -> None:
+    ran = world(algorithm=entry("random").make(), exchange=idle(0.2), agents=4, iterations=3).run()
+    assert len(ran.of("finished")) == 16 and np.all([row.step <= 3 for row in ran.rows])

@@ -5,6 +5,10 @@ not. `--profile` runs inline under the profiler instead and says where the time 
 
     python benchmarks/scale.py [--agents 1000] [--iterations 50] [--features 100] [--workers 2] [--mode barrier] [--profile]
     python benchmarks/scale.py --private --agents 10000 --iterations 60
+    python benchmarks/scale.py --agents 1000000 --iterations 99 --share 0.01
+
+With `--share` each round asks that share of the agents, and the others are idle. An iteration is a round then, of which there is one
+more, and what is counted are the steps of those who are asked.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import os
 import pstats
 import resource
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -27,11 +32,13 @@ from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.execution.jobs import runs
 from fedbo.study.study import load_study
 
+SELECTION = {"who": "fraction", "others": "idle"}
+
 
 def study(
-    agents: int, iterations: int, features: int, mode: str, hosting: dict[str, Any], private: bool = False
+    agents: int, iterations: int, features: int, mode: str, hosting: dict[str, Any], private: bool = False, share: float = 1.0
 ) -> dict[str, Any]:
-    """Describe FTS in its most general setting, or DP-FTS-DE: everybody takes part, t_n grows, nothing is fitted."""
+    """Describe FTS in its most general setting, or DP-FTS-DE: t_n grows, nothing is fitted, and all or a share take part."""
     algorithm = {"name": "fts", "every": 1, "relay": "one", "query": "draw", "kernel": "se", "features": features}
     if private:
         algorithm = {"name": "dp_fts_de", "regions": 4, "share": 0.25 if mode == "barrier" else 1.0, "features": features}
@@ -42,14 +49,51 @@ def study(
         "budget": {"iterations": iterations},
         "algorithm": [{**algorithm, "own": own}],
         "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "constant", "mean": 0.1}},
-        "exchange": {"mode": mode},
+        "exchange": {"mode": mode} | ({"selection": SELECTION | {"share": share}} if share < 1 else {}),
         "hosting": hosting,
-    }
+    } | ({"agents": {"initial": 1}} if share < 1 else {})
 
 
 def _memory() -> int:
     """Give the most memory that this process and those that it has waited for have used, in MiB."""
     return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) // 1024
+
+
+class _Used(threading.Thread):
+    """The most memory that this process and the hosts of agents used at a time, in MiB, looked at twice a second.
+
+    What processes share is divided among them.
+    """
+
+    def __init__(self, hosts: int) -> None:
+        super().__init__(daemon=True)
+        self.most, self._hosts, self._over = 0, hosts, threading.Event()
+
+    def run(self) -> None:
+        while not self._over.wait(0.5):
+            self.most = max(self.most, sum(map(_proportional, [os.getpid(), *self._processes()])))
+
+    def _processes(self) -> list[int]:
+        names = {int(path.parent.name): path for path in Path("/proc").glob("[0-9]*/cmdline")} if self._hosts else {}
+        return [number for number, path in names.items() if _read(path).startswith("ray::Host")]
+
+    def end(self) -> int:
+        """Stop looking."""
+        self._over.set()
+        self.join()
+        return self.most
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # it has ended
+        return ""
+
+
+def _proportional(process: int) -> int:
+    found = _read(Path(f"/proc/{process}/smaps_rollup")).partition("\nPss:")[2].split()
+    return int(found[0]) // 1024 if found else 0
 
 
 def main() -> None:
@@ -60,11 +104,15 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=100)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--mode", default="barrier", choices=("barrier", "immediate"))
+    parser.add_argument("--share", type=float, default=1.0, help="of the agents that a round asks; the others are idle")
     parser.add_argument("--private", action="store_true", help="DP-FTS-DE, with its ledger, instead of FTS")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     hosting = {"kind": "inline"} if given.profile or not given.workers else {"kind": "packed", "workers": given.workers}
-    checked = load_study(study(given.agents, given.iterations, given.features, given.mode, hosting, given.private))
+    settings = (given.agents, given.iterations, given.features, given.mode, hosting, given.private, given.share)
+    used = _Used(given.workers)
+    used.start()
+    checked = load_study(study(*settings))
     with tempfile.TemporaryDirectory() as folder:
         (run,) = runs(checked, Path(folder))
         profiler = cProfile.Profile()
@@ -77,9 +125,11 @@ def main() -> None:
         profiler.disable()
         seconds, here = time.perf_counter() - begun, time.process_time() - before
     done = given.agents * given.iterations
+    if given.share < 1:
+        done = round(given.share * given.agents) * (given.iterations + 1)
     print(f"{given.agents} agents, {given.iterations} iterations, M = {given.features}, {given.mode}, {hosting}")
     print(f"{done / seconds:,.0f} agent-iterations per second, {seconds:.1f} s ({here:.1f} s of it in the engine's process)")
-    print(f"{ended.events:,} events, at most {_memory()} MiB here")
+    print(f"{ended.events:,} events, {_memory()} MiB here, {used.end()} MiB with all hosts, snapshots {ended.kept:.1f} s")
     if given.profile:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
     if hosting["kind"] == "packed":

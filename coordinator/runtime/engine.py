@@ -36,6 +36,7 @@ Sink = Callable[[list[EventLine]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still
 _COLLECT = 10_000  # objects made before Python looks for cycles: what is made for an event is in none
 PROGRESS_INTERVAL = 0.4  # seconds between two reports of progress
+_REST = 50  # a report takes at most one part in so many of a run's time, since it asks all agents
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
 def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
     """Let one event after the other happen."""
     heap, clock = queue.heap, time.monotonic
-    progress, active, reported, flushed = core.state.progress, core.state.rounds.active, clock(), True
+    progress, active, due, flushed = core.state.progress, core.state.rounds.active, clock() + PROGRESS_INTERVAL, True
     while heap and (queue.waiting or core.will_recover()):
         now, _, event = heap[0]
         if now > until or (not active and core.is_over and queue.quiet):
@@ -138,9 +139,9 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             if hooks.stop():
                 queue.stopped = True
                 break
-            if clock() - reported > PROGRESS_INTERVAL:
-                reported = clock()
+            if (begun := clock()) > due:
                 report_progress(core, hooks)
+                due = (ended := clock()) + max(PROGRESS_INTERVAL, _REST * (ended - begun))
         if stands_still:
             require_progress(core, now, until)
         if type(event) is Finished:

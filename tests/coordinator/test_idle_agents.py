@@ -81,7 +81,10 @@ def test_who_is_away_is_not_asked_while_others_are_there() -> None:
     ran = world(exchange=idle(0.2), availability=Markov(4.0, 4.0), iterations=40).run()
     away = set[int]()
     for record in ran.records:
-        away = away | {record.agent} if record.kind == "absent" else away - {record.agent} if record.kind == "returned" else away
+        if record.kind == "absent":
+            away.add(record.agent)
+        elif record.kind == "returned":
+            away.discard(record.agent)
         assert record.kind != "started" or record.agent not in away
     assert ran.of("absent") and len(ran.of("round")) == 40
 

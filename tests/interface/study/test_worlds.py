@@ -236,6 +236,14 @@ def test_an_estimate_counts_only_the_messages_that_are_asked_for() -> None:
     assert half.evaluations == every.evaluations
 
 
+def test_an_estimate_knows_that_idle_agents_evaluate_nothing() -> None:
+    selection = {"who": "fraction", "share": 0.5, "others": "idle"}
+    every = estimate_cost(load_study(tables(exchange={"mode": "barrier"})))
+    half = estimate_cost(load_study(tables(exchange={"mode": "barrier", "selection": selection})))
+    assert 0.4 * every.evaluations < half.evaluations < 0.7 * every.evaluations
+    assert half.messages_up == every.messages_up // 2
+
+
 def test_whatever_a_world_is_made_of_is_listed_with_its_settings() -> None:
     listed = groups()
     assert [item.name for item in listed["faults"]] == list(FAULTS)

@@ -75,6 +75,9 @@ WRONG: list[tuple[str, str]] = [
     ("[exchange]\nselection = {who = 'fraction', share = 0.5}",
      "[exchange] selection.who = 'fraction': under 'immediate' there are no rounds of which this could be a share; "
      'take "poisson"'),
+    ("[exchange]\nmode = 'barrier'\nselection = {who = 'poisson', share = 0.5, others = 'idle'}",
+     "[exchange] selection.others = 'idle': is for a selection that asks a share of all who are there, "
+     "who = fraction or speed"),
     ("[exchange]\nmode = 'buffered'\nk = 2\nselection = {who = 'speed', share = 0.5}",
      "[exchange] selection.who = 'speed': under 'buffered' there are no rounds of which this could be a share; "
      'take "poisson"'),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -108,9 +109,8 @@ class Federated(ABC):
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         rows = phi(features, to_coordinates(known, self.own.coordinates))
         holds = self._capacity(problem) if problem.agent in problem.targets else 0
-        omega, weight = np.zeros((holds, self.features)), np.zeros(holds)
         own = self.own.agent_init(problem, streams)
-        return FederatedState(own, features, rows, values, np.empty((0, self.features)), omega, weight)
+        return FederatedState(own, features, rows, values, np.empty((0, self.features)), *_nothing(holds, self.features))
 
     def ask(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FederatedState]:
         """Follow the own surrogate or what is held of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
@@ -168,3 +168,9 @@ class Federated(ABC):
             return y, 1.0
         centred, spread = scaled(y)
         return centred / spread, spread
+
+
+@lru_cache(maxsize=4)
+def _nothing(holds: int, m: int) -> tuple[Array, Array]:
+    """Give what every agent holds of others at first, one for all of a process: vectors `(K, m)` and weights `(K,)`."""
+    return np.zeros((holds, m)), np.zeros(holds)

@@ -226,6 +226,7 @@ class DecisionTimeModel:
 
 
 _BLOCK = 64
+_HELD = 100_000  # agents whose blocks are held at a time: 60 MB, and a draw again costs microseconds
 
 
 class Durations:
@@ -266,6 +267,8 @@ def durations(timing_of: Callable[[int], Timing], purpose: str, streams: Streams
     def duration(agent: int, step: int) -> float:  # a closure takes two thirds of the time of an object's __call__
         last = held.get(agent)
         if last is None or last[0] != step // _BLOCK:
+            if len(held) >= _HELD:
+                held.clear()
             last = held[agent] = step // _BLOCK, block(agent, step // _BLOCK)
         return last[1][step % _BLOCK]
 

@@ -13,7 +13,7 @@ from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool
 from fedbo.actors.host_storage import HostConfig, HostStorage
-from fedbo.actors.hosted_agents import HostedAgents
+from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
@@ -25,7 +25,7 @@ class Host:
 
     def __init__(self) -> None:
         threadpool_limits(1)  # one thread each: the replicates and hosts are what runs in parallel
-        self.agents: dict[int, HostedAgent] = {}
+        self.agents: LazyRecords[HostedAgent]
         self._storage: HostStorage | None = None
         self._epoch = 0.0
         self._held: dict[int, float] = {}
@@ -47,7 +47,7 @@ class Host:
         else:
             delay = self._delay if config.real else None
             evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
-        self.agents = HostedAgents(lambda number: HostedAgent(task, number, self.clock, evaluator))
+        self.agents = LazyRecords(lambda number: HostedAgent(task, number, self.clock, evaluator))
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
         if storage is None or config is None:
@@ -137,20 +137,21 @@ class Host:
 
     def best(self) -> dict[int, float]:
         """Give the score of the best observation so far of every agent that has one, for the progress display."""
-        return {number: agent.state.best.score for number, agent in self.agents.items() if agent.state.best is not None}
+        return {agent.number: agent.state.best.score for agent in self.agents.every() if agent.state.best is not None}
 
     def best_values(self) -> dict[int, float | None]:
         """Give the known optimum of the objective of every agent that has been made, noise-free, over the box."""
-        return {number: agent.objective.best_value for number, agent in self.agents.items()}
+        return {agent.number: agent.objective.best_value for agent in self.agents.every()}
 
-    def snapshot(self, commits: Commits, number: int) -> dict[str, str]:
+    def snapshot(self, commits: Commits, number: int, whole: bool = True) -> dict[str, str]:
         """Write new rows and the agents as they are by what counts; give the names of the files, each with its SHA-256.
 
+        One that is not `whole` has the agents alone that have worked since the last one.
         A host that is taken for dead writes nothing, and gives none.
         """
         assert self._storage is not None
         self._commit(commits)
-        return self._write(partial(self._storage.write_snapshot, self.agents, number))
+        return self._write(partial(self._storage.write_snapshot, self.agents, number, whole))
 
     def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> dict[str, str]:
         """Write all rows that are left as tables of this kind, and in real time all evaluations too; give names and SHA-256.
@@ -160,11 +161,12 @@ class Host:
         """
         assert self._storage is not None
         self._commit(commits)
-        for agent in self.agents.values() if counted is not None else ():
+        for agent in self.agents.every() if counted is not None else ():
             done = agent.uncommitted
             if done is not None and done.report.step <= (counted or {}).get(agent.number, -1):
                 agent.commit(())
             agent.close()
+        self.agents.unsettle()
         return self._write(partial(self._storage.write_rows, self.agents, number, False, kind))
 
     def _write(self, write: Callable[[], dict[str, str]]) -> dict[str, str]:

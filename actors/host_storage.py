@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState, UncommittedStep
+from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.checkpoint import EncodedRecords, read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import Row, single_rows, write_evaluations, write_rows
@@ -53,7 +54,7 @@ class HostStorage:
             paths = {number: folder.checkpoints(number) for number in self._numbers}
             return {number: read_checkpoint(written[-1]) for number, written in paths.items() if written}
         found: dict[int, AgentCheckpoint] = {}
-        for path in sorted(folder.path.glob(f"{self.config.latest.stem}-*.agents")) if self.config.latest.number else ():
+        for path in self.config.latest.parts(folder.path, ".agents"):
             found |= {number: kept for number, kept in read_checkpoint(path).items() if number in self._numbers}
         return found
 
@@ -67,12 +68,15 @@ class HostStorage:
                 older.unlink(missing_ok=True)
         return {path.name: digest}
 
-    def write_snapshot(self, agents: dict[int, HostedAgent], number: int) -> dict[str, str]:
-        """Write new rows and the agents by what counts; give the names of the files, each with its SHA-256."""
+    def write_snapshot(self, agents: LazyRecords[HostedAgent], number: int, whole: bool) -> dict[str, str]:
+        """Write new rows and the agents by what counts, all or those that changed; give the names of the files with SHA-256."""
+        if whole:
+            agents.unsettle()
         path = self.config.folder.agents(number, self._place)
         names = self.write_rows(agents, number, self.config.lossy)
         kept = {agent.number: AgentCheckpoint(agent.committed, agent.saved, None) for agent in agents.values()}
         names[path.name] = write_checkpoint(kept, path)
+        agents.settle()
         self.log.begin(number)
         return names
 

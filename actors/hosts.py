@@ -49,8 +49,8 @@ class Hosts(Protocol):
     def best_values(self) -> dict[int, float | None]:
         """Give the known optimum of the objective of every agent that was given anything to do."""
 
-    def snapshot(self, number: int) -> None:
-        """Begin to write the agents as they are now; it goes on while the run does."""
+    def snapshot(self, number: int, whole: bool) -> None:
+        """Begin to write the agents as they are now, all or those that changed; it goes on while the run does."""
 
     def written(self, wait: bool = False) -> dict[str, str] | None:
         """Give the files of the snapshot that was begun, by name with their SHA-256, or None while it is being written."""
@@ -96,9 +96,9 @@ class InlineHosts:
         """Give the known optimum of every agent's objective."""
         return self.host.best_values()
 
-    def snapshot(self, number: int) -> None:
+    def snapshot(self, number: int, whole: bool) -> None:
         """Write the agents now."""
-        self._written = self.host.snapshot((), number)
+        self._written = self.host.snapshot((), number, whole)
 
     def written(self, wait: bool = False) -> dict[str, str] | None:
         """Give the files of the snapshot."""
@@ -113,7 +113,7 @@ class InlineHosts:
         if self._replays_overlaps:
             for request in self._requests.values():
                 self.host.work((), [request])
-            for agent in self.host.agents.values():
+            for agent in self.host.agents.every():
                 agent.close()
         return self.host.finish((), number, kind)
 

@@ -104,9 +104,9 @@ class RayHosts:
             self._collect(host)
         return raise_if_failed(self._reports.pop(wanted))
 
-    def snapshot(self, number: int) -> None:
+    def snapshot(self, number: int, whole: bool) -> None:
         """Ask every host to write its agents; whatever it is sent later comes after that."""
-        self._writing = [host.handle.snapshot.remote(host.take_commits(), number) for host in self.remote]
+        self._writing = [host.handle.snapshot.remote(host.take_commits(), number, whole) for host in self.remote]
 
     def written(self, wait: bool = False) -> dict[str, str] | None:
         """Give the files of the snapshot once every host has written its part."""

@@ -115,7 +115,7 @@ class SupervisedHosts(RayHosts):
             if host.buffer:
                 self._send(host)
 
-    def snapshot(self, number: int) -> None:
+    def snapshot(self, number: int, whole: bool) -> None:
         """Write nothing: every agent keeps checkpoints of its own, with its rows."""
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:

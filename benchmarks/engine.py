@@ -77,7 +77,7 @@ class FreeHosts:
     def best_values(self) -> dict[int, float | None]:
         return {}
 
-    def snapshot(self, number: int) -> None: ...
+    def snapshot(self, number: int, whole: bool) -> None: ...
 
     def written(self, wait: bool = False) -> dict[str, str]:
         return {}

@@ -75,7 +75,7 @@ def forgets(*names: str) -> Callable[[Any], Any]:
             if hasattr(found.state.rounds, name):
                 getattr(found.state.rounds, name).clear()
                 continue
-            for agent in found.state.agents.values():
+            for agent in found.state.agents.every():
                 setattr(agent, name, False)
         return found
 

@@ -7,8 +7,8 @@ not. `--profile` runs inline under the profiler instead and says where the time 
     python benchmarks/scale.py --private --agents 10000 --iterations 60
     python benchmarks/scale.py --agents 1000000 --iterations 99 --share 0.01
 
-With `--share` each round asks that share of the agents, and the others are idle. An iteration is a round then, of which there is
-one more, and what is counted are the steps of those who are asked.
+With `--share` each round asks that share of the agents, and the others are idle. An iteration is a round then, of which there
+is one more, and what is counted are the steps of those who are asked.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.agent_processes import AgentProcesses
-from fedbo.coordinator.agent_records import AgentRecords
 from fedbo.coordinator.downlink import Downlink
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.errors import EndlessError, ProtocolError
@@ -59,7 +59,7 @@ from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import CoreState
+from fedbo.coordinator.state import AgentRecord, CoreState
 from fedbo.coordinator.step_scheduler import StepScheduler
 from fedbo.coordinator.uplink import Uplink
 
@@ -156,7 +156,7 @@ class Core:
         rules, problem = self.rules, self.rules.problem
         if rules.idles:
             return min(1.0, self.state.rounds.number / (problem.iterations + 1))
-        agents = [agent for agent in self.state.agents.values() if agent.number in rules.targets]
+        agents = [agent for agent in self.state.agents.every() if agent.number in rules.targets]
         count = sum(agent.pulled if problem.pulls else agent.step for agent in agents)
         return count / (len(rules.targets) * (problem.pulls or problem.iterations))
 
@@ -169,8 +169,8 @@ class Core:
 
     def orders(self) -> list[StepRequest]:
         """List what agents work on, for a shell that has lost its hosts and begins again with others."""
-        agents = self.state.agents
-        steps = (agents[number].current for number in sorted(agents))
+        agents = sorted(self.state.agents.every(), key=lambda agent: agent.number)
+        steps = (agent.current for agent in agents)
         given = [step.order for step in steps if step is not None and (self.environment.is_real_time or step.segments)]
         return [order for order in given if order is not None]
 
@@ -199,10 +199,10 @@ class Core:
             return
         words = f"{_named(waiting)} wait for an answer that never comes"
         rounds = "take an exchange mode with rounds"
-        if lost := [agent.number for agent in self.state.agents.values() if agent.lost]:
+        if lost := [agent.number for agent in self.state.agents.every() if agent.lost]:
             remedy = f"let them come back (restart, windows), or {rounds}"
             raise EndlessError(f"{words}, since {_named(lost)} are lost for good; {remedy}")
-        if unheard := [agent.number for agent in self.state.agents.values() if agent.unheard]:
+        if unheard := [agent.number for agent in self.state.agents.every() if agent.unheard]:
             why = f"since the last message of {_named(unheard)} was refused or given up"
             raise EndlessError(f"{words}, {why}; raise [network] attempts or the bound of [exchange] staleness, or {rounds}")
         raise ProtocolError(words)
@@ -222,7 +222,7 @@ def _aggregator(
 
 def _first_state(rules: Rules) -> CoreState:
     """Give the state before anything has happened."""
-    state = CoreState(AgentRecords(), rules.algorithm.server_init(rules.problem))
+    state = CoreState(LazyRecords(AgentRecord), rules.algorithm.server_init(rules.problem))
     if rules.aggregator is not None:
         (declared,) = (rules.upload or {}).values()
         (length,) = declared.shape

@@ -134,7 +134,7 @@ class Server:
 
     def enlist(self, state: CoreState, number: int = 0) -> list[int]:
         """Draw the agents that work in a round of this number among the idle ones that are there, or else will be."""
-        selection, known = self._exchange.selection, state.agents.values()
+        selection, known = self._exchange.selection, list(state.agents.every())
         idle = np.zeros(self._rules.problem.n_agents, dtype=bool)
         idle[self._participants] = True
         idle[[agent.number for agent in known if agent.ended] + list(state.rounds.active)] = False
@@ -161,9 +161,9 @@ class Server:
         """Give what each agent's newest message counts for now `(N,)`."""
         staleness = self._exchange.staleness
         weights = np.zeros(self._rules.problem.n_agents)
-        for number, agent in state.agents.items():
+        for agent in state.agents.every():
             if (base := agent.newest_base) >= 0:
-                weights[number] = staleness.of(self._rules.staleness(state.rounds, base))
+                weights[agent.number] = staleness.of(self._rules.staleness(state.rounds, base))
         return weights
 
     def _checked(self, agent: int, number: int, payload: Any, now: float) -> Inbound | None:

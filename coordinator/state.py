@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.events import Message
@@ -164,7 +165,7 @@ class ProgressCounter:
 class CoreState:
     """All that changes in a run between agents.
 
-    - `agents` has a record of each agent that something has happened to, by its number (`AgentRecords`).
+    - `agents` has a record of each agent that something has happened to, by its number.
     - `server` is the state of the algorithm's coordinator half, `privacy` the `AggregatorState` where messages are private.
     - `rounds` is the state of the exchange.
     - `progress` says how far the run is.
@@ -173,7 +174,7 @@ class CoreState:
     - `disclosures` counts the messages that their senders have made private themselves.
     """
 
-    agents: dict[int, AgentRecord]
+    agents: LazyRecords[AgentRecord]
     server: Any
     privacy: Any = None
     rounds: Rounds = field(default_factory=Rounds)

@@ -28,6 +28,11 @@ class SnapshotIndex(NamedTuple):
         """Give what the names of the snapshot's own files begin with."""
         return f"{self.number:06d}-{self.attempt:04d}"
 
+    def parts(self, folder: Path, suffix: str) -> list[Path]:
+        """List its files with this suffix, its own last; what did not change stands in those of earlier ones."""
+        own = [path.name for path in folder.glob(f"{self.stem}*{suffix}")] if self.number else []
+        return [folder / name for name in sorted({*own, *(name for name in self.files if name.endswith(suffix))})]
+
 
 class SnapshotStore:
     """The snapshots in the folder of a run. The last one and the one before it are kept."""
@@ -144,7 +149,8 @@ class SnapshotStore:
         """Remove the files of snapshots before these two, and of a run that has ended all but its tables and its result."""
         for path in self._folder.path.glob("[0-9]*"):
             late = path.suffix == ".moments" and path.name >= before.stem  # from which what came after it is found out again
-            if latest.ended or not (late or path.name.startswith((latest.stem, before.stem))):
+            needed = late or path.name in {**latest.files, **before.files} or path.name.startswith((latest.stem, before.stem))
+            if latest.ended or not needed:
                 path.unlink(missing_ok=True)
         for path in self._folder.path.glob("log-[0-9]*"):
             if int(path.name[4:10]) < min(latest.number, before.number) - 1:  # the evaluation at hand may be in the file before

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
+from fedbo.coordinator.endless import require_progress
 from fedbo.coordinator.events import (
     BACKGROUND,
     MESSAGES,
@@ -30,13 +31,12 @@ from fedbo.coordinator.events import (
     StudyStarted,
     make,
 )
-from fedbo.coordinator.runtime.endless import require_progress
 
 Sink = Callable[[list[EventLine]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still
 _COLLECT = 10_000  # objects made before Python looks for cycles: what is made for an event is in none
 PROGRESS_INTERVAL = 0.4  # seconds between two reports of progress
-_REST = 50  # a report takes at most one part in so many of a run's time, since it asks all agents
+PROGRESS_REST = 50.0  # a report takes at most one part in so many of a run's time, since it asks all agents
 
 
 @dataclass(slots=True)
@@ -141,7 +141,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
                 break
             if (begun := clock()) > due:
                 report_progress(core, hooks)
-                due = (ended := clock()) + max(PROGRESS_INTERVAL, _REST * (ended - begun))
+                due = (ended := clock()) + max(PROGRESS_INTERVAL, PROGRESS_REST * (ended - begun))
         if stands_still:
             require_progress(core, now, until)
         if type(event) is Finished:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedbo.actors.hosts import Hosts, WallClockState
+from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.sealed import sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.task import StepReport
-from fedbo.coordinator.agent_records import AgentRecords
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
-from fedbo.coordinator.state import CoreState
+from fedbo.coordinator.state import AgentRecord, CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
 _LINES = 1_000_000  # events after which there is a snapshot in any case
+_WHOLE = 10  # snapshots of which the first is whole, and each other one has those agents alone that changed
+PARTS = (".core", ".agents")
 _CHECK = 0.05  # seconds between two checks whether the hosts have written their parts
 
 
@@ -59,16 +61,19 @@ def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
 class Snapshotter:
     """The snapshotter: makes a snapshot of a run after so many `seconds` or `events`; after a costly one it waits longer.
 
-    The core is written at once. Hosts write their agents as they were then, while the run goes on; when all have, the
-    snapshot is the run's last one, at one stroke. What a killed run wrote after that is not used; but in real time, where
-    agents keep checkpoints of their own, what happened after that is written down as it happens, and nothing is forgotten.
+    A whole one has all agents. Each of the next nine has those alone to which something has happened since the one before, and
+    refers to the files of the others. The core is written at once. Hosts write their agents as they were then, while the run
+    goes on; when all have, the snapshot is the run's last one, at one stroke. What a killed run wrote after that is not used;
+    but in real time, where agents keep checkpoints of their own, what happened after that is written down as it happens, and
+    nothing is forgotten.
     """
 
     def __init__(self, home: RunFolder, seconds: float, events: int | None) -> None:
         self.home, self._seconds, self._every = home.claim(), seconds, events
         self._store = SnapshotStore(self.home)
         self.latest = self._store.discard_later()
-        self._begun, self._files = 0, dict[str, str]()
+        self._begun, self._files, self._parts = 0, dict[str, str](), 0
+        self._tried = 0
         self._last = self._checked = time.monotonic()
         self.spent = self._rest = 0.0
         self._result: object = None
@@ -81,9 +86,12 @@ class Snapshotter:
         """Read the coordinator's part of the last snapshot, if there is one."""
         if not self.latest.number:
             return None
-        found: Snapshot = read_checkpoint(self.home._replace(attempt=self.latest.attempt).core(self.latest.number))
-        found.state.agents = AgentRecords(found.state.agents)
-        return found
+        found: list[Snapshot] = [read_checkpoint(path) for path in self.latest.parts(self.home.path, ".core")]
+        agents = LazyRecords(AgentRecord)
+        for each in found:
+            agents.update(each.state.agents)
+        found[-1].state.agents = agents
+        return found[-1]
 
     def events_since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
         """Read what has happened in real time since the last snapshot."""
@@ -105,22 +113,28 @@ class Snapshotter:
     def start(self, run: RunParts) -> None:
         """Begin a snapshot now."""
         core, queue, event_log, hosts = run
-        begun = time.monotonic()
-        number = self.latest.number + 1
+        begun, number = time.monotonic(), self.latest.number + 1
+        whole = self._parts % _WHOLE == 0 or self._tried != self.latest.number or core.environment.is_real_time
+        self._tried = number
         core.flush(event_log)
         live = getattr(hosts, "live", None)
         with self.home.while_current():
             self._files, path = event_log.write(number), self.home.core(number)
-            state = replace(core.state, agents=dict(core.state.agents))
+            if whole:
+                core.state.agents.unsettle()
+            state: Any = replace(core.state, agents=dict(core.state.agents))  # type: ignore[arg-type]
             snapshot = Snapshot(queue, state, event_log.count, event_log.moments, live)
             self._files[path.name] = write_checkpoint(snapshot, path)
+            core.state.agents.settle()
             if core.environment.is_real_time:
                 event_log.note_from(number)
                 self._files[self.home.moments(number).name] = ""  # it grows, but it must be there
         if self.home.key_file.exists():
             self._files[self.home.key_file.name] = sha256_of(self.home.key_file)
-        hosts.snapshot(number)
-        self._begun = number
+        if not whole:
+            self._files = {name: digest for name, digest in self.latest.files.items() if name.endswith(PARTS)} | self._files
+        hosts.snapshot(number, whole)
+        self._begun, self._parts = number, self._parts + 1
         self._complete(hosts, wait=False)
         self._last = time.monotonic()
         self._rest = _REST * (self._last - begun)

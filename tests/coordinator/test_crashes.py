@@ -166,7 +166,7 @@ def test_nobody_waits_for_an_agent_that_is_gone_for_good(exchange) -> None:
     assert not [r for r in ran.records if r.agent in (1, 3) and r.time > 2.5 and r.kind in ("started", "finished", "sent")]
     assert Counter(row.agent for row in ran.rows)[0] == 2 + 12
     state = ran.core.state
-    assert all(agent.current is None for agent in state.agents.values()) and not state.rounds.waiting
+    assert all(agent.current is None for agent in state.agents.every()) and not state.rounds.waiting
 
 
 def test_a_barrier_closes_at_the_crash_of_the_last_one_it_waited_for() -> None:

@@ -412,7 +412,7 @@ def test_what_is_refused_leaves_the_aggregator_as_it_was() -> None:
     setting = Discreet(Whisper(replace(LAW, share=0.5)), evaluation=Lognormal(1.0, 0.6), iterations=8)
     ran = setting.run(until=5.6)
     core, state = ran.core, ran.core.state
-    was_asked = {agent.number for agent in state.agents.values() if agent.asked}
+    was_asked = {agent.number for agent in state.agents.every() if agent.asked}
     assert state.rounds.age >= 2 and np.any(state.privacy.bases >= 0) and 0 < len(was_asked) < 5
     asked, unasked = min(was_asked), min(set(EVERYBODY) - was_asked)
     heard = int(np.flatnonzero(state.privacy.bases >= 0)[0])

@@ -16,18 +16,22 @@ from talking import Talk
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.storage import atomic
+from fedbo.actors.storage.checkpoint import read_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog, read_log
 from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged, sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
+from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
+from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.coordinator.runtime.snapshots import Snapshotter
+from fedbo.coordinator.selection import Selection
 from fedbo.objectives.python_function import PythonFunction
 
 KEY = RunKey(0, "FTS", 0)
@@ -69,14 +73,14 @@ def test_a_run_that_goes_on_from_any_snapshot_writes_the_same(algorithm: Any, ex
     Coordinator().run(run_of(setting, tmp_path / "alone"))
     expected = repr(parts(tmp_path / "alone"))
     stepwise = run_of(setting, tmp_path / "stepwise", events=7)
-    for _ in range(3):
-        cut_off(stepwise, tmp_path)
+    for steps in (1, 1, 8):
+        cut_off(stepwise, tmp_path, steps)
     Coordinator().run(stepwise)
     assert repr(parts(tmp_path / "stepwise")) == expected
 
 
-def cut_off(run: Run, folder: Path) -> None:
-    """Run until a few snapshots are made, and stop between two events as a kill would."""
+def cut_off(run: Run, folder: Path, steps: int = 1) -> None:
+    """Run until a snapshot is made, and some steps more, and stop between two events as a kill would."""
     home, snapshots = RunFolder.of(run.folder, run.key), itertools.count()
 
     class Killed(BaseException):
@@ -84,18 +88,35 @@ def cut_off(run: Run, folder: Path) -> None:
 
     class Dying(Coordinator):
         def _note_progress(self, run: Any, core: Any, hosts: Any) -> None:
-            if SnapshotStore(home).latest().number and next(snapshots) > 0:
+            if SnapshotStore(home).latest().number and next(snapshots) >= steps:
                 raise Killed
 
     from fedbo.coordinator.runtime import engine
 
-    before, engine.PROGRESS_INTERVAL = engine.PROGRESS_INTERVAL, -1.0
+    before = engine.PROGRESS_INTERVAL, engine.PROGRESS_REST
+    engine.PROGRESS_INTERVAL, engine.PROGRESS_REST = -1.0, 0.0
     try:
         Dying().run(run)
     except Killed:
         pass
     finally:
-        engine.PROGRESS_INTERVAL = before
+        engine.PROGRESS_INTERVAL, engine.PROGRESS_REST = before
+
+
+def test_a_snapshot_has_the_agents_alone_that_changed_and_the_files_of_the_others(tmp_path: Path) -> None:
+    """Two of 30 agents work in a round: what nine snapshots of ten write does not grow with the agents that have worked."""
+    exchange = Barrier(selection=Selection("fraction", 0.07, others="idle"))
+    setting = Setting(fts(), agents=30, iterations=40, initial=1, exchange=exchange, availability=Always())
+    Coordinator().run(run_of(setting, tmp_path / "alone"))
+    stepwise, agents = run_of(setting, tmp_path / "stepwise", events=6), list[list[int]]()
+    for steps in (1, 4, 12):
+        cut_off(stepwise, tmp_path, steps)
+    home = RunFolder.of(tmp_path / "stepwise", KEY)
+    for path in SnapshotStore(home).latest().parts(home.path, ".agents"):
+        agents.append(sorted(read_checkpoint(path)))
+    assert len(agents) > 1 and max(map(len, agents[1:])) <= 4 and len({*sum(agents, [])}) > 4
+    Coordinator().run(stepwise)
+    assert repr(parts(tmp_path / "stepwise")) == repr(parts(tmp_path / "alone"))
 
 
 def test_a_step_whose_evaluations_are_tried_again_survives_a_snapshot(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Le
 
 from fedbo.algorithms.streams import Streams
-from fedbo.settings.ranges import OneOf, SettingError, check
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
 
 SHARES = ("fraction", "speed")  # they ask a number of agents, and not each by a coin of its own
 

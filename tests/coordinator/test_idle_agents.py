@@ -18,12 +18,12 @@ from scipy import stats
 from small_runs import ALL_MODES, Setting, fts
 
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.settings import SettingError
 from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.environment.timing import Constant, Lognormal
 from fedbo.coordinator.exchange import Barrier, Deadline, Exchange
 from fedbo.coordinator.selection import Selection
+from fedbo.settings.errors import SettingError
 
 ROUNDS = [exchange for exchange in ALL_MODES if exchange.is_synchronous]
 every_mode_with_rounds = pytest.mark.parametrize("exchange", ROUNDS, ids=lambda m: m.mode + "-carry" * m.accepts_late)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import Row, single_rows, write_evaluations, write_rows
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotIndex
+
+_PART = 20_000  # agents in a file: while it is made it is some 10 kB for each of them
 
 
 class HostConfig(NamedTuple):
@@ -72,10 +75,12 @@ class HostStorage:
         """Write new rows and the agents by what counts, all or those that changed; give the names of the files with SHA-256."""
         if whole:
             agents.unsettle()
-        path = self.config.folder.agents(number, self._place)
         names = self.write_rows(agents, number, self.config.lossy)
-        kept = {agent.number: AgentCheckpoint(agent.committed, agent.saved, None) for agent in agents.values()}
-        names[path.name] = write_checkpoint(kept, path)
+        written = list(agents.values())
+        for part in range(max(1, math.ceil(len(written) / _PART))):
+            path, some = self.config.folder.agents(number, self._place, part), written[part * _PART : (part + 1) * _PART]
+            kept = {agent.number: AgentCheckpoint(agent.committed, agent.saved, None) for agent in some}
+            names[path.name] = write_checkpoint(kept, path)
         agents.settle()
         self.log.begin(number)
         return names

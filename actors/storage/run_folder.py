@@ -50,9 +50,10 @@ class RunFolder(NamedTuple):
         """Name a table's part: the rows of kind `kind` since the snapshot before number `number`, from host `place`."""
         return self.path / f"{kind}-{number:06d}-{self.attempt:04d}-{place:04d}.parquet"
 
-    def agents(self, number: int, place: int) -> Path:
-        """Name the file with the agents of host `place` at a snapshot."""
-        return self.path / f"{number:06d}-{self.attempt:04d}-{place:04d}.agents"
+    def agents(self, number: int, place: int, part: int = 0) -> Path:
+        """Name the file with the agents of host `place` at a snapshot, or with a further part of them where they are many."""
+        further = f"-{part:04d}" if part else ""
+        return self.path / f"{number:06d}-{self.attempt:04d}-{place:04d}{further}.agents"
 
     def core(self, number: int) -> Path:
         """Name the file with the coordinator at a snapshot."""

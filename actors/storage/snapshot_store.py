@@ -30,8 +30,8 @@ class SnapshotIndex(NamedTuple):
 
     def parts(self, folder: Path, suffix: str) -> list[Path]:
         """List its files with this suffix, its own last; what did not change stands in those of earlier ones."""
-        own = [path.name for path in folder.glob(f"{self.stem}*{suffix}")] if self.number else []
-        return [folder / name for name in sorted({*own, *(name for name in self.files if name.endswith(suffix))})]
+        known = sorted(folder / name for name in self.files if name.endswith(suffix))
+        return known or sorted(folder.glob(f"{self.stem}*{suffix}"))  # format 1 names none
 
 
 class SnapshotStore:

@@ -1,7 +1,8 @@
-"""Rounds in which only those who are asked work: who is asked, what they are told, and what an agent costs that never was."""
+"""Rounds in which only those who are asked work: who is asked, what they are told, and what an agent costs."""
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -18,6 +19,7 @@ from scipy import stats
 from small_runs import ALL_MODES, Setting, fts
 
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.ts import TS
 from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.environment.timing import Constant, Lognormal
@@ -138,6 +140,28 @@ def test_an_agent_that_was_never_asked_costs_next_to_nothing_and_no_event() -> N
     (few, some), (many, more) = held(2_000), held(22_000)
     assert some == more
     assert (many - few) / 20_000 < 200
+
+
+def test_an_active_agent_costs_at_most_30_kilobytes_with_20_observations_and_100_features() -> None:
+    """As above, without the rows that the next snapshot writes; features on which nothing is fitted have no M x M matrix."""
+    own = TS(surrogate="features", features=100, length_scale=0.2)
+    algorithm = fts(every=1, relay="one", features=100, kernel="se", length_scale=0.2, own=own)
+
+    def held(agents: int) -> int:
+        setting = world(algorithm=algorithm, agents=agents, initial=1, exchange=Barrier(), iterations=19)
+        setting.run()  # what is made once is there
+        tracemalloc.start()
+        ran = setting.run()
+        assert len(ran.rows) == 20 * agents
+        ran.records.clear()
+        for agent in ran.hosts.host.agents.every():
+            agent.take(lossy=False)
+        gc.collect()
+        size = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return size
+
+    assert (held(24) - held(8)) / 16 < 30_000
 
 
 @pytest.mark.parametrize("who", ["all", "poisson"])

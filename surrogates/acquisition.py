@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
+from scipy.special import erfcx, ndtr
 
 from fedbo.surrogates.posterior import Posterior, predict_with_gradients
 
 Array = npt.NDArray[np.float64]
 TINY = 1e-300
+FAR = -1e4  # standard deviations below the best, from where the tail's first term is enough
 
 
 class Prediction(NamedTuple):
@@ -37,6 +38,25 @@ def expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
     value = (at.mean - best) * below + sd * density
     gradient = below[:, None] * at.mean_gradient + (0.5 * density / sd)[:, None] * at.variance_gradient
     return value, gradient
+
+
+def log_expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
+    """Logarithm of the expected improvement over `best`, `(n,)`, and its gradient `(n, d)` (Ament et al. 2023).
+
+    It has a slope also where the improvement itself is too small for a number.
+    """
+    sd = np.sqrt(np.maximum(at.variance, TINY))
+    z = np.clip((at.mean - best) / sd, -1e8, 1e8)
+    above, below = np.maximum(z, -1.0), np.minimum(z, -1.0)
+    density = np.exp(-0.5 * above**2) / np.sqrt(2.0 * np.pi)
+    share = density + above * ndtr(above)  # EI over the standard deviation
+    ratio = np.sqrt(0.5 * np.pi) * erfcx(-below / np.sqrt(2.0))  # of distribution to density, in the lower tail
+    left = np.where(below > FAR, 1.0 + below * ratio, below**-2)  # the same over the density there
+    lower = z <= -1.0
+    log_share = np.where(lower, -0.5 * below**2 - 0.5 * np.log(2.0 * np.pi) + np.log(left), np.log(share))
+    up = np.where(lower, ratio / left, ndtr(above) / share) / sd
+    out = np.where(lower, 1.0 / left, density / share) / (2.0 * np.maximum(at.variance, TINY))
+    return np.log(sd) + log_share, up[:, None] * at.mean_gradient + out[:, None] * at.variance_gradient
 
 
 def probability_of_improvement(at: Prediction, best: float) -> tuple[Array, Array]:

@@ -13,6 +13,7 @@ from scipy.stats import norm
 from fedbo.surrogates.acquisition import (
     Prediction,
     expected_improvement,
+    log_expected_improvement,
     prediction,
     probability_of_improvement,
     upper_confidence_bound,
@@ -32,6 +33,31 @@ def test_expected_improvement_is_the_integral_of_the_improvement() -> None:
     for i, found in enumerate(expected_improvement(at, 0.7)[0]):
         law = norm(at.mean[i], np.sqrt(at.variance[i]))
         assert found == pytest.approx(quad(lambda v, law=law: (v - 0.7) * law.pdf(v), 0.7, 15.0)[0], abs=1e-9)
+
+
+@pytest.mark.parametrize("z", [5.0, 0.0, -0.999, -1.001, -10.0, -35.0])
+def test_its_logarithm_is_the_logarithm_and_has_its_gradient(z: float) -> None:
+    def at(mean: float, variance: float) -> Prediction:
+        return Prediction(np.array([mean]), np.array([variance]), np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))
+
+    mean, variance, step = 0.3 * z, 0.09, 1e-6
+    value, gradient = log_expected_improvement(at(mean, variance), 0.0)
+    assert value[0] == pytest.approx(np.log(expected_improvement(at(mean, variance), 0.0)[0][0]), rel=1e-9 if z > -5 else 0.02)
+    slopes = [
+        log_expected_improvement(at(mean + a, variance + b), 0.0)[0][0]
+        - log_expected_improvement(at(mean - a, variance - b), 0.0)[0][0]
+        for a, b in ((step, 0.0), (0.0, step))
+    ]
+    np.testing.assert_allclose(gradient[0], np.array(slopes) / (2 * step), rtol=1e-5)
+
+
+def test_its_logarithm_goes_on_where_it_is_no_number_any_more() -> None:
+    """The leading terms of the tail are -z^2 / 2 - log(sqrt(2 pi) z^2)."""
+    for z in (-1e3, -9.99e3, -1.01e4, -1e6):
+        at = Prediction(np.array([z]), np.ones(1), np.ones((1, 1)), np.zeros((1, 1)))
+        value, gradient = log_expected_improvement(at, 0.0)
+        assert value[0] == pytest.approx(-0.5 * z * z - np.log(np.sqrt(2 * np.pi) * z * z), rel=1e-6)
+        assert gradient[0, 0] == pytest.approx(-z, rel=1e-5)
 
 
 def test_expected_improvement_without_variance_is_the_improvement() -> None:

@@ -1,0 +1,177 @@
+"""A Gaussian process whose prior was learned from other functions: their mean, the directions in which they differ, a residual.
+
+    f(v) = m(v) + sqrt(tau) F(v) w + g(v),   w ~ N(0, I),   g ~ GP(0, s^2 Matern-5/2 with length scale l)
+
+m and the r columns of F are interpolated from values at common design points; where tau F F' is small or does not fit, g takes
+over. The four numbers (tau, s^2, l, noise variance) are those that maximise the marginal likelihood times log-normal priors.
+"""
+
+from __future__ import annotations
+
+from math import log
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cho_solve
+from scipy.optimize import Bounds, minimize
+
+from fedbo.surrogates.acquisition import Prediction
+from fedbo.surrogates.kernels import FAMILIES, SE, Matern
+from fedbo.surrogates.posterior import factorise
+
+Array = npt.NDArray[np.float64]
+INTERPOLATION_NOISE = 1e-4  # relative to the variance of the interpolated function
+MATERN = FAMILIES["matern52"]
+
+
+class LearnedPrior(NamedTuple):
+    """A prior from `r` directions at `design (M, d)`, with all values in units of `scale`.
+
+    `coefficients (M, 1 + r)` are those of the mean, less `centre`, and of the directions in the kernel of the interpolation,
+    whose length scale is `length_scale`.
+    """
+
+    design: Array
+    length_scale: float
+    centre: float
+    scale: float
+    coefficients: Array
+
+    @property
+    def rank(self) -> int:
+        """Count the directions."""
+        return self.coefficients.shape[1] - 1
+
+
+class PriorParameters(NamedTuple):
+    """What is fitted, in units of the prior's scale: see the module. The order is that of the log parameters."""
+
+    tau: float = 1.0
+    variance: float = 0.25
+    length_scale: float = 0.25
+    noise_variance: float = 0.01
+
+
+class Belief(NamedTuple):
+    """What is known of a function: prior, parameters, `x (n, d)`, the factor of the covariance of its values, the solve."""
+
+    prior: LearnedPrior
+    parameters: PriorParameters
+    x: Array
+    rows: Array
+    factor: Array
+    alpha: Array
+
+
+# Medians and standard deviations of the logs of (tau, s^2, l, noise variance), and their bounds.
+MEDIANS = np.log(np.array(PriorParameters()))
+SPREADS = np.array([0.7, 1.2, 0.5, 1.2])
+LIMITS = np.log(np.array([(1e-2, 1e2), (1e-4, 1e2), (0.03, 3.0), (1e-6, 1.0)]))
+
+
+def flat_prior(dim: int, centre: float, scale: float) -> LearnedPrior:
+    """A prior of which nothing was learned: a constant mean, and no direction."""
+    return LearnedPrior(np.empty((0, dim)), 1.0, centre, scale, np.empty((0, 1)))
+
+
+def learned_prior(design: Array, mean: Array, directions: Array, length_scale: float) -> LearnedPrior:
+    """A prior from a mean `(M,)` and directions `(r, M)` at `design (M, d)`.
+
+    Its scale is the standard deviation, over the design, of functions with this mean and these directions.
+    """
+    centre = float(mean.mean())
+    scale = float(np.sqrt(mean.var() + (directions**2).sum() / len(mean))) or 1.0
+    gram = SE(length_scale)(design, design)
+    gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
+    values = np.column_stack([mean - centre, directions.T]) / scale
+    return LearnedPrior(design, length_scale, centre, scale, cho_solve((factorise(gram)[0], True), values))
+
+
+def rows_of(prior: LearnedPrior, x: Array) -> Array:
+    """Mean and directions at `x (n, d)`, in units of the scale, `(n, 1 + r)`."""
+    return np.asarray(SE(prior.length_scale)(x, prior.design) @ prior.coefficients)
+
+
+def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> PriorParameters:
+    """The parameters with the largest posterior density given `y (n,)` at `x (n, d)`; the medians without observations."""
+    if not len(x):
+        return PriorParameters()
+    density = density_function(prior, x, y)
+    box = Bounds(LIMITS[:, 0], LIMITS[:, 1])
+    options: Any = {"maxiter": iterations}
+    starts = [MEDIANS, MEDIANS + np.array([-1.4, 1.2, 0.0, 0.0])]  # what is shared counts, or the residual does
+    found = [minimize(density, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts]
+    return PriorParameters(*(float(value) for value in np.exp(min(found, key=lambda one: float(one.fun)).x)))
+
+
+def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
+    """Minus the log posterior density, up to a constant, and its gradient, as a function of the log parameters `(4,)`."""
+    n, rows = len(x), rows_of(prior, x)
+    target = (y - prior.centre) / prior.scale - rows[:, 0]
+    shared = rows[:, 1:] @ rows[:, 1:].T
+    squares = MATERN.squared_distance(x, x)
+
+    def density(theta: Array) -> tuple[float, Array]:
+        tau, variance, length, noise = np.exp(theta)
+        correlation, slope, _ = MATERN.slopes(squares / length**2)
+        matrix = tau * shared + variance * correlation
+        matrix.flat[:: n + 1] += noise
+        factor, _ = factorise(matrix)
+        inverse = cho_solve((factor, True), np.eye(n))
+        alpha = inverse @ target
+        pull = np.outer(alpha, alpha) - inverse
+        apart = (theta - MEDIANS) / SPREADS
+        value = 0.5 * float(target @ alpha) + float(np.log(factor.diagonal()).sum()) + 0.5 * float(apart @ apart)
+        gradient = apart / SPREADS
+        gradient[0] -= 0.5 * tau * float((pull * shared).sum())
+        gradient[1] -= 0.5 * variance * float((pull * correlation).sum())
+        gradient[2] -= -variance * float((pull * slope * squares).sum()) / length**2
+        gradient[3] -= 0.5 * noise * float(pull.trace())
+        return value, gradient
+
+    return density
+
+
+def believe(prior: LearnedPrior, parameters: PriorParameters, x: Array, y: Array) -> Belief:
+    """The posterior given `y (n,)` at `x (n, d)`, n >= 0."""
+    rows = rows_of(prior, x)
+    matrix = parameters.tau * rows[:, 1:] @ rows[:, 1:].T + _residual(parameters)(x, x)
+    matrix.flat[:: len(x) + 1] += parameters.noise_variance
+    factor, _ = factorise(matrix) if len(x) else (matrix, 0.0)
+    target = (y - prior.centre) / prior.scale - rows[:, 0]
+    return Belief(prior, parameters, x, rows, factor, cho_solve((factor, True), target) if len(x) else target)
+
+
+def _residual(parameters: PriorParameters) -> Matern:
+    return Matern(parameters.length_scale, parameters.variance)
+
+
+def expected(belief: Belief, x: Array) -> Array:
+    """The posterior mean at `x (n, d)`, in the units of the values."""
+    rows = rows_of(belief.prior, x)
+    cross = belief.parameters.tau * rows[:, 1:] @ belief.rows[:, 1:].T + _residual(belief.parameters)(x, belief.x)
+    return np.asarray(belief.prior.centre + belief.prior.scale * (rows[:, 0] + cross @ belief.alpha))
+
+
+def prediction(belief: Belief, x: Array) -> Prediction:
+    """Mean and variance of the function at `x (n, d)` with their gradients, in units of the prior's scale about its centre."""
+    prior, parameters = belief.prior, belief.parameters
+    kernel, residual = SE(prior.length_scale), _residual(parameters)
+    rows = rows_of(prior, x)
+    slopes = np.einsum("nmd,mk->nkd", kernel.gradient(x, prior.design), prior.coefficients)
+    directions, known = rows[:, 1:], belief.rows[:, 1:]
+    cross = parameters.tau * directions @ known.T + residual(x, belief.x)
+    solved = cho_solve((belief.factor, True), cross.T) if len(belief.x) else cross.T
+    own = parameters.tau * (directions**2).sum(axis=1) + parameters.variance
+    variance = np.maximum(own - np.einsum("ni,in->n", cross, solved), 0.0)
+    rise = parameters.tau * np.einsum("nkd,ik->nid", slopes[:, 1:], known) + residual.gradient(x, belief.x)
+    mean_gradient = slopes[:, 0] + np.einsum("nid,i->nd", rise, belief.alpha)
+    own_gradient = 2.0 * parameters.tau * np.einsum("nk,nkd->nd", directions, slopes[:, 1:])
+    variance_gradient = own_gradient - 2.0 * np.einsum("nid,in->nd", rise, solved)
+    return Prediction(rows[:, 0] + cross @ belief.alpha, variance, mean_gradient, variance_gradient)
+
+
+def interpolation_length(points: int, dim: int) -> float:
+    """The length scale that carries values from so many design points to all of the cube: about two of their distances."""
+    return 2.0 * float(np.exp(-log(points) / dim))

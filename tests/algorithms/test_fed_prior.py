@@ -1,0 +1,141 @@
+"""The federated prior: what is sent and answered, what the controls take away, and that it is used."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbo.algorithms.base import Array, Inbound, Payload, Problem
+from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.design import design_points
+from fedbo.algorithms.fed_prior import MOST, FedPrior, PriorState
+from fedbo.algorithms.streams import COORDINATOR, Streams
+
+N, M = 6, 49
+PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)
+CENTRE = np.array([0.3, 0.7])
+
+
+def bowl(x: Array, agent: int = 0) -> Array:
+    """A bowl whose top is elsewhere for each agent, and of another height."""
+    return np.asarray(agent - 5.0 * ((x - CENTRE - 0.01 * agent) ** 2).sum(axis=1))
+
+
+def agent(method: FedPrior, number: int, x: Array) -> PriorState:
+    streams = Streams(1, owner=number)
+    state = method.agent_init(dataclasses.replace(PROBLEM, agent=number), streams)
+    return method.tell(state, x, bowl(x, number))._replace(t=1)
+
+
+def message(method: FedPrior, number: int, count: int = 25) -> Payload:
+    x = np.random.default_rng(number).random((count, 2))
+    payload, _ = method.outbox(agent(method, number, x), Streams(1, owner=number).at(1))
+    assert payload is not None
+    return payload
+
+
+def answers(method: FedPrior, payloads: dict[int, Payload], staleness: Array | None = None) -> dict[int, Payload]:
+    server = method.server_init(PROBLEM)
+    for number, payload in payloads.items():
+        server = method.receive(server, Inbound(number, 1, 0.0, payload), 0.0)
+    weight = np.ones(N) if staleness is None else staleness
+    return method.broadcast(server, range(N), weight, Streams(1, owner=COORDINATOR))[0]
+
+
+@pytest.mark.parametrize("staleness", [None, np.array([1.0, 0.5, 0.25, 1.0, 0.0, 1.0])])
+def test_an_answer_has_mean_and_covariance_of_the_others(staleness: Array | None) -> None:
+    method = FedPrior(points=M, directions=100)
+    payloads = {number: message(method, number, 5 + 5 * number) for number in range(N)}
+    found = answers(method, payloads, staleness)
+    certainty = np.array([payloads[number]["certainty"][0] for number in range(N)])
+    assert 0 < certainty[0] < certainty[5] < 1  # who knows more is surer
+    for number in range(N):
+        weight = certainty * (1.0 if staleness is None else staleness)
+        others = [other for other in range(N) if other != number and weight[other]]
+        values = np.array([payloads[other]["values"] for other in others])
+        covariance = np.cov(values.T, aweights=weight[others], ddof=1)
+        np.testing.assert_allclose(found[number]["mean"], weight[others] @ values / weight[others].sum(), rtol=1e-9)
+        directions = found[number]["directions"]
+        np.testing.assert_allclose(directions.T @ directions, covariance, rtol=1e-6, atol=1e-8 * covariance.max())
+        stretch = sum(weight[other] * payloads[other]["stretch"][0] for other in others)
+        assert found[number]["stretch"][0] == pytest.approx(stretch)
+
+
+def test_few_directions_are_the_largest() -> None:
+    payloads = {number: message(FedPrior(points=M), number) for number in range(N)}
+    every = answers(FedPrior(points=M), payloads)[0]["directions"]
+    few = answers(FedPrior(points=M, directions=2), payloads)[0]["directions"]
+    np.testing.assert_array_equal(few, every[:2])
+    assert len(every) == N - 2 and (np.diff((every**2).sum(axis=1)) <= 0).all()
+    assert answers(FedPrior(points=M, directions=0), payloads)[0]["directions"].shape == (0, M)
+
+
+def test_one_other_agent_has_a_mean_and_no_direction_and_nobody_has_no_answer() -> None:
+    method = FedPrior(points=M)
+    found = answers(method, {3: message(method, 3)})
+    assert 3 not in found and found[0]["directions"].shape == (0, M)
+    np.testing.assert_allclose(found[0]["mean"], message(method, 3)["values"], rtol=1e-12)
+    assert answers(method, {}) == {}
+
+
+def test_a_message_comes_near_the_function() -> None:
+    values = message(FedPrior(points=M), 2, 40)["values"]
+    wanted = bowl(design_points(M, 2), 2)
+    assert np.abs(values - wanted).max() < 0.1 * np.ptp(wanted)
+
+
+@pytest.mark.parametrize("control", ["noise", "shuffled"])
+def test_controls_take_the_information_out(control: Any) -> None:
+    plain, without = message(FedPrior(points=M), 1), message(FedPrior(points=M, control=control), 1)
+    assert without["stretch"] == 0 and without["certainty"] == plain["certainty"]
+    same = sorted(without["values"]) == sorted(plain["values"])
+    assert same == (control == "shuffled") and not np.array_equal(without["values"], plain["values"])
+
+
+def test_alone_nothing_is_sent() -> None:
+    alone = FedPrior(control="alone")
+    assert alone.upload(PROBLEM) is None and alone.download(PROBLEM) is None
+    assert not any(alone.sends(step) for step in range(20))
+
+
+def test_points_speak_for_the_coordinates_in_which_the_function_is_smooth() -> None:
+    method, x = FedPrior(points=M), np.random.default_rng(0).random((40, 2)) ** 3
+    for name, sign in (("stretched", 1), ("plain", -1)):
+        state = method.agent_init(dataclasses.replace(PROBLEM, agent=1), Streams(1, owner=1))
+        u = to_coordinates(x, name)
+        state = method.tell(state, x, np.sin(7.0 * u[:, 0]) + np.cos(5.0 * u[:, 1]))._replace(t=1)
+        payload, _ = method.outbox(state, Streams(1, owner=1).at(1))
+        assert payload is not None and sign * payload["stretch"][0] > 1.0 and abs(payload["stretch"][0]) <= MOST
+
+
+@pytest.mark.parametrize("name", ["arcsine", "plain", "stretched"])
+def test_coordinates_go_there_and_back(name: str) -> None:
+    x = np.concatenate([np.linspace(0.0, 1.0, 201), [1e-9, 1 - 1e-9]])[:, None]
+    u = to_coordinates(x, name)
+    np.testing.assert_allclose(from_coordinates(u, name), x, atol=1e-12)
+    assert u[0] == 0 and u[200] == 1 and u[100] == pytest.approx(0.5) and (np.diff(u[:201, 0]) > 0).all()
+
+
+def test_the_first_query_goes_to_where_others_are_best_and_every_second_late_one_is_its_own() -> None:
+    method = FedPrior(points=M, alone_after=4)
+    answer = answers(method, {number: message(method, number, 40) for number in range(1, N)})[0]
+    state = agent(method, 0, np.empty((0, 2)))._replace(t=0)
+    inbox, origins = [Inbound(COORDINATOR, 1, 0.0, answer)], []
+    for step in range(1, 9):
+        decision, state = method.ask(state, inbox, Streams(1, owner=0).at(step))
+        if step == 1:
+            assert np.abs(decision.x[0] - CENTRE - 0.03).max() < 0.06
+        origins.append(decision.origin)
+        state, inbox = method.tell(state, decision.x, bowl(decision.x)), []
+    assert origins[:4] == ["federated"] * 4 and origins[4:] == ["own", "federated"] * 2
+    assert state.local.y.max() > -0.02
+
+
+def test_the_design_holds_the_faces_and_is_dense_near_them_and_inside() -> None:
+    x = np.unique(design_points(100, 2))
+    assert x[0] == 0 and x[-1] == 1 and len(x) == 10
+    assert np.diff(to_coordinates(x, "plain")).max() < 0.2 and np.diff(to_coordinates(x, "stretched")).max() < 0.25
+    assert design_points(100, 5).shape == (100, 5) and design_points(2, 1).tolist() == [[0.0], [1.0]]

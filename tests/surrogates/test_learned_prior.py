@@ -1,0 +1,99 @@
+"""A process with a learned prior against the joint normal law written out, finite differences, and an ordinary process."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import multivariate_normal
+
+from fedbo.surrogates import learned_prior as lp
+from fedbo.surrogates.acquisition import prediction as ordinary
+from fedbo.surrogates.kernels import SE, Matern
+from fedbo.surrogates.posterior import Hyperparameters, condition
+
+Array = npt.NDArray[np.float64]
+RNG = np.random.default_rng(5)
+DESIGN, VALUES = RNG.random((40, 2)), RNG.standard_normal((6, 40)) + 3.0
+X, Y, AT = RNG.random((8, 2)), RNG.standard_normal(8) + 3.0, RNG.random((5, 2))
+PRIOR = lp.learned_prior(DESIGN, VALUES.mean(axis=0), (VALUES - VALUES.mean(axis=0)) / np.sqrt(5.0), 0.3)
+PARAMETERS = lp.PriorParameters(0.7, 0.4, 0.2, 0.05)
+
+
+def interpolated(values: Array, x: Array) -> Array:
+    """Carry values `(40,)` at the design to x, by an inverse."""
+    gram = SE(0.3)(DESIGN, DESIGN) + lp.INTERPOLATION_NOISE * np.eye(40)
+    return np.asarray(SE(0.3)(x, DESIGN) @ np.linalg.inv(gram) @ values)
+
+
+def law(x: Array) -> tuple[Array, Array]:
+    """Mean and covariance of the function at x, in units of the values."""
+    mean = VALUES.mean(axis=0)
+    centre = mean.mean()
+    directions = np.array([interpolated(row, x) for row in (VALUES - mean) / np.sqrt(5.0)])
+    residual = PRIOR.scale**2 * Matern(PARAMETERS.length_scale, PARAMETERS.variance)(x, x)
+    return centre + interpolated(mean - centre, x), PARAMETERS.tau * directions.T @ directions + residual
+
+
+def test_predictions_are_those_of_the_joint_normal_law() -> None:
+    both = np.vstack([X, AT])
+    mean, covariance = law(both)
+    seen = covariance[:8, :8] + PARAMETERS.noise_variance * PRIOR.scale**2 * np.eye(8)
+    gain = covariance[8:, :8] @ np.linalg.inv(seen)
+    belief = lp.believe(PRIOR, PARAMETERS, X, Y)
+    wanted = mean[8:] + gain @ (Y - mean[:8])
+    np.testing.assert_allclose(lp.expected(belief, AT), wanted, rtol=1e-8)
+    found = lp.prediction(belief, AT)
+    np.testing.assert_allclose(PRIOR.centre + PRIOR.scale * found.mean, wanted, rtol=1e-8)
+    left = np.diag(covariance[8:, 8:] - gain @ covariance[:8, 8:])
+    np.testing.assert_allclose(PRIOR.scale**2 * found.variance, left, rtol=1e-6)
+
+
+def test_the_density_is_that_of_the_joint_normal_law_times_the_priors() -> None:
+    mean, covariance = law(X)
+    noisy = covariance + PARAMETERS.noise_variance * PRIOR.scale**2 * np.eye(8)
+    theta = np.log(np.array(PARAMETERS))
+    apart = (theta - lp.MEDIANS) / lp.SPREADS
+    constant = 8 * np.log(PRIOR.scale) + 4 * np.log(2 * np.pi)
+    wanted = 0.5 * apart @ apart - multivariate_normal(mean, noisy).logpdf(Y) - constant
+    assert lp.density_function(PRIOR, X, Y)(theta)[0] == pytest.approx(wanted, rel=1e-8)
+
+
+def test_gradients_are_those_of_differences() -> None:
+    density, theta, step = lp.density_function(PRIOR, X, Y), lp.MEDIANS + 0.3, 1e-6
+    wanted = [(density(theta + step * e)[0] - density(theta - step * e)[0]) / (2 * step) for e in np.eye(4)]
+    np.testing.assert_allclose(density(theta)[1], wanted, rtol=1e-6)
+    belief = lp.believe(PRIOR, PARAMETERS, X, Y)
+    found = lp.prediction(belief, AT)
+    for j, e in enumerate(step * np.eye(2)):
+        up, down = lp.prediction(belief, AT + e), lp.prediction(belief, AT - e)
+        np.testing.assert_allclose(found.mean_gradient[:, j], (up.mean - down.mean) / (2 * step), rtol=1e-4, atol=1e-6)
+        slope = (up.variance - down.variance) / (2 * step)
+        np.testing.assert_allclose(found.variance_gradient[:, j], slope, rtol=1e-4, atol=1e-6)
+
+
+def test_the_fit_is_no_worse_than_a_search_on_a_grid() -> None:
+    density = lp.density_function(PRIOR, X, Y)
+    found = density(np.log(np.array(lp.fit(PRIOR, X, Y))))[0]
+    grid = np.stack(np.meshgrid(*[np.linspace(-2, 2, 6)] * 4), axis=-1).reshape(-1, 4) * lp.SPREADS + lp.MEDIANS
+    inside = np.clip(grid, lp.LIMITS[:, 0], lp.LIMITS[:, 1])
+    assert found <= min(density(theta)[0] for theta in inside) + 1e-6
+
+
+def test_without_anything_learned_it_is_an_ordinary_process() -> None:
+    flat = lp.flat_prior(2, 3.0, 2.0)
+    found = lp.prediction(lp.believe(flat, PARAMETERS, X, Y), AT)
+    hyper = Hyperparameters(PARAMETERS.length_scale, PARAMETERS.variance, PARAMETERS.noise_variance, "matern52")
+    wanted = ordinary(condition(hyper, X, (Y - 3.0) / 2.0), AT)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-7, atol=1e-9)
+    assert lp.fit(flat, X[:0], Y[:0]) == lp.PriorParameters()
+
+
+def test_without_observations_the_mean_is_that_of_a_smooth_prior() -> None:
+    design = np.stack(np.meshgrid(*[np.linspace(0, 1, 10)] * 2), axis=-1).reshape(-1, 2)
+    prior = lp.learned_prior(
+        design, np.sin(3 * design[:, 0]) + design[:, 1], np.empty((0, 100)), lp.interpolation_length(100, 2)
+    )
+    belief = lp.believe(prior, PARAMETERS, X[:0], Y[:0])
+    np.testing.assert_allclose(lp.expected(belief, AT), np.sin(3 * AT[:, 0]) + AT[:, 1], atol=0.02)

@@ -34,3 +34,13 @@ def from_coordinates(u: Array, name: str) -> Array:
         return np.sin(0.5 * np.pi * u) ** 2
     near = np.expm1(2.0 * np.log1p(STRETCH) * np.minimum(u, 1.0 - u)) / (2.0 * STRETCH)
     return np.where(u <= 0.5, near, 1.0 - near)
+
+
+def slopes(u: Array, name: str) -> Array:
+    """Give the derivatives dx / du at coordinates `(n, d)`."""
+    if name == "plain":
+        return np.ones_like(u)
+    if name == "arcsine":
+        return 0.5 * np.pi * np.sin(np.pi * u)
+    rate = np.log1p(STRETCH)
+    return (rate / STRETCH) * np.exp(2.0 * rate * np.minimum(u, 1.0 - u))

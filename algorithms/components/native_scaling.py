@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbo.algorithms.base import Array, Problem
-from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import from_coordinates, slopes, to_coordinates
 from fedbo.settings.errors import SettingError
 
 Row = tuple[float, ...]
@@ -50,9 +50,8 @@ class NativeScaling(NamedTuple):
         """Give u and z at places `v (n, d)`, each `(n, d)`, and their derivatives by v, `(d,)` and `(n, d)`."""
         first, last = self._sides()
         u = first + (last - first) * v
-        slope = np.ones_like(u) if self.coordinates == "plain" else 0.5 * np.pi * np.sin(np.pi * u)
         z = self.to_native(from_coordinates(u, self.coordinates))
-        return u, z, last - first, (self.high - self.low) * (last - first) * slope
+        return u, z, last - first, (self.high - self.low) * (last - first) * slopes(u, self.coordinates)
 
     def _sides(self) -> tuple[Array, Array]:
         wide = self.high - self.low

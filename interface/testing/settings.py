@@ -22,7 +22,7 @@ _TREES = ("centre", "uniform")
 _KERNELS = ("matern32", "matern52", "se")
 WORDS: dict[str, tuple[str, ...]] = {
     "acquisition": ("ei", "epsilon_greedy", "lcb", "pi", "ts"),
-    "coordinates": ("arcsine", "plain"),
+    "coordinates": ("arcsine", "plain", "stretched"),
     "criterion": ("determinant", "diagonal"),
     "cuts": ("equal", "random"),
     "draw": ("pathwise", "weights"),
@@ -48,9 +48,11 @@ SMALL: dict[str, tuple[int, int]] = {
     "arms": (2, 12),
     "batches": (0, 4),
     "branching": (2, 3),
+    "directions": (0, 4),
     "every": (0, 3),
     "features": (4, 30),
     "patience": (1, 4),
+    "points": (2, 20),
     "queries": (1, 3),
     "refit": (3, 200),
     "regions": (1, 4),
@@ -69,6 +71,7 @@ CHEAP: dict[str, Table] = {
     "fed1_ucb": {"arms": 8},
 }
 _FTS = {"features": 12, "own": {"refit": 1000, "features": 12}}
+CHEAP |= {name: {"points": 9} for name in algorithms() if name.startswith("fed_prior")}
 CHEAP |= {
     name: _FTS
     for name in (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
-from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import from_coordinates, slopes, to_coordinates
 from fedbo.algorithms.components.design import design_points
 from fedbo.algorithms.fed_prior import MOST, FedPrior, PriorState
 from fedbo.algorithms.streams import COORDINATOR, Streams
@@ -117,6 +117,9 @@ def test_coordinates_go_there_and_back(name: str) -> None:
     u = to_coordinates(x, name)
     np.testing.assert_allclose(from_coordinates(u, name), x, atol=1e-12)
     assert u[0] == 0 and u[200] == 1 and u[100] == pytest.approx(0.5) and (np.diff(u[:201, 0]) > 0).all()
+    between, step = np.linspace(0.02, 0.98, 20), 1e-6
+    wanted = (from_coordinates(between + step, name) - from_coordinates(between - step, name)) / (2 * step)
+    np.testing.assert_allclose(slopes(between, name), wanted, rtol=1e-5)
 
 
 def test_the_first_query_goes_to_where_others_are_best_and_every_second_late_one_is_its_own() -> None:

@@ -159,16 +159,16 @@ def prediction(belief: Belief, x: Array) -> Prediction:
     prior, parameters = belief.prior, belief.parameters
     kernel, residual = SE(prior.length_scale), _residual(parameters)
     rows = rows_of(prior, x)
-    slopes = np.einsum("nmd,mk->nkd", kernel.gradient(x, prior.design), prior.coefficients)
+    slopes = kernel.gradient(x, prior.design).transpose(0, 2, 1) @ prior.coefficients  # (n, d, 1 + r)
     directions, known = rows[:, 1:], belief.rows[:, 1:]
     cross = parameters.tau * directions @ known.T + residual(x, belief.x)
     solved = cho_solve((belief.factor, True), cross.T) if len(belief.x) else cross.T
     own = parameters.tau * (directions**2).sum(axis=1) + parameters.variance
     variance = np.maximum(own - np.einsum("ni,in->n", cross, solved), 0.0)
-    rise = parameters.tau * np.einsum("nkd,ik->nid", slopes[:, 1:], known) + residual.gradient(x, belief.x)
-    mean_gradient = slopes[:, 0] + np.einsum("nid,i->nd", rise, belief.alpha)
-    own_gradient = 2.0 * parameters.tau * np.einsum("nk,nkd->nd", directions, slopes[:, 1:])
-    variance_gradient = own_gradient - 2.0 * np.einsum("nid,in->nd", rise, solved)
+    rise = parameters.tau * slopes[:, :, 1:] @ known.T + residual.gradient(x, belief.x).transpose(0, 2, 1)  # (n, d, observed)
+    mean_gradient = slopes[:, :, 0] + rise @ belief.alpha
+    own_gradient = 2.0 * parameters.tau * (slopes[:, :, 1:] @ directions[:, :, None])[:, :, 0]
+    variance_gradient = own_gradient - 2.0 * (rise @ solved.T[:, :, None])[:, :, 0]
     return Prediction(rows[:, 0] + cross @ belief.alpha, variance, mean_gradient, variance_gradient)
 
 

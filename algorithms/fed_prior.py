@@ -16,8 +16,7 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.coordinates import COORDINATES, to_coordinates
-from fedbo.algorithms.components.design import design_points
+from fedbo.algorithms.components.coordinates import COORDINATES, design_points, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, scaled
 from fedbo.algorithms.gp import SEARCH

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
-from fedbo.algorithms.components.coordinates import from_coordinates, slopes, to_coordinates
-from fedbo.algorithms.components.design import design_points
+from fedbo.algorithms.components.coordinates import design_points, from_coordinates, slopes, to_coordinates
 from fedbo.algorithms.fed_prior import MOST, FedPrior, PriorState
 from fedbo.algorithms.streams import COORDINATOR, Streams
 

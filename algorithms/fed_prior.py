@@ -265,7 +265,7 @@ class FedPrior:
             return np.empty((0, len(spread)))
         values, vectors = np.linalg.eigh(spread / freedom)
         kept = np.flatnonzero(values > 1e-9 * max(values[-1], 0.0))[-self.directions :][::-1]
-        return (vectors[:, kept] * np.sqrt(values[kept])).T
+        return np.asarray((vectors[:, kept] * np.sqrt(values[kept])).T)
 
 
 def _belief(prior: LearnedPrior, local: LocalState) -> Belief:

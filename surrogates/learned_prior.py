@@ -41,7 +41,7 @@ class LearnedPrior(NamedTuple):
     @property
     def rank(self) -> int:
         """Count the directions."""
-        return self.coefficients.shape[1] - 1
+        return int(self.coefficients.shape[1]) - 1
 
 
 class PriorParameters(NamedTuple):

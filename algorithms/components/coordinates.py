@@ -26,7 +26,7 @@ def to_coordinates(x: Array, name: str) -> Array:
     if name == "arcsine":
         return (2 / np.pi) * np.arcsin(np.sqrt(x))
     near = np.log1p(2.0 * STRETCH * np.minimum(x, 1.0 - x)) / (2.0 * np.log1p(STRETCH))
-    return np.where(x <= 0.5, near, 1.0 - near)
+    return np.asarray(np.where(x <= 0.5, near, 1.0 - near))
 
 
 def from_coordinates(u: Array, name: str) -> Array:
@@ -36,7 +36,7 @@ def from_coordinates(u: Array, name: str) -> Array:
     if name == "arcsine":
         return np.sin(0.5 * np.pi * u) ** 2
     near = np.expm1(2.0 * np.log1p(STRETCH) * np.minimum(u, 1.0 - u)) / (2.0 * STRETCH)
-    return np.where(u <= 0.5, near, 1.0 - near)
+    return np.asarray(np.where(u <= 0.5, near, 1.0 - near))
 
 
 def slopes(u: Array, name: str) -> Array:
@@ -46,7 +46,7 @@ def slopes(u: Array, name: str) -> Array:
     if name == "arcsine":
         return 0.5 * np.pi * np.sin(np.pi * u)
     rate = np.log1p(STRETCH)
-    return (rate / STRETCH) * np.exp(2.0 * rate * np.minimum(u, 1.0 - u))
+    return np.asarray((rate / STRETCH) * np.exp(2.0 * rate * np.minimum(u, 1.0 - u)))
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,207 @@
+"""Tasks per second of packed and dedicated agents, against Flower's simulation engine on the same client in the same run.
+
+The client does nothing: in every round it takes a message of 100 floats and returns one, and the server waits for all N. In
+fedbo it is an algorithm that decides on no point, packed into as many workers as there are CPUs, or with a process for each
+agent; `evaluates` is the same with an evaluation of a free objective in every task. Checks, tables and logs are included. In
+Flower it is a ClientApp on the Ray backend with one CPU for each client, as many at once as there are CPUs, and all else as it
+is set there. Both have their processes when the clock starts: what is counted are rounds after a first one, and in fedbo the
+making of all agents besides. All take turns, each time in a process of its own with a Ray of its own.
+
+Flower needs an environment of its own, for its Ray may be another one. It is made beside the temporary files of this machine,
+where it stays, or an interpreter is given that has `flwr[simulation]`:
+
+    python benchmarks/flower.py [--python ENVIRONMENT/bin/python] [--agents 10 100 1000] [--dedicated 10 100] [--repeats 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+FLOATS = 100  # in a message
+CPUS = os.cpu_count() or 1
+TASKS = {
+    "flower": 2_000,
+    "packed": 40_000,
+    "evaluates": 40_000,
+    "dedicated": 4_000,
+}  # that are counted, where rounds are smaller
+
+
+def rounds(engine: str, agents: int) -> int:
+    """Give the number of rounds that are counted: at least two."""
+    return max(2, min(50 if engine == "flower" else 1_000, TASKS[engine] // agents))
+
+
+def with_flower(agents: int, count: int) -> float:
+    """Give the seconds that so many rounds take in Flower; this runs in the environment that has it."""
+    from flwr.app import ArrayRecord, Context, Message, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import Grid, ServerApp
+    from flwr.simulation import run_simulation
+
+    client, server, took = ClientApp(), ServerApp(), list[float]()
+
+    @client.train()
+    def train(message: Message, context: Context) -> Message:
+        (array,) = message.content["arrays"].to_numpy_ndarrays()
+        return Message(RecordDict({"arrays": ArrayRecord([array])}), reply_to=message)
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        while len(nodes := list(grid.get_node_ids())) < agents:
+            time.sleep(0.1)
+        for number in range(1 + count):
+            if number == 1:
+                took.append(time.perf_counter())
+            record = RecordDict({"arrays": ArrayRecord([np.zeros(FLOATS)])})
+            replies = list(grid.send_and_receive([Message(record, dst_node_id=node, message_type="train") for node in nodes]))
+            assert len(replies) == agents and not any(reply.has_error() for reply in replies)
+            assert all(reply.content["arrays"].to_numpy_ndarrays()[0].shape == (FLOATS,) for reply in replies)
+        took.append(time.perf_counter())
+
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": CPUS}}
+    run_simulation(server, client, agents, backend_config=resources)
+    return took[1] - took[0]
+
+
+def with_fedbo(engine: str, agents: int, count: int) -> float:
+    """Give the seconds that so many rounds take here, on hosts that have done a first run."""
+    import ray
+
+    from fedbo.algorithms.base import Decision, Declaration, Field, Inbound, Payload, Problem
+    from fedbo.algorithms.components.local_only import LocalOnly
+    from fedbo.algorithms.streams import Streams
+    from fedbo.coordinator.runtime.actor import Coordinator
+    from fedbo.execution.jobs import runs
+    from fedbo.study.study import load_study
+
+    @dataclass(frozen=True)
+    class Idle(LocalOnly):
+        """A method that does nothing but send what came."""
+
+        queries = 1 if engine == "evaluates" else 0
+
+        def sends(self, step: int) -> bool:
+            return step > 0
+
+        def upload(self, problem: Problem) -> Declaration | None:
+            return {"arrays": Field((FLOATS,))}
+
+        download = upload
+
+        def agent_init(self, problem: Problem, streams: Streams) -> Any:
+            return np.full((self.queries, problem.dim), 0.5), np.zeros(FLOATS)
+
+        def ask(self, state: Any, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, Any]:
+            array = inbox[-1].payload["arrays"] if inbox else state[1]
+            return Decision(state[0], "own"), (state[0], array)
+
+        def tell(self, state: Any, x: Any, y: Any) -> Any:
+            return state
+
+        def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
+            return {"arrays": state[1]}, state
+
+        def broadcast(
+            self, state: Any, recipients: Sequence[int], worth: Any, streams: Streams
+        ) -> tuple[dict[int, Payload], Any]:
+            return {agent: {"arrays": np.zeros(FLOATS)} for agent in recipients}, state
+
+    def carry_out(coordinator: Coordinator, iterations: int) -> float:
+        study = {
+            "study": {"name": "idle", "seed": 1},
+            "objective": {"name": "quadratic", "agents": agents},
+            "agents": {"initial": 0},
+            "budget": {"iterations": iterations},
+            "algorithm": [{"name": "random"}],
+            "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "constant", "mean": 0.1}},
+            "exchange": {"mode": "barrier"},
+            "hosting": {"kind": "dedicated"} if engine == "dedicated" else {"kind": "packed", "workers": CPUS},
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            (run,) = runs(load_study(study), Path(folder))
+            begun = time.perf_counter()
+            ended = coordinator.run(replace(run, task=replace(run.task, algorithm=Idle())))
+            took = time.perf_counter() - begun
+        assert ended is not None and ended.events > 3 * agents * iterations, ended
+        return took
+
+    ray.init(num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="error")
+    coordinator = Coordinator()
+    carry_out(coordinator, 2)
+    took = carry_out(coordinator, count)
+    ray.shutdown()
+    return took
+
+
+def in_process(python: str, engine: str, agents: int) -> float:
+    """Give the tasks per second of one engine, in a process of its own."""
+    surroundings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "FLWR_TELEMETRY_ENABLED": "0"}
+    count = rounds(engine, agents)
+    command = [python, __file__, "--inside", engine, "--agents", str(agents), "--rounds", str(count)]
+    told = subprocess.run(command, capture_output=True, text=True, env=surroundings)
+    if told.returncode:
+        raise SystemExit(f"{engine}, {agents} agents: {told.stderr[-3000:]}")
+    return agents * count / float(json.loads(told.stdout.splitlines()[-1]))
+
+
+def environment() -> str:
+    """Make an environment with the newest Flower where there is none, and give its interpreter."""
+    folder = Path(tempfile.gettempdir()) / f"flower-{os.getuid()}"
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "flwr[simulation]"], check=True)
+        (folder / "ready").touch()
+    return str(python)
+
+
+def main() -> None:
+    """Print the tasks per second of each, and the ratio pair by pair."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--python", help="an interpreter that has flwr[simulation]")
+    parser.add_argument("--agents", type=int, nargs="+", default=[10, 100, 1000])
+    parser.add_argument("--dedicated", type=int, nargs="*", default=[10, 100], help="numbers of agents with a process each")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--inside", choices=tuple(TASKS), help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.inside:
+        (agents,) = given.agents
+        way = (given.inside, agents, given.rounds)
+        print(json.dumps(with_flower(*way[1:]) if given.inside == "flower" else with_fedbo(*way)))
+        return
+    python = given.python or environment()
+    asked = "from importlib.metadata import version as v; print('Flower', v('flwr'), 'with Ray', v('ray'))"
+    versions = subprocess.run([python, "-c", asked], check=True, capture_output=True, text=True).stdout.strip()
+    print(f"{versions}; {CPUS} cores, load {os.getloadavg()[0]:.1f}; tasks per second, medians of {given.repeats}")
+    print(f"{'agents':>6} {'engine':10} {'tasks/s':>10} {'over Flower':>12}   least to most")
+    for agents in given.agents:
+        engines = {"flower": python, "packed": sys.executable, "evaluates": sys.executable}
+        engines |= {"dedicated": sys.executable} if agents in given.dedicated else {}
+        found: dict[str, list[float]] = {engine: [] for engine in engines}
+        for _ in range(given.repeats):
+            for engine, interpreter in engines.items():
+                found[engine].append(in_process(interpreter, engine, agents))
+        for engine, speeds in found.items():
+            ratios = [one / other for one, other in zip(speeds, found["flower"], strict=True)]
+            spread = f"{min(ratios):.1f} to {max(ratios):.1f}"
+            print(f"{agents:>6} {engine:10} {median(speeds):>10,.0f} {median(ratios):>12.1f}   {spread}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,10 @@
 """How busy workers are kept by short evaluations: `fedbo.tune` beside Ray Tune and Optuna with Ray tasks, in one run.
 
 200 evaluations sleep for 0.1 to 2 seconds (log-normal), the same lengths in the same order for everybody, on 8 workers of a
-Ray with 8 CPUs, however many this machine has. Measured from the objectives' own notes of when they began and ended:
+Ray with 8 CPUs, however many this machine has. Several agents share them, and none has a part of its own: else some would have
+done theirs before the others. Measured from the objectives' own notes of when they began, and how long they slept:
 
-- whole: busy worker-seconds over 8 times the time from the first beginning to the last end;
+- whole: busy worker-seconds over 8 times the time from the first beginning to the last end of the 200 that began first;
 - steady: the same from the eighth beginning, when all workers are there, to the last one, when nothing is left to begin;
 - idle: worker-seconds per evaluation in which a worker had none, in the steady part.
 
@@ -47,15 +48,16 @@ def lengths(count: int) -> list[float]:
 
 
 def work(config: dict[str, Any], folder: str, times: list[float]) -> float:
-    """Sleep as long as the next in line does, and note when that was."""
+    """Sleep as long as the next in line does, and note when that was, at once, for it may be given up in the end."""
     file = os.open(Path(folder) / "tickets", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     begun = time.time()
     os.write(file, b".")
     place = os.lseek(file, 0, os.SEEK_CUR) - 1
     os.close(file)
-    time.sleep(times[place % len(times)])
+    length = times[place % len(times)]
     with (Path(folder) / "notes").open("a") as notes:
-        notes.write(f"{begun} {time.time()}\n")
+        notes.write(f"{begun} {begun + length}\n")
+    time.sleep(length)
     return float(-((config["x"] - 0.3) ** 2) - 0.01 * (config["n"] - 10) ** 2)
 
 
@@ -65,10 +67,9 @@ def by_fedbo(folder: str, times: list[float], agents: int, parallel: int, prefet
     def objective(config: dict[str, Any]) -> float:
         return work(config, folder, times)
 
-    initial = max(3, parallel)
     fedbo.tune(
-        objective, SPACE, agents, algorithm=algorithm, initial=initial, iterations=len(times) // agents - initial,
-        parallel=parallel, prefetch=prefetch, resources={"CPU": 1}, out=Path(folder) / "run",
+        objective, SPACE, agents, algorithm=algorithm, initial=max(3, parallel), iterations=len(times),
+        evaluations=len(times), parallel=parallel, prefetch=prefetch, resources={"CPU": 1}, out=Path(folder) / "run",
     )  # fmt: skip
 
 
@@ -113,7 +114,8 @@ def measured(name: str, way: Callable[[str, list[float]], None], times: list[flo
         way(folder, times)
         took = time.time() - began
         notes = np.array([[float(each) for each in line.split()] for line in (Path(folder) / "notes").read_text().splitlines()])
-    starts, ends = np.sort(notes[:, 0]), notes[:, 1]
+    notes = notes[np.argsort(notes[:, 0])][: len(times)]
+    starts, ends = notes[:, 0], notes[:, 1]
     whole = busy(notes, starts[0], ends.max())
     first, last = starts[WORKERS - 1], starts[-1]
     steady = busy(notes, first, last)

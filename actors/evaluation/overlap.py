@@ -1,5 +1,7 @@
 """Evaluations of one agent that overlap in real time: up to so many are pending, and a step ends when one has ended.
 
+The initial points are no barrier: decisions begin when the first of them has a value, with the others as points under way.
+
 Whatever ends is written to the log before anything else is made of it, and is taken in one by one in the order of the log, so
 that a process that takes over, or a replay, takes them in the same order.
 """
@@ -67,7 +69,7 @@ class AsyncEvaluations:
     def step(
         self, agent: int, state: AgentState, decision: Decision, request: StepRequest
     ) -> tuple[AgentState, StepResult, bool]:
-        """Begin what was decided, and take in what ends until a place is free; at a step that is the last, until all have.
+        """Begin what was decided, and take in what ends until a place is free; at the last step, until all have.
 
         Give the agent's state then, the evaluations that have ended, and whether waiting for more was given up.
         """
@@ -77,11 +79,10 @@ class AsyncEvaluations:
             evaluated=state.evaluated + len(queries),
             pulled=state.pulled + len(queries),
         )
-        drains = request.step == 0 or request.step >= self._task.problem.iterations
         ended, records = list[Query](), list[EvaluationRecord]()
         for query in state.pending:
             self._start(query)
-        while len(state.pending) >= (1 if drains else self._task.policy.most_pending):
+        while len(state.pending) >= self._enough(request.step, state.t_n):
             found = self._next(state)
             if found is None:
                 break
@@ -91,6 +92,13 @@ class AsyncEvaluations:
         else:
             return state, StepResult(tuple(ended), tuple(records)), False
         return state, StepResult(tuple(ended), tuple(records)), True
+
+    def _enough(self, step: int, t_n: int) -> int:
+        """Give the number of pending evaluations with which a step does not end yet."""
+        sends = self._task.algorithm.sends
+        rare = sends(0) and not sends(1)  # such a first message tells of all initial points
+        drains = step >= self._task.problem.iterations or (step == 0 and (rare or not t_n))
+        return 1 if drains else self._task.policy.most_pending
 
     def _start(self, query: Query) -> None:
         if self._logged(query) is None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 from small_runs import Setting
 
 from fedbo.actors.evaluation.policy import Policy
@@ -38,3 +40,30 @@ def test_a_replay_has_the_evaluations_that_had_ended_in_a_step_that_had_not(tmp_
     (name,) = replayed.finish(1)
     rows = pq.read_table(config.folder.path / name).to_pylist()
     assert [(row["query"], row["t_n"], row["finished"]) for row in rows] == [(1, 1, 1.0), (0, 2, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("every", "values", "ends"), [(1, [], False), (1, [1.5], True), (1, [None, 1.5], True), (0, [1.5], False)]
+)
+def test_decisions_begin_when_one_initial_point_has_a_value(
+    tmp_path: Path, every: int, values: list[float | None], ends: bool
+) -> None:
+    """Other places would be empty until the longest of them has ended; a message that none follows waits for all of them."""
+    settings: dict[str, Any] = {"every": every, "length_scale": 0.3, "noise": 0.01, "features": 20}
+    task = Setting(entry("fts").make(**settings), agents=1, initial=3, policy=Policy(parallel=4)).task()
+    config = HostConfig(RunFolder.of(tmp_path, RunKey(0, "fts", 0)).claim(), recorded=True)
+    before = InlineHosts(task, range(1), config)
+    before.decide(StepRequest(0, 0))
+    decision = before.host.agents[0].state.decision
+    assert decision is not None
+    log = EvaluationLog(config.folder, {0}, 0)
+    for query, value in zip(queries_of(task, 0, 0, decision, 0), values, strict=False):
+        made = query.failed("it failed") if value is None else query.evaluated(value, value)
+        log.append([made._replace(started=0.5, finished=1.0 + query.number)])
+    log.close()
+    agent = InlineHosts(task, range(1), config).host.agents[0]
+    report = agent.work(StepRequest(0, 0))
+    assert (report is not None) == ends
+    if report is not None:
+        assert (report.t_n, len(agent.state.pending)) == (1, 3 - len(values))
+        assert agent.work(StepRequest(0, 1)) is not None

@@ -5,7 +5,7 @@ fedbo it is an algorithm that decides on no point, packed into as many workers a
 agent; `evaluates` is the same with an evaluation of a free objective in every task. Checks, tables and logs are included. In
 Flower it is a ClientApp on the Ray backend with one CPU for each client, as many at once as there are CPUs, and all else as it
 is set there. Both have their processes when the clock starts: what is counted are rounds after a first one, and in fedbo the
-making of all agents besides. All take turns, each time in a process of its own with a Ray of its own.
+making of all agents besides. Both take turns, each time in a process of its own.
 
 Flower needs an environment of its own, for its Ray may be another one. It is made beside the temporary files of this machine,
 where it stays, or an interpreter is given that has `flwr[simulation]`:
@@ -33,12 +33,7 @@ import numpy as np
 
 FLOATS = 100  # in a message
 CPUS = os.cpu_count() or 1
-TASKS = {
-    "flower": 2_000,
-    "packed": 40_000,
-    "evaluates": 40_000,
-    "dedicated": 4_000,
-}  # that are counted, where rounds are smaller
+TASKS = {"flower": 2_000, "packed": 20_000, "evaluates": 20_000, "dedicated": 2_000}  # to count, where rounds are smaller
 
 
 def rounds(engine: str, agents: int) -> int:
@@ -78,14 +73,11 @@ def with_flower(agents: int, count: int) -> float:
     return took[1] - took[0]
 
 
-def with_fedbo(engine: str, agents: int, count: int) -> float:
-    """Give the seconds that so many rounds take here, on hosts that have done a first run."""
-    import ray
-
+def with_fedbo(coordinator: Any, kind: str, agents: int, evaluates: bool, count: int) -> float:
+    """Give the seconds that so many rounds take here."""
     from fedbo.algorithms.base import Decision, Declaration, Field, Inbound, Payload, Problem
     from fedbo.algorithms.components.local_only import LocalOnly
     from fedbo.algorithms.streams import Streams
-    from fedbo.coordinator.runtime.actor import Coordinator
     from fedbo.execution.jobs import runs
     from fedbo.study.study import load_study
 
@@ -93,7 +85,7 @@ def with_fedbo(engine: str, agents: int, count: int) -> float:
     class Idle(LocalOnly):
         """A method that does nothing but send what came."""
 
-        queries = 1 if engine == "evaluates" else 0
+        queries = int(evaluates)
 
         def sends(self, step: int) -> bool:
             return step > 0
@@ -121,42 +113,56 @@ def with_fedbo(engine: str, agents: int, count: int) -> float:
         ) -> tuple[dict[int, Payload], Any]:
             return {agent: {"arrays": np.zeros(FLOATS)} for agent in recipients}, state
 
-    def carry_out(coordinator: Coordinator, iterations: int) -> float:
-        study = {
-            "study": {"name": "idle", "seed": 1},
-            "objective": {"name": "quadratic", "agents": agents},
-            "agents": {"initial": 0},
-            "budget": {"iterations": iterations},
-            "algorithm": [{"name": "random"}],
-            "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "constant", "mean": 0.1}},
-            "exchange": {"mode": "barrier"},
-            "hosting": {"kind": "dedicated"} if engine == "dedicated" else {"kind": "packed", "workers": CPUS},
-        }
-        with tempfile.TemporaryDirectory() as folder:
-            (run,) = runs(load_study(study), Path(folder))
-            begun = time.perf_counter()
-            ended = coordinator.run(replace(run, task=replace(run.task, algorithm=Idle())))
-            took = time.perf_counter() - begun
-        assert ended is not None and ended.events > 3 * agents * iterations, ended
-        return took
-
-    ray.init(num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="error")
-    coordinator = Coordinator()
-    carry_out(coordinator, 2)
-    took = carry_out(coordinator, count)
-    ray.shutdown()
+    study = {
+        "study": {"name": "idle", "seed": 1},
+        "objective": {"name": "quadratic", "agents": agents},
+        "agents": {"initial": 0},
+        "budget": {"iterations": count},
+        "algorithm": [{"name": "random"}],
+        "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "constant", "mean": 0.1}},
+        "exchange": {"mode": "barrier"},
+        "hosting": {"kind": "dedicated"} if kind == "dedicated" else {"kind": "packed", "workers": CPUS},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        (run,) = runs(load_study(study), Path(folder))
+        begun = time.perf_counter()
+        ended = coordinator.run(replace(run, task=replace(run.task, algorithm=Idle())))
+        took = time.perf_counter() - begun
+    assert ended is not None and ended.events > 3 * agents * count, ended
     return took
 
 
-def in_process(python: str, engine: str, agents: int) -> float:
-    """Give the tasks per second of one engine, in a process of its own."""
+def measured(kind: str, sizes: Sequence[int]) -> dict[str, float]:
+    """Give the tasks per second of each number of agents, in this process."""
+    found: dict[str, float] = {}
+    if kind == "flower":
+        for agents in sizes:
+            found[f"{agents} flower"] = agents * (count := rounds("flower", agents)) / with_flower(agents, count)
+        return found
+    import ray
+
+    from fedbo.coordinator.runtime.actor import Coordinator
+
+    ray.init(num_cpus=CPUS, include_dashboard=False, log_to_driver=False, logging_level="error")
+    coordinator = Coordinator()
+    for agents in sizes:
+        with_fedbo(coordinator, kind, agents, True, 2)  # starts hosts, and imports
+        for engine in ("packed", "evaluates") if kind == "packed" else (kind,):
+            count = rounds(engine, agents)
+            seconds = with_fedbo(coordinator, kind, agents, engine == "evaluates", count)
+            found[f"{agents} {engine}"] = agents * count / seconds
+    ray.shutdown()
+    return found
+
+
+def in_process(python: str, kind: str, sizes: Sequence[int]) -> dict[str, float]:
+    """Give the tasks per second of each number of agents, in a process of its own."""
     surroundings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "FLWR_TELEMETRY_ENABLED": "0"}
-    count = rounds(engine, agents)
-    command = [python, __file__, "--inside", engine, "--agents", str(agents), "--rounds", str(count)]
+    command = [python, __file__, "--inside", kind, "--agents", *map(str, sizes)]
     told = subprocess.run(command, capture_output=True, text=True, env=surroundings)
     if told.returncode:
-        raise SystemExit(f"{engine}, {agents} agents: {told.stderr[-3000:]}")
-    return agents * count / float(json.loads(told.stdout.splitlines()[-1]))
+        raise SystemExit(f"{kind}: {told.stderr[-3000:]}")
+    return dict(json.loads(told.stdout.splitlines()[-1]))
 
 
 def environment() -> str:
@@ -175,32 +181,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--python", help="an interpreter that has flwr[simulation]")
     parser.add_argument("--agents", type=int, nargs="+", default=[10, 100, 1000])
-    parser.add_argument("--dedicated", type=int, nargs="*", default=[10, 100], help="numbers of agents with a process each")
+    parser.add_argument("--dedicated", type=int, nargs="*", default=[10], help="numbers of agents with a process each")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--inside", choices=tuple(TASKS), help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--inside", choices=("flower", "packed", "dedicated"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.inside:
-        (agents,) = given.agents
-        way = (given.inside, agents, given.rounds)
-        print(json.dumps(with_flower(*way[1:]) if given.inside == "flower" else with_fedbo(*way)))
+        print(json.dumps(measured(given.inside, given.agents)))
         return
     python = given.python or environment()
     asked = "from importlib.metadata import version as v; print('Flower', v('flwr'), 'with Ray', v('ray'))"
     versions = subprocess.run([python, "-c", asked], check=True, capture_output=True, text=True).stdout.strip()
-    print(f"{versions}; {CPUS} cores, load {os.getloadavg()[0]:.1f}; tasks per second, medians of {given.repeats}")
+    print(f"{versions}; {CPUS} cores, load {os.getloadavg()[0]:.1f}; tasks per second, medians of {given.repeats}", flush=True)
+    found: list[dict[str, float]] = []
+    for _ in range(given.repeats):
+        one = in_process(python, "flower", given.agents) | in_process(sys.executable, "packed", given.agents)
+        found.append(one | (in_process(sys.executable, "dedicated", given.dedicated) if given.dedicated else {}))
     print(f"{'agents':>6} {'engine':10} {'tasks/s':>10} {'over Flower':>12}   least to most")
-    for agents in given.agents:
-        engines = {"flower": python, "packed": sys.executable, "evaluates": sys.executable}
-        engines |= {"dedicated": sys.executable} if agents in given.dedicated else {}
-        found: dict[str, list[float]] = {engine: [] for engine in engines}
-        for _ in range(given.repeats):
-            for engine, interpreter in engines.items():
-                found[engine].append(in_process(interpreter, engine, agents))
-        for engine, speeds in found.items():
-            ratios = [one / other for one, other in zip(speeds, found["flower"], strict=True)]
-            spread = f"{min(ratios):.1f} to {max(ratios):.1f}"
-            print(f"{agents:>6} {engine:10} {median(speeds):>10,.0f} {median(ratios):>12.1f}   {spread}", flush=True)
+    for name in sorted(found[0], key=lambda name: int(name.split()[0])):
+        agents, engine = name.split()
+        ratios = [one[name] / one[f"{agents} flower"] for one in found]
+        spread = f"{min(ratios):.1f} to {max(ratios):.1f}"
+        print(f"{agents:>6} {engine:10} {median(one[name] for one in found):>10,.0f} {median(ratios):>12.1f}   {spread}")
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ class Host:
             again = task.policy.failure == "stop" and not config.recorded
             for agent in self.agents.values():
                 agent.overlapping = AsyncEvaluations(task, self._pool(agent, config), storage.log, self.clock, again)
-            # Here it takes the start half a second longer; at a first decision all workers would wait for it.
-            import fedbo.surrogates.compiled.__main__  # noqa: F401
+                if config.real:
+                    agent.rehearse()
         for number, kept in storage.checkpoints().items():
             agent = self.agents[number]
             agent.state, agent.saved, agent.uncommitted = kept

@@ -13,6 +13,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.step import queries_of
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import InlineHosts
+from fedbo.actors.storage.checkpoint import pack
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
@@ -67,3 +68,12 @@ def test_decisions_begin_when_one_initial_point_has_a_value(
     if report is not None:
         assert (report.t_n, len(agent.state.pending)) == (1, 3 - len(values))
         assert agent.work(StepRequest(0, 1)) is not None
+
+
+@pytest.mark.parametrize("name", ["random", "ts", "fts", "gp_ei", "gp_ucb", "rgpe", "taf", "dp_fts_de"])
+def test_a_rehearsal_leaves_an_agent_as_it_was(name: str) -> None:
+    task = Setting(entry(name).make(), agents=2, initial=2).task()
+    agent = InlineHosts(task, range(2)).host.agents[0]
+    before = pack(agent.state)
+    agent.rehearse()
+    assert pack(agent.state) == before

@@ -33,7 +33,7 @@ import numpy as np
 
 FLOATS = 100  # in a message
 CPUS = os.cpu_count() or 1
-TASKS = {"flower": 2_000, "packed": 20_000, "evaluates": 20_000, "dedicated": 2_000}  # to count, where rounds are smaller
+TASKS = {"flower": 2_000, "packed": 8_000, "evaluates": 8_000, "dedicated": 2_000}  # to count, where rounds are smaller
 
 
 def rounds(engine: str, agents: int) -> int:
@@ -196,6 +196,7 @@ def main() -> None:
     for _ in range(given.repeats):
         one = in_process(python, "flower", given.agents) | in_process(sys.executable, "packed", given.agents)
         found.append(one | (in_process(sys.executable, "dedicated", given.dedicated) if given.dedicated else {}))
+        print(", ".join(f"{name} {speed:,.0f}" for name, speed in found[-1].items()), flush=True)
     print(f"{'agents':>6} {'engine':10} {'tasks/s':>10} {'over Flower':>12}   least to most")
     for name in sorted(found[0], key=lambda name: int(name.split()[0])):
         agents, engine = name.split()

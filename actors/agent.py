@@ -37,7 +37,7 @@ class HostedAgent:
     ) -> None:
         self.number, self.task = number, task
         self._streams = task.streams.of(number)
-        world = replace(task.streams, scope="")  # an agent's objective is the same in all its tasks
+        world = task.streams.within("")  # an agent's objective is the same in all its tasks
         self.objective = objective_of(task.federation, number, world)
         evaluator = evaluator or Evaluator(task.policy, real=False)
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
@@ -61,7 +61,9 @@ class HostedAgent:
     def decide(self, request: StepRequest) -> DecisionSize:
         """Choose the points of a step; give their number, and what each costs if that is asked for; EvaluationError."""
         self._restore(request)
-        decision = self._decide(request)
+        self.state = state = self._decide(request)
+        decision = state.decision
+        assert decision is not None
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
         if not request.priced:
             return DecisionSize(len(decision.x), None, pulls)
@@ -92,15 +94,16 @@ class HostedAgent:
             return report
         self.commit(())
         before = self.state
-        decision = self._decide(request)
+        state = self._decide(request)
+        decision = state.decision
+        assert decision is not None
         if self.overlapping is not None:
+            self.state = state
             return self._work_overlapping(request, before, decision, self.overlapping)
         result = self._evaluate(request, decision, before.evaluated)
-        state = self._learn(decision, result)
+        state = self._learn(state, decision, result)
         retried = tuple(query.point for query in result.queries[len(decision.x) :])
-        q, failed = len(decision.x), result.failed
-        report = StepReport(self.number, request.step, q, None, request.lease, state.t_n, retried, failed)
-        return self._end(request, state, UncommittedStep(before, report, result))
+        return self._end(request, state, before, result, retried)
 
     def _work_overlapping(
         self, request: StepRequest, before: AgentState, decision: Decision, evaluations: AsyncEvaluations
@@ -110,19 +113,22 @@ class HostedAgent:
         if halted:  # what has ended is kept all the same
             self.state = state._replace(rows=state.rows + result.rows(before.t_n))
             return None
-        q = len(decision.x)
-        report = StepReport(self.number, request.step, q, None, request.lease, state.t_n, failed=result.failed)
-        return self._end(request, state, UncommittedStep(before, report, result))
+        return self._end(request, state, before, result)
 
-    def _end(self, request: StepRequest, state: AgentState, done: UncommittedStep) -> StepReport:
+    def _end(
+        self, request: StepRequest, state: AgentState, before: AgentState, result: StepResult, retried: tuple[int, ...] = ()
+    ) -> StepReport:
         """Write the message, and remember the step as one that does not count yet."""
-        payload = None
+        payload, algorithm = None, state.algorithm
+        assert state.decision is not None
+        q, failed = len(state.decision.x), result.failed
         if self.task.algorithm.sends(request.step) and request.speaks:
-            payload, algorithm = self.task.algorithm.outbox(state.algorithm, self._streams.at(request.step))
-            state = state._replace(algorithm=algorithm)
-        report = done.report._replace(payload=payload, pulled=state.pulled)
-        self.state = state._replace(step=request.step, decision=None, before_decision=None)
-        self.uncommitted = done._replace(report=report)
+            payload, algorithm = self.task.algorithm.outbox(algorithm, self._streams.at(request.step))
+        report = StepReport(
+            self.number, request.step, q, payload, request.lease, state.t_n, retried, failed, pulled=state.pulled
+        )
+        self.state = state._replace(algorithm=algorithm, step=request.step, decision=None, before_decision=None)
+        self.uncommitted = UncommittedStep(before, report, result)
         return report
 
     def commit(self, times: Sequence[float]) -> None:
@@ -167,10 +173,11 @@ class HostedAgent:
         self.state = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 
-    def _decide(self, request: StepRequest) -> Decision:
+    def _decide(self, request: StepRequest) -> AgentState:
+        """Give the agent's state with the decision of a step, which may have been made before."""
         state = self.state
         if state.decision is not None:
-            return state.decision
+            return state
         algorithm, own = self.task.algorithm, state.algorithm
         if request.step == 0:
             decision = Decision(self._initial_points(), "initial")
@@ -185,8 +192,7 @@ class HostedAgent:
         cut = False
         if self._problem.pulls:
             decision, cut = cut_to_budget(decision, self._problem.pulls - state.pulled)
-        self.state = state._replace(algorithm=own, decision=decision, before_decision=state.algorithm, cut=cut)
-        return decision
+        return state._replace(algorithm=own, decision=decision, before_decision=state.algorithm, cut=cut)
 
     def _initial_points(self) -> Array:
         if self.number not in self.task.problem.targets:
@@ -198,12 +204,14 @@ class HostedAgent:
         algorithm = self.task.algorithm
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 
-    def _learn(self, decision: Decision, result: StepResult) -> AgentState:
+    def _learn(self, state: AgentState, decision: Decision, result: StepResult) -> AgentState:
         """Tell the algorithm what was observed, point by point, and what the policy gives for a point that failed."""
-        state, algorithm, worst = self.state, self.state.algorithm, self.state.worst
+        algorithm, worst = state.algorithm, state.worst
         told, values = result.observed
-        pulls = pull_counts(decision)
-        t_n, pulled = state.t_n + int(pulls[told].sum()), state.pulled + int(pulls.sum())
+        seen, made = len(told), len(decision.x)
+        if decision.pulls is not None:
+            pulls = pull_counts(decision)
+            seen, made = int(pulls[told].sum()), int(pulls.sum())
         if len(values):
             worst = float(values.min()) if worst is None else min(worst, float(values.min()))
         if self.task.policy.failure == "worst" and worst is not None and len(told) < len(decision.x):
@@ -214,8 +222,9 @@ class HostedAgent:
             whole = told < len(decision.x) - 1
             told, values = told[whole], values[whole]
         if len(told):
-            algorithm = self.task.algorithm.tell(algorithm, decision.x[told], values)
-        evaluated = state.evaluated + result.size
+            x = decision.x if len(told) == len(decision.x) else decision.x[told]
+            algorithm = self.task.algorithm.tell(algorithm, x, values)
+        evaluated, t_n, pulled = state.evaluated + result.size, state.t_n + seen, state.pulled + made
         return state._replace(algorithm=algorithm, evaluated=evaluated, t_n=t_n, worst=worst, pulled=pulled)
 
 

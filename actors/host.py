@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,8 @@ class Host:
         self._halted = False
         self._held, self._slow = {}, {}
         if self._storage is not None:
-            self._storage.log.close()
+            with contextlib.suppress(FileNotFoundError):  # the files of a run that has ended may be gone
+                self._storage.log.close()
         self._storage = storage = None if config is None else HostStorage(config, place, numbers)
         if storage is None or config is None:
             evaluator = Evaluator(task.policy, real=False)
@@ -90,10 +92,16 @@ class Host:
         return self.agents[request.agent].decide(request)
 
     def work(self, commits: Commits, requests: Sequence[StepRequest]) -> list[StepReport]:
-        """Carry out steps of several agents, one after the other."""
+        """Carry out steps of several agents, one after the other, for another process."""
         self._commit(commits)
+        return self.carry_out(requests, told=True)
+
+    def carry_out(self, requests: Sequence[StepRequest], told: bool = False) -> list[StepReport]:
+        """Carry out steps; `told` says whether another process is told of it, before which evaluations are written down."""
         try:
             reports = [self._work(request) for request in requests if not self._halted]
+            if told and self._storage is not None:
+                self._storage.log.flush()
         except FileNotFoundError:  # an objective's own is an error of its evaluation
             if self._storage is None or self._storage.config.folder.is_current():
                 raise

@@ -79,7 +79,7 @@ class InlineHosts:
 
     def result(self, agent: int) -> StepReport:
         """Carry the request out now."""
-        return raise_if_failed(self.host.work((), [self._requests.pop(agent)])[0])
+        return raise_if_failed(self.host.carry_out([self._requests.pop(agent)])[0])
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Let the step count."""
@@ -112,7 +112,7 @@ class InlineHosts:
         """
         if self._replays_overlaps:
             for request in self._requests.values():
-                self.host.work((), [request])
+                self.host.carry_out([request])
             for agent in self.host.agents.every():
                 agent.close()
         return self.host.finish((), number, kind)

@@ -8,10 +8,9 @@ algorithm under comparison enters, so a crash, a resume or another policy leaves
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,8 +41,7 @@ def _word(purpose: str) -> int:
     return int.from_bytes(blake2b(purpose.encode(), digest_size=8).digest(), "little")
 
 
-@dataclass(frozen=True, slots=True)
-class Streams:
+class Streams(NamedTuple):
     """The random streams of one owner at one step of one replicate.
 
     `seed` and `replicate` are non-negative; `owner` is an agent's index, `WORLD` or `COORDINATOR`; `step` counts from 0;

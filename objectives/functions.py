@@ -39,12 +39,13 @@ class Bowl:
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give one noisy value at x `(d,)`."""
-        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
+        score = self.score(x)
+        return score + float(np.sqrt(self.noise) * rng.standard_normal()) if self.noise else score
 
     def score(self, x: Array) -> float:
         """Give the value without noise."""
         gap = inside(self.parameters, x) - self.centre
-        return -float((gap * gap).sum())
+        return -float(np.add.reduce(gap * gap))
 
     def scores(self, x: Array) -> Array:
         """Give the values `(n,)` without noise at points `(n, d)`."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fedbo.objectives.base import Array, Parameter
 
+Ends = tuple[tuple[float, float], ...]
+_FEW = 8  # numbers of which Python's own are faster than an array of them
+
 
 def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
     """Give x `(d,)` or `(n, d)` in native units as floats, or refuse it: ValueError when it is outside the box."""
-    low, high, _ = _box(tuple(parameters))
+    low, high, _, ends = _box(tuple(parameters))
     points = _shaped(len(parameters), np.asarray(x, dtype=np.float64))
+    if ends and points.size <= _FEW and _are_inside(points, ends):
+        return points
     if not ((points >= low) & (points <= high)).all():  # written so that NaN is outside
         raise _outside(points, [(p.name, p.low, p.high) for p in parameters])
     for column, parameter in zip(_columns(points), parameters, strict=True):
@@ -30,8 +36,10 @@ def from_unit(parameters: Sequence[Parameter], u: npt.ArrayLike) -> Array:
     A linear parameter is `low + u (high - low)`, in this order of operations, which is also that of the published
     experiments. ValueError when a coordinate is not in [0, 1].
     """
-    low, high, curved = _box(tuple(parameters))
+    low, high, curved, ends = _box(tuple(parameters))
     points = _shaped(len(parameters), np.asarray(u, dtype=np.float64))
+    if ends and points.size <= _FEW and _are_inside(points, ((0.0, 1.0),) * len(ends)):
+        return np.array([_native(row, ends) for row in points.tolist()] if points.ndim == 2 else _native(points.tolist(), ends))
     if not ((points >= 0.0) & (points <= 1.0)).all():
         raise _outside(points, [(f"{p.name} (in the unit cube)", 0.0, 1.0) for p in parameters])
     native = low + points * (high - low)
@@ -61,11 +69,39 @@ def _columns(points: Array) -> list[Array]:
     return [points[..., i] for i in range(points.shape[-1])]
 
 
+class _Box(NamedTuple):
+    """The lower and upper ends `(d,)` of a box, which parameters have a log range, and pairs of ends if all are linear."""
+
+    low: Array
+    high: Array
+    curved: tuple[int, ...]
+    ends: Ends
+
+
 @lru_cache(maxsize=256)
-def _box(parameters: tuple[Parameter, ...]) -> tuple[Array, Array, tuple[int, ...]]:
-    """The lower and upper ends `(d,)` of the box, and which parameters have a log range."""
+def _box(parameters: tuple[Parameter, ...]) -> _Box:
     low, high = (np.array([getattr(parameter, end) for parameter in parameters]) for end in ("low", "high"))
-    return low, high, tuple(i for i, parameter in enumerate(parameters) if parameter.log)
+    linear = not any(parameter.log or parameter.whole for parameter in parameters)
+    ends = tuple(zip(low.tolist(), high.tolist(), strict=True)) if linear else ()
+    return _Box(low, high, tuple(i for i, parameter in enumerate(parameters) if parameter.log), ends)
+
+
+def _are_inside(points: Array, ends: Ends) -> bool:
+    """Say whether few points are in a box."""
+    rows: Any = points.tolist() if points.ndim == 2 else [points.tolist()]
+    for row in rows:
+        for number, (low, high) in zip(row, ends, strict=True):
+            if not low <= number <= high:
+                return False
+    return True
+
+
+def _native(u: list[float], ends: Ends) -> list[float]:
+    """Map a point in a linear box, with the same operations as an array of many."""
+    return [
+        high if number == 1.0 else min(max(low + number * (high - low), low), high)
+        for number, (low, high) in zip(u, ends, strict=True)
+    ]
 
 
 def _shaped(dim: int, points: Array) -> Array:

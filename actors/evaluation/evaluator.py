@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from math import isfinite
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class Evaluator:
             last = "".join(traceback.format_exception(error))
             return query.failed(f"{type(error).__name__}: {error}\n{last}", getattr(error, "metrics", None))
         metrics = getattr(value, "metrics", None)
-        if not np.isfinite(value):
+        if not isfinite(value):
             return query.failed(f"the objective gave {value}, not a finite number", metrics)
         return query.evaluated(float(value), score, metrics)
 

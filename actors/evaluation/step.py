@@ -77,20 +77,9 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     pulls: list[Pulls | None] = [None] * len(units)
     if decision.pulls is not None or decision.clip is not None:
         pulls = [Pulls(times, decision.clip, task.noise) for times in pull_counts(decision).tolist()]
-    phase = _phase(task, step)
+    phase, origin, note = _phase(task, step), checked(decision.origin), decision.note
     return [
-        Query(
-            agent,
-            first + point,
-            point,
-            natives[point],
-            unit,
-            phase,
-            step,
-            checked(decision.origin),
-            decision.note,
-            pulls=pulls[point],
-        )
+        Query(agent, first + point, point, natives[point], unit, phase, step, origin, note, 0, pulls[point])
         for point, unit in enumerate(units)
     ]
 
@@ -137,15 +126,19 @@ class StepEvaluator:
         policy, made, records = self._task.policy, list[Query](), list[EvaluationRecord]()
         left, first = queries, queries[0].number if queries else 0
         for _ in range(1 + policy.retries):
-            for query in left:
-                query = self._next(request, query, len(made), first + len(made))
+            failed = list[Query]()
+            for point in left:
+                query = self._next(request, point, len(made), first + len(made))
                 if batch is not None:
                     query = query._replace(known=batch.of(query.point))
                 made.append(query)
                 record = self._evaluator(self._objective, query, self._streams.at(query.number), self._clock)
                 records.append(self._with_noise(decision, record))
-            succeeded = {query.point for query, record in zip(made, records, strict=True) if record.error is None}
-            left, batch = [query for query in left if query.point not in succeeded], None
+                if record.error is not None:
+                    failed.append(point)
+            left, batch = failed, None
+            if not left:
+                break
         if left and policy.failure == "stop":
             raise EvaluationError(next(record.error.splitlines()[0] for record in reversed(records) if record.error))
         return StepResult(tuple(made), tuple(records))

@@ -78,23 +78,9 @@ class Row(NamedTuple):
     @classmethod
     def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:
         """Make the row of a query that was evaluated; or, as a `Batch`, the rows of many, whose entries are arrays."""
-        return cls(
-            agent=query.agent,
-            phase=query.phase,
-            step=query.step,
-            query=query.point,
-            origin=query.origin,
-            x=record.x,
-            u=query.u,
-            value=record.value,
-            score=record.score,
-            started=started,
-            finished=finished,
-            t_n=t_n,
-            pulls=record.pulls,
-            error=record.error,
-            note=query.note,
-        )
+        agent, _, point, _, u, phase, step, origin, note, *_ = query
+        _, _, x, value, score, _, _, error, pulls, _ = record
+        return cls(agent, phase, step, point, origin, x, u, value, score, started, finished, t_n, pulls, error, note)
 
 
 class Batch(Row):

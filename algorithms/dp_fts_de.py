@@ -148,10 +148,10 @@ class DPFTSDE(Federated):
         frequencies, phases = state.features.frequencies.tobytes(), state.features.phases.tobytes()
         return _summit(*pieces, state.omega.tobytes(), frequencies, phases).copy(), state
 
-    def _message(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+    def _message(self, rows: Array, y: Array, rng: np.random.Generator, factor: Array | None) -> Array:
         """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (equation (2)), or give nu_n."""
         values, _ = self._standard(y)
-        omega = draw_weights(rows, values, self.noise, rng, beta=1.0 if self.message == "draw" else 0.0)
+        omega = draw_weights(rows, values, self.noise, rng, 1.0 if self.message == "draw" else 0.0, factor)
         if self.control != "noise":
             return omega
         direction = rng.standard_normal(self.features)

@@ -102,12 +102,12 @@ class FTS(Federated):
         weight[chosen] = 0.0
         return state.omega[chosen], state._replace(weight=weight)
 
-    def _message(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
+    def _message(self, rows: Array, y: Array, rng: np.random.Generator, factor: Array | None) -> Array:
         """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (section 3.1)."""
         if self.control == "noise":
             return rng.standard_normal(self.features)
         values, spread = self._standard(y)
-        return spread * draw_weights(rows, values, self.noise, rng)
+        return spread * draw_weights(rows, values, self.noise, rng, factor=factor)
 
     def server_init(self, problem: Problem) -> FTSServer:
         """Begin without messages."""

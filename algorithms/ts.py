@@ -22,7 +22,7 @@ from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.draws import Draw, WeightSpace, posterior_draw, weight_space_draw
 from fedbo.surrogates.features import phi
-from fedbo.surrogates.linear import draw_weights, linear_model, mean, update
+from fedbo.surrogates.linear import draw_weights, gram_factor, linear_model, mean, update
 
 DRAWS = ("pathwise", "weights")
 
@@ -79,7 +79,7 @@ class TS(Surrogate, LocalOnly):
         rng = streams.rng("own draw")
         beta = self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta
         if state.phi is not None:
-            return Draw(state.shared, draw_weights(*self._rows(state), self.noise, rng, beta))
+            return Draw(state.shared, draw_weights(*self._rows(state), self.noise, rng, beta, state.factor))
         assert state.hyper is not None
         u, y = self.supposed(state)
         if self.draw == "weights":
@@ -119,7 +119,8 @@ class TS(Surrogate, LocalOnly):
         state = self.observed(state, x, y)
         if state.phi is None or state.shared is None:
             return state
-        return state._replace(phi=np.concatenate([state.phi, phi(state.shared, state.u[len(state.phi) :])]))
+        rows = np.concatenate([state.phi, phi(state.shared, state.u[len(state.phi) :])])
+        return state._replace(phi=rows, factor=gram_factor(rows, self.noise, state.factor))
 
 
 FAITHFUL = {**surrogate.FAITHFUL, "draw": "weights", "features": 200, "beta": 1.0}

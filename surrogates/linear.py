@@ -6,7 +6,7 @@ itself is never formed: at sigma^2 = 1e-6 its condition number is near 1e8, that
 
 from __future__ import annotations
 
-from math import isfinite, sqrt
+from math import isfinite, isqrt, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -84,12 +84,38 @@ def predict(model: LinearModel, phi_rows: Array) -> tuple[Array, Array]:
     return phi_rows @ mean(model), model.noise_variance * np.einsum("ij,ij->j", root, root)
 
 
-def draw_weights(phi_rows: Array, y: Array, noise_variance: float, rng: np.random.Generator, beta: float = 1.0) -> Array:
+def gram_factor(phi_rows: Array, noise_variance: float, before: Array | None = None) -> Array:
+    """Upper factor U of Phi Phi' + sigma^2 I for feature rows `(n, m)`, by columns `(n (n + 1) / 2,)`.
+
+    `before` is that of the first of these rows, or of more; the others then cost O(n m) each. Rounding may leave no factor: there
+    are fewer columns then. Nothing is added for m rows or more, for which it is of no use.
+    """
+    from fedbo.surrogates.compiled.draws import extend
+
+    n, m = phi_rows.shape
+    before = np.empty(0) if before is None else before
+    wanted = n * (n + 1) // 2
+    if n >= m or len(before) >= wanted:
+        return before[:wanted]
+    factor = np.empty(wanted)
+    factor[: len(before)] = before
+    columns = extend(phi_rows, noise_variance, (isqrt(8 * len(before) + 1) - 1) // 2, factor)
+    return factor if columns == n else factor[: columns * (columns + 1) // 2].copy()
+
+
+def draw_weights(
+    phi_rows: Array,
+    y: Array,
+    noise_variance: float,
+    rng: np.random.Generator,
+    beta: float = 1.0,
+    factor: Array | None = None,
+) -> Array:
     """One draw omega ~ N(nu, beta^2 sigma^2 Sigma^-1) straight from the data, `(m,)`, by the cheaper of two routes.
 
     Both are exact. With n < m it is Matheron's rule, omega = beta omega_0 + Phi'(Phi Phi' + sigma^2 I)^-1 (y - beta
-    (Phi omega_0 + eps)), which costs O(n^2 m); otherwise, and when rounding leaves
-    that matrix without a Cholesky factor, the square root above.
+    (Phi omega_0 + eps)), which costs O(n^2 m), or O(n m) where the `gram_factor` of these rows is known; otherwise, and when
+    rounding leaves that matrix without a Cholesky factor, the square root above.
     """
     from fedbo.surrogates.compiled.draws import matheron
 
@@ -98,8 +124,10 @@ def draw_weights(phi_rows: Array, y: Array, noise_variance: float, rng: np.rando
         return np.asarray(beta * rng.standard_normal(m))
     normals = rng.standard_normal(m + n if n < m else m)
     if n < m:
-        omega: Array = beta * normals[:m]
-        if matheron(phi_rows, y, noise_variance, omega, (beta * sqrt(noise_variance)) * normals[m:]) == 0.0:
+        factor = gram_factor(phi_rows, noise_variance, factor)
+        if len(factor) == n * (n + 1) // 2:
+            omega: Array = beta * normals[:m]
+            matheron(phi_rows, y, factor, omega, (beta * sqrt(noise_variance)) * normals[m:])
             return omega
     return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
 

@@ -24,13 +24,14 @@ from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import KERNELS, Features, phi
+from fedbo.surrogates.linear import gram_factor
 
 
 class FederatedState(NamedTuple):
     """An agent's state: its own Thompson sampling, what it learned before, and what it holds of others.
 
     `history_phi (t_n, M)`, `history_y (t_n,)` are the features and values of an earlier task, `phi (n, M)` the features of
-    its own observations; `omega (K, M)` are the vectors that it holds and `weight (K,)` what each counts for, 0 for those it
+    its own observations, and `factor` the `gram_factor` of both together; `omega (K, M)` are the vectors that it holds and `weight (K,)` what each counts for, 0 for those it
     does not hold; `t` counts its decisions.
     """
 
@@ -42,6 +43,7 @@ class FederatedState(NamedTuple):
     omega: Array
     weight: Array
     t: int = 0
+    factor: Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +92,8 @@ class Federated(ABC):
         """Choose the federated query, in coordinates `(d,)`."""
 
     @abstractmethod
-    def _message(self, rows: Array, y: Array, rng: np.random.Generator) -> Array:
-        """Write the message `(M,)` about values `y (n,)` at points with features `rows (n, M)`, n > 0."""
+    def _message(self, rows: Array, y: Array, rng: np.random.Generator, factor: Array | None) -> Array:
+        """Write the message `(M,)` about values `y (n,)` at points with features `rows (n, M)`, n > 0, and their `factor`."""
 
     @property
     def queries(self) -> int:
@@ -140,15 +142,20 @@ class Federated(ABC):
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
         """Append the observations."""
         own = self.own.tell(state.local, x, y)
-        if own.phi is not None and self._one_set_of_features:
-            return state._replace(local=own, phi=own.phi)  # the same rows, kept once
-        rows = phi(state.features, to_coordinates(x, self.own.coordinates))
-        return state._replace(local=own, phi=np.concatenate([state.phi, rows]))
+        if own.phi is not None and self._is_one_model and not len(state.history_y):
+            return state._replace(local=own, phi=own.phi, factor=own.factor)
+        rows = np.concatenate([state.phi, phi(state.features, to_coordinates(x, self.own.coordinates))])
+        factor = state.factor
+        if self.every:
+            known = np.concatenate([state.history_phi, rows]) if len(state.history_y) else rows
+            factor = gram_factor(known, self.noise, factor)
+        return state._replace(local=own, phi=rows, factor=factor)
 
     @property
-    def _one_set_of_features(self) -> bool:
-        mine, owns = (self.features, self.length_scale), (self.own.features, self.own.length_scale)
-        return self.kernel == "se" and mine == owns
+    def _is_one_model(self) -> bool:
+        """Say whether an agent's own linear model is on the features that all share, with the same noise."""
+        mine = (self.features, self.length_scale, self.noise)
+        return self.kernel == "se" and mine == (self.own.features, self.own.length_scale, self.own.noise)
 
     def outbox(self, state: FederatedState, streams: Streams) -> tuple[Payload | None, FederatedState]:
         """Write a message about all that is known (Dai et al. 2020, section 3.1).
@@ -156,11 +163,13 @@ class Federated(ABC):
         Before the first iteration a message is about the earlier task alone, if there was one.
         """
         rows, y = state.history_phi, state.history_y
-        if state.t or not len(y):
+        if not len(y):
+            rows, y = state.phi, state.local.y
+        elif state.t:
             rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.local.y])
         if not len(y):
             return None, state  # who knows nothing has nothing to say
-        return {"omega": self._message(rows, y, streams.rng("message"))}, state
+        return {"omega": self._message(rows, y, streams.rng("message"), state.factor)}, state
 
     def _standard(self, y: Array) -> tuple[Array, float]:
         """Give the values `(n,)` as the linear model takes them, and their spread where they were divided by it, or 1."""

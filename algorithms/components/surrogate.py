@@ -34,7 +34,7 @@ class LocalState(NamedTuple):
     """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are
-    the features and `phi (n, m)` their values. `lattice` says which points can be evaluated, where that is not all of them, and
+    the features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be evaluated, where that is not all of them, and
     `waiting (p, d)` are points that are being evaluated, also in coordinates.
     """
 
@@ -44,6 +44,7 @@ class LocalState(NamedTuple):
     fitted: int = 0
     shared: Features | None = None
     phi: Array | None = None
+    factor: Array | None = None
     lattice: Lattice | None = None
     waiting: Array | None = None
 

@@ -6,6 +6,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+from numba import types
 
 from fedbo.surrogates.compiled.cholesky import factorise, solve
 from fedbo.surrogates.compiled.grid import correlation, waves
@@ -14,38 +15,99 @@ from fedbo.surrogates.compiled.jit import FLOAT, INT, MATRIX, VECTOR, compiled
 Array = Any
 
 
-@compiled(FLOAT(MATRIX, VECTOR, FLOAT, FLOAT[::1], VECTOR))
-def matheron(rows: Array, y: Array, noise_variance: float, omega: Array, noise: Array) -> float:
-    """Turn a prior draw `omega (m,)` into one from the posterior given feature rows `(n, m)` and `y (n,)`, by Matheron's rule.
+@compiled()
+def _products(rows: Array, weights: Array, product: Array) -> None:
+    """The product of `rows (n, m)` and `weights (m,)`, four rows at once: each sum is made in the order of the features."""
+    n, m = rows.shape
+    whole = n - n % 4
+    for a in range(0, whole, 4):
+        s, t, u, v = 0.0, 0.0, 0.0, 0.0
+        for j in range(m):
+            w = weights[j]
+            s += w * rows[a, j]
+            t += w * rows[a + 1, j]
+            u += w * rows[a + 2, j]
+            v += w * rows[a + 3, j]
+        product[a], product[a + 1], product[a + 2], product[a + 3] = s, t, u, v
+    for a in range(whole, n):
+        s = 0.0
+        for j in range(m):
+            s += weights[j] * rows[a, j]
+        product[a] = s
 
-    `noise (n,)` is a draw of the noise. Gives the jitter, and leaves the draw as it is unless that is 0.
+
+@compiled(INT(MATRIX, FLOAT, INT, FLOAT[::1]))
+def extend(rows: Array, noise_variance: float, done: int, factor: Array) -> int:
+    """Write the upper factor U of Phi Phi' + sigma^2 I, column after column from number `done` on, to `factor (n (n + 1) / 2,)`.
+
+    Phi are the feature rows `(n, m)`. Gives the number of columns that there are then: fewer than n where rounding leaves no
+    factor. A column depends on those before it alone, so that one more row costs O(n m).
     """
     n, m = rows.shape
-    columns, gram, factor = np.empty((m, n)), np.zeros((n, n)), np.empty((n, n))
-    for i in range(n):
-        for j in range(m):
-            columns[j, i] = rows[i, j]
-    for j in range(m):
-        for i in range(n):
-            weight = columns[j, i]
-            for k in range(i, n):
-                gram[i, k] += weight * columns[j, k]
-    for i in range(n):
-        gram[i, i] += noise_variance
-    jitter = factorise(gram, factor)
-    if jitter != 0.0:
-        return jitter
+    for c in range(done, n):
+        at = c * (c + 1) // 2
+        column = factor[at : at + c + 1]
+        _products(rows[: c + 1], rows[c], column)
+        column[c] += noise_variance
+        for k in range(c):
+            before = k * (k + 1) // 2
+            total = column[k]
+            for i in range(k):
+                total -= factor[before + i] * column[i]
+            column[k] = total * (1.0 / factor[before + k])
+        for k in range(c):
+            column[c] -= column[k] * column[k]
+        if not (column[c] > 0.0 and np.isfinite(column[c])):
+            return c
+        column[c] = sqrt(column[c])
+    return n
+
+
+@compiled()
+def _solve(factor: Array, right: Array) -> None:
+    """Turn the right side `(n,)` into (U'U)^-1 times it, U being given by columns."""
+    n = len(right)
+    for j in range(n):
+        at, total = j * (j + 1) // 2, right[j]
+        for i in range(j):
+            total -= factor[at + i] * right[i]
+        right[j] = total / factor[at + j]
+    for i in range(n - 1, -1, -1):
+        total = right[i]
+        for j in range(i + 1, n):
+            total -= factor[j * (j + 1) // 2 + i] * right[j]
+        right[i] = total / factor[i * (i + 1) // 2 + i]
+
+
+@compiled(types.void(MATRIX, VECTOR, VECTOR, FLOAT[::1], VECTOR))
+def matheron(rows: Array, y: Array, factor: Array, omega: Array, noise: Array) -> None:
+    """Turn a prior draw `omega (m,)` into one from the posterior given feature rows `(n, m)` and `y (n,)`, by Matheron's rule.
+
+    `factor` is that of `extend`, and `noise (n,)` a draw of the noise.
+    """
+    n, m = rows.shape
     residual = np.empty(n)
-    for i in range(n):
-        residual[i] = y[i] - noise[i]
-    for j in range(m):
-        for i in range(n):
-            residual[i] -= omega[j] * columns[j, i]
-    solve(factor, residual)
+    for a in range(0, n, 4):
+        last = min(a + 4, n)
+        for i in range(a, last):
+            residual[i] = y[i] - noise[i]
+        if last < a + 4:
+            for i in range(a, last):
+                for j in range(m):
+                    residual[i] -= omega[j] * rows[i, j]
+            continue
+        s, t, u, v = residual[a], residual[a + 1], residual[a + 2], residual[a + 3]
+        for j in range(m):  # four sums at once, each in the order of the features
+            w = omega[j]
+            s -= w * rows[a, j]
+            t -= w * rows[a + 1, j]
+            u -= w * rows[a + 2, j]
+            v -= w * rows[a + 3, j]
+        residual[a], residual[a + 1], residual[a + 2], residual[a + 3] = s, t, u, v
+    _solve(factor, residual)
     for i in range(n):
         for j in range(m):
             omega[j] += residual[i] * rows[i, j]
-    return 0.0
 
 
 @compiled(FLOAT(INT, MATRIX, VECTOR, VECTOR, FLOAT, FLOAT, MATRIX, VECTOR, VECTOR, FLOAT[::1]))

@@ -63,6 +63,22 @@ def test_draws_of_weights_are_those_of_dense_algebra_with_the_same_numbers(m: in
             np.testing.assert_array_equal(found, linear.draw(model, np.random.default_rng(n), 1, 1.3)[0])
 
 
+def test_a_factor_made_row_by_row_is_to_the_bit_that_of_all_rows() -> None:
+    rows = phi(draw_features(np.random.default_rng(0), 2, 40, 0.2), np.random.default_rng(1).random((45, 2)))
+    factor = linear.gram_factor(rows[:0], 0.01)
+    for n in range(1, 46):
+        factor = linear.gram_factor(rows[:n], 0.01, factor)
+        if n < 40:
+            np.testing.assert_array_equal(factor, linear.gram_factor(rows[:n], 0.01))
+            upper = np.zeros((n, n))
+            upper.T[np.tril_indices(n)] = factor
+            np.testing.assert_allclose(upper.T @ upper, rows[:n] @ rows[:n].T + 0.01 * np.eye(n), atol=1e-12)
+    assert len(factor) == 39 * 40 // 2, "as many rows as features need none"
+    np.testing.assert_array_equal(linear.gram_factor(rows[:5], 0.01, factor), factor[:15])
+    drawn = [linear.draw_weights(rows[:20], rows[:20, 0], 0.01, np.random.default_rng(2), factor=f) for f in (factor, None)]
+    np.testing.assert_array_equal(*drawn)
+
+
 def test_a_draw_whose_matrix_needs_jitter_takes_the_square_root() -> None:
     rows, y = np.ones((5, 20)), np.arange(5.0)
     found = linear.draw_weights(rows, y, 1e-18, np.random.default_rng(0))

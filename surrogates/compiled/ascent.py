@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.surrogates.compiled.jit import compiled
-from fedbo.surrogates.compiled.surface import Kernels, Waves, derivatives
+from fedbo.surrogates.compiled.surface import Kernels, Waves, derivatives, in_the_plane, plane_coefficients
 
 Array = Any
 TINY = 1e-300
@@ -155,21 +155,20 @@ def _diagonalise(a: Array, axes: Array) -> None:
 
 
 @compiled()
-def ascent_one_by_one(
-    waves: Waves, kernels: Kernels, starts: Array, bounds: Array, tolerance: float, iterations: int, place: Array
-) -> float:
-    """As `ascent` from starts `(k, d)`, d <= 2, each of which is climbed from to its end before the next."""
+def ascent_one_by_one(waves: Waves, starts: Array, bounds: Array, tolerance: float, iterations: int, place: Array) -> float:
+    """As `ascent`, of waves alone, from starts `(k, d)`, d <= 2, each of which is climbed from to its end before the next."""
     d = starts.shape[1]
     bound = bounds[0], (bounds[1] if d == 2 else 1.0)
+    coefficients, cosine, sine = plane_coefficients(waves), np.empty(len(waves[1])), np.empty(len(waves[1]))
     best, highest = -np.inf, (0.0, 0.0)
     for i in range(len(starts)):
         at = starts[i, 0], (starts[i, 1] if d == 2 else 0.0)
-        here, radius = _plane(waves, kernels, at, d), 1.0
+        here, radius = in_the_plane(waves, coefficients, at, cosine, sine), 1.0
         for _ in range(iterations):
             dx, dy, gain = _plane_step(here, at, (radius * bound[0], radius * bound[1]))
             if gain <= tolerance * max(1.0, abs(here[0])) or here[0] + 4.0 * gain <= best:
                 break
-            there = _plane(waves, kernels, (at[0] + dx, at[1] + dy), d)
+            there = in_the_plane(waves, coefficients, (at[0] + dx, at[1] + dy), cosine, sine)
             if there[0] > here[0]:
                 at, here, radius = (at[0] + dx, at[1] + dy), there, 2.0 * radius
             else:
@@ -179,18 +178,6 @@ def ascent_one_by_one(
     for k in range(d):
         place[k] = highest[k]
     return best
-
-
-@compiled()
-def _plane(waves: Waves, kernels: Kernels, at: tuple[float, float], d: int) -> Any:
-    """Value, gradient and Hessian as six numbers; a missing second input has no slope."""
-    x = np.empty((d, 1))
-    for k in range(d):
-        x[k, 0] = at[k]
-    value, gradient, hessian = derivatives(waves, kernels, 0.0, x)
-    if d == 1:
-        return value[0], gradient[0, 0], 0.0, hessian[0, 0, 0], 0.0, 0.0
-    return value[0], gradient[0, 0], gradient[1, 0], hessian[0, 0, 0], hessian[1, 0, 0], hessian[1, 1, 0]
 
 
 @compiled()

@@ -112,7 +112,7 @@ def maximum(
             return np.nan
     starts = _starts(waves, kernels, values, points, shape, limits)
     if len(bounds) <= 2 and len(starts) <= limits[2] and len(kernels[2]) == 0:
-        return offset + ascent_one_by_one(waves, kernels, starts, bounds, tolerance, limits[3], place)
+        return offset + ascent_one_by_one(waves, starts, bounds, tolerance, limits[3], place)
     if len(bounds) > 3:
         starts = _scattered(waves, kernels, starts, points[3], bounds, limits[0] // 8)
     return ascent(waves, kernels, offset, np.ascontiguousarray(starts.T), bounds, tolerance, limits[3], place)

@@ -91,6 +91,69 @@ def _add_waves_in_the_plane(waves: Waves, x: Array, value: Array, gradient: Arra
 
 
 @compiled()
+def plane_coefficients(waves: Waves) -> Array:
+    """What the sums of `in_the_plane` multiply cosines and sines with, `(m, 11)`; a missing second input has frequency 0."""
+    frequencies, phases, weights, _ = waves
+    found = np.empty((len(phases), 11))
+    for j in range(len(phases)):
+        w, s = weights[j], frequencies[j, 0]
+        t = frequencies[j, 1] if frequencies.shape[1] == 2 else 0.0
+        found[j, 0], found[j, 1], found[j, 2], found[j, 3] = w, -(w * s * s), -(w * t * s), -(w * t * t)
+        found[j, 4], found[j, 5], found[j, 6], found[j, 7] = -(w * s), -(w * t), s, t
+        found[j, 8], found[j, 9], found[j, 10] = 2.0 * s * s, 2.0 * t * s, 2.0 * t * t
+    return found
+
+
+@compiled()
+def in_the_plane(waves: Waves, coefficients: Array, at: tuple[float, float], cosine: Array, sine: Array) -> Any:
+    """Value, gradient and Hessian at one point in up to two inputs as six numbers, to the bit those of `derivatives`.
+
+    There the loop over the points is vectorised, and here that over the features; `cosine` and `sine (m,)` are overwritten.
+    """
+    frequencies, phases, _, constant = waves
+    planar = frequencies.shape[1] == 2
+    for j in range(len(phases)):
+        cosine[j] = phases[j] + frequencies[j, 0] * at[0]
+    if planar:
+        for j in range(len(phases)):
+            cosine[j] += frequencies[j, 1] * at[1]
+    for j in range(len(phases)):
+        sine[j], cosine[j] = sine_cosine(cosine[j])
+    value, gx, gy, hxx, hxy, hyy = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    norm, u, v, bxx, bxy, byy = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(len(phases)):
+        c, s = cosine[j], sine[j]
+        value += coefficients[j, 0] * c
+        hxx += coefficients[j, 1] * c
+        hxy += coefficients[j, 2] * c
+        hyy += coefficients[j, 3] * c
+        gx += coefficients[j, 4] * s
+        gy += coefficients[j, 5] * s
+    if constant:
+        for j in range(len(phases)):
+            c = cosine[j]
+            both, bend = c * sine[j], 1.0 - 2.0 * c * c
+            norm += c * c
+            u += coefficients[j, 6] * both
+            v += coefficients[j, 7] * both
+            bxx += coefficients[j, 8] * bend
+            bxy += coefficients[j, 9] * bend
+            byy += coefficients[j, 10] * bend
+        inverse, half = 1.0 / norm, 0.5 * value  # as in `_normalise`
+        root = sqrt(inverse)
+        u *= -2.0 * inverse
+        v *= -2.0 * inverse
+        gx -= half * u
+        gy -= half * v
+        x, y = gx - 0.5 * half * u, gy - 0.5 * half * v
+        hxx = (hxx - (0.5 * (x * u + x * u) + half * inverse * bxx)) * root
+        hxy = (hxy - (0.5 * (y * u + x * v) + half * inverse * bxy)) * root
+        hyy = (hyy - (0.5 * (y * v + y * v) + half * inverse * byy)) * root
+        value, gx, gy = value * root, gx * root, gy * root
+    return (value, gx, gy, hxx, hxy, hyy) if planar else (value, gx, 0.0, hxx, 0.0, 0.0)
+
+
+@compiled()
 def _normalise(value: Array, gradient: Array, hessian: Array, norm: Array, slope: Array, bend: Array) -> None:
     """From g = sum w cos to g / sqrt(q) with q = sum cos^2, of gradient -2 `slope` and Hessian `bend`."""
     d, count = gradient.shape

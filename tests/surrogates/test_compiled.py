@@ -75,7 +75,7 @@ def test_a_factor_made_row_by_row_is_to_the_bit_that_of_all_rows() -> None:
             np.testing.assert_allclose(upper.T @ upper, rows[:n] @ rows[:n].T + 0.01 * np.eye(n), atol=1e-12)
     assert len(factor) == 39 * 40 // 2, "as many rows as features need none"
     np.testing.assert_array_equal(linear.gram_factor(rows[:5], 0.01, factor), factor[:15])
-    drawn = [linear.draw_weights(rows[:20], rows[:20, 0], 0.01, np.random.default_rng(2), factor=f) for f in (factor, None)]
+    drawn = [linear.draw_weights(rows[:20], np.arange(20.0), 0.01, np.random.default_rng(2), factor=f) for f in (factor, None)]
     np.testing.assert_array_equal(*drawn)
 
 

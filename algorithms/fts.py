@@ -22,6 +22,9 @@ from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.draws import message_function
 from fedbo.surrogates.linear import draw_weights
 
+_ONE = np.ones(1)
+_ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
+
 
 class FTSServer(NamedTuple):
     """The coordinator's state: the newest message of each agent n, `omega[row[n]]`, and who has sent one, `held (N,)`.
@@ -82,7 +85,7 @@ class FTS(Federated):
 
     def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         if self.relay == "one":
-            return state._replace(omega=payload["omega"][None, :], weight=np.ones(1))
+            return state._replace(omega=payload["omega"][None, :], weight=_ONE)
         return state._replace(omega=payload["omega"], weight=payload["weight"])
 
     def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
@@ -91,11 +94,12 @@ class FTS(Federated):
 
     def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
-        rng = streams.rng("P_N")
         if self.query == "mean":
-            bootstrap = state.weight * rng.standard_exponential(len(state.weight))
+            bootstrap = state.weight * streams.rng("P_N").standard_exponential(len(state.weight))
             return bootstrap @ state.omega / bootstrap.sum(), state
-        chosen = int(rng.choice(len(state.weight), p=state.weight / state.weight.sum()))
+        chosen = 0
+        if len(state.weight) > 1:
+            chosen = int(streams.rng("P_N").choice(len(state.weight), p=state.weight / state.weight.sum()))
         if self.every:
             return state.omega[chosen], state
         weight = state.weight.copy()
@@ -152,12 +156,13 @@ class FTS(Federated):
         reach = np.cumsum(preference)
         payloads: dict[int, Payload] = {}
         for agent in recipients:
-            own = preference[agent]
-            if not reach[-1] - own > 0:
+            own = preference.item(agent)
+            others = reach.item(-1) - own
+            if not others > 0:
                 continue
-            place = streams.of(agent).rng("P_N at the coordinator").random() * (reach[-1] - own)
-            place += own if place >= reach[agent] - own else 0.0
-            chosen = int(np.searchsorted(reach, place, side="right"))
+            place = streams.of(agent).rng("P_N at the coordinator").random() * others
+            place += own if place >= reach.item(agent) - own else 0.0
+            chosen = int(reach.searchsorted(place, side="right"))
             payloads[agent] = {"omega": state.omega[state.row[chosen]].copy(), "sender": np.array([chosen])}
         return payloads
 

@@ -115,22 +115,23 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
 
 
 def checker(declaration: Declaration, most: float = math.inf) -> Callable[[object], str | None]:
-    """Give the function that says of a payload what `fault` says; one vector that is as declared costs it the least."""
-    if len(declaration) != 1:
-        return lambda payload: fault(payload, declaration, most)
-    ((name, field),) = declaration.items()
-    dtype, shape, bound, vdot = np.dtype(field.dtype), field.shape, most * most, np.vdot  # `dot` would warn of an overflow
-    if len(shape) != 1 or shape[0] is None:
+    """Give the function that says of a payload what `fault` says; vectors that are as declared cost it the least."""
+    bound, vdot = most * most, np.vdot  # `dot` would warn of an overflow
+    fields = [(name, np.dtype(field.dtype), field.shape) for name, field in declaration.items()]
+    if not all(len(shape) == 1 and shape[0] is not None for _, _, shape in fields):
         return lambda payload: fault(payload, declaration, most)
 
     def check(payload: object) -> str | None:
-        if type(payload) is dict and len(payload) == 1:
+        if type(payload) is not dict or len(payload) != len(fields):
+            return fault(payload, declaration, most)
+        for name, dtype, shape in fields:
             array = payload.get(name)
-            if type(array) is np.ndarray and array.dtype == dtype and array.shape == shape:
-                total = vdot(array, array)  # see `fault`, of which this is the greater part
-                if isfinite(total) and total <= bound:
-                    return None
-        return fault(payload, declaration, most)
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+                return fault(payload, declaration, most)
+            total = vdot(array, array)  # see `fault`, of which this is the greater part
+            if not (isfinite(total) and total <= bound):
+                return fault(payload, declaration, most)
+        return None
 
     return check
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 from typing import NamedTuple
 
@@ -150,7 +151,7 @@ def compiled_features(draw: Draw, dim: int) -> tuple[Array, Array, Array, bool]:
     """The features of a draw as `compiled.surface` takes them, their weights in units of the draw."""
     features, weights = draw.features, draw.weights
     if features is None or weights is None:
-        return np.empty((0, dim)), np.empty(0), np.empty(0), False
+        return *_nothing(dim)[:3], False
     level = features.variance if features.normalise else 2.0 * features.variance / len(features.phases)
     return features.frequencies, features.phases, weights * (draw.scale * sqrt(level)), features.normalise
 
@@ -159,9 +160,16 @@ def compiled_kernel(draw: Draw, dim: int) -> tuple[int, Array, Array, Array]:
     """The kernel part of a draw as `compiled.surface` takes it: points over the length scale, weights in units of the draw."""
     part = draw.kernel_part
     if part is None:
-        return 0, np.empty((0, dim)), np.empty(0), np.ones(dim)
+        none, empty, _, ones = _nothing(dim)
+        return 0, none, empty, ones
     inverse = _inverse(part.kernel, dim)
     return part.kernel.number, part.x * inverse, part.v * (draw.scale * part.kernel.variance), inverse
+
+
+@lru_cache(maxsize=64)
+def _nothing(dim: int) -> tuple[Array, Array, Array, Array]:
+    """No points `(0, d)`, twice no weights, and as many ones as there are inputs."""
+    return np.empty((0, dim)), np.empty(0), np.empty(0), np.ones(dim)
 
 
 def _inverse(kernel: Kernel, dim: int) -> Array:

@@ -6,8 +6,9 @@ itself is never formed: at sigma^2 = 1e-6 its condition number is near 1e8, that
 
 from __future__ import annotations
 
+from functools import cache
 from math import isfinite, isqrt, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,14 @@ from scipy.linalg import lapack
 
 Array = npt.NDArray[np.float64]
 BLOCK = 12
+
+
+@cache
+def _compiled() -> Any:
+    """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
+    from fedbo.surrogates.compiled import draws
+
+    return draws
 
 
 class LinearModel(NamedTuple):
@@ -87,11 +96,9 @@ def predict(model: LinearModel, phi_rows: Array) -> tuple[Array, Array]:
 def gram_factor(phi_rows: Array, noise_variance: float, before: Array | None = None) -> Array:
     """Upper factor U of Phi Phi' + sigma^2 I for feature rows `(n, m)`, by columns `(n (n + 1) / 2,)`.
 
-    `before` is that of the first of these rows, or of more; the others then cost O(n m) each. Rounding may leave no factor: there
-    are fewer columns then. Nothing is added for m rows or more, for which it is of no use.
+    `before` is that of the first of these rows, or of more; the others then cost O(n m) each. There are fewer columns where
+    rounding leaves no factor. Nothing is added for m rows or more, for which it is of no use.
     """
-    from fedbo.surrogates.compiled.draws import extend
-
     n, m = phi_rows.shape
     before = np.empty(0) if before is None else before
     wanted = n * (n + 1) // 2
@@ -99,7 +106,7 @@ def gram_factor(phi_rows: Array, noise_variance: float, before: Array | None = N
         return before[:wanted]
     factor = np.empty(wanted)
     factor[: len(before)] = before
-    columns = extend(phi_rows, noise_variance, (isqrt(8 * len(before) + 1) - 1) // 2, factor)
+    columns = _compiled().extend(phi_rows, noise_variance, (isqrt(8 * len(before) + 1) - 1) // 2, factor)
     return factor if columns == n else factor[: columns * (columns + 1) // 2].copy()
 
 
@@ -117,8 +124,6 @@ def draw_weights(
     (Phi omega_0 + eps)), which costs O(n^2 m), or O(n m) where the `gram_factor` of these rows is known; otherwise, and when
     rounding leaves that matrix without a Cholesky factor, the square root above.
     """
-    from fedbo.surrogates.compiled.draws import matheron
-
     n, m = phi_rows.shape
     if n == 0:
         return np.asarray(beta * rng.standard_normal(m))
@@ -127,7 +132,7 @@ def draw_weights(
         factor = gram_factor(phi_rows, noise_variance, factor)
         if len(factor) == n * (n + 1) // 2:
             omega: Array = beta * normals[:m]
-            matheron(phi_rows, y, factor, omega, (beta * sqrt(noise_variance)) * normals[m:])
+            _compiled().matheron(phi_rows, y, factor, omega, (beta * sqrt(noise_variance)) * normals[m:])
             return omega
     return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
 

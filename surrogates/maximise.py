@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import isnan
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.surrogates import candidates
-from fedbo.surrogates.candidates import Sizes
+from fedbo.surrogates.candidates import Product
 from fedbo.surrogates.draws import Draw, compiled_features, compiled_kernel, message_function
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.newton_ascent import Surface, newton_ascent
@@ -22,6 +22,10 @@ STEP = 1e-5
 EXTRA = 2
 FEW = 10  # starts in up to two inputs that are climbed from one by one, each giving up as soon as it cannot win
 ROUGH = 20.0  # the frequency of any function: that of length scale 0.05
+_NO_TABLES = (np.empty((0, 0)),) * 5
+_MOST_KNOWN = 64
+# By the identity of an array, which is kept with it.
+_KNOWN: dict[int, tuple[Array, Array, tuple[int, float], Array, Product, Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,28 +56,25 @@ def maximise(
     `extra (e, d)` are further starts, such as incumbents. `rng` is used in more than three inputs only. Raises
     ValueError when the draw is not finite.
     """
-    from fedbo.surrogates.compiled.maximise import maximum
-
     features, part = draw.features, draw.kernel_part
     if features is not None and features.normalise and part is None:
-        raw = (features.frequencies.tobytes(), features.phases.tobytes())
-        rough, sizes, tables = _candidates_of_shared(*raw, dim, settings.spacing)
+        bounds, grid, tables = _candidates_of_shared(features, dim, settings.spacing)
     else:
-        rough, tables = np.maximum(candidates.frequencies(draw, dim), 1.0), (np.empty((0, 0)),) * 5
-        sizes = candidates.grid_sizes(rough, settings.spacing)
-    grid = candidates.product(dim, sizes)
+        rough = np.maximum(candidates.frequencies(draw, dim), 1.0)
+        bounds, tables = 1.0 / rough, _NO_TABLES
+        grid = candidates.product(dim, candidates.grid_sizes(rough, settings.spacing))
     shape: Any = (*grid.shape, 1, 1)[:3] if grid.shape else (0, 0, 0)
     points = (grid.u, grid.v, _points(extra, dim), _cloud(rng, dim, settings))
     limits = (_count(dim, settings), EXTRA, FEW if features is not None else 0, settings.iterations)
     point = np.empty(dim)
-    top = maximum(
+    top = _compiled().maximum(
         compiled_features(draw, dim),
         compiled_kernel(draw, dim),
         draw.offset,
         tables,
         points,
         shape,
-        1.0 / rough,
+        bounds,
         limits,
         settings.tolerance,
         point,
@@ -83,30 +84,51 @@ def maximise(
     return point, top
 
 
-@lru_cache(maxsize=64)
-def _candidates_of_shared(frequencies: bytes, phases: bytes, dim: int, spacing: float) -> tuple[Array, Sizes, Any]:
-    """Typical frequencies, numbers of candidates and tables of a feature set, remembered because all agents share one.
+@cache
+def _compiled() -> Any:
+    """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
+    from fedbo.surrogates.compiled import maximise
 
-    The key is the numbers, to the bit.
-    """
-    from fedbo.surrogates.compiled.maximise import tables
+    return maximise
 
+
+def _candidates_of_shared(features: Features, dim: int, spacing: float) -> tuple[Array, Product, Any]:
+    """1 over typical frequencies, candidates and tables of a feature set, remembered because all agents share one."""
+    frequencies, phases = features.frequencies, features.phases
+    known = _KNOWN.get(id(frequencies))
+    if known is not None and known[0] is frequencies and known[1] is phases and known[2] == (dim, spacing):
+        return known[3], known[4], known[5]
+    if len(_KNOWN) >= _MOST_KNOWN:
+        _KNOWN.clear()
+    found = _candidates_of_equal(frequencies.tobytes(), phases.tobytes(), dim, spacing)
+    _KNOWN[id(frequencies)] = (frequencies, phases, (dim, spacing), *found)
+    return found
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
+def _candidates_of_equal(frequencies: bytes, phases: bytes, dim: int, spacing: float) -> tuple[Array, Product, Any]:
+    """The same by the numbers, to the bit."""
     b = np.frombuffer(phases)
     s = np.frombuffer(frequencies).reshape(b.size, dim)
     rough = np.maximum(candidates.frequencies(Draw(Features(s, b), b), dim), 1.0)
-    sizes = candidates.grid_sizes(rough, spacing)
-    grid = candidates.product(dim, sizes)
-    return rough, sizes, tables(s, b, True, grid.u, grid.v)
+    grid = candidates.product(dim, candidates.grid_sizes(rough, spacing))
+    return 1.0 / rough, grid, _compiled().tables(s, b, True, grid.u, grid.v)
+
+
+@lru_cache(maxsize=64)
+def _none(dim: int) -> Array:
+    """No points `(0, d)`."""
+    return np.empty((0, dim))
 
 
 def _points(extra: Array | None, dim: int) -> Array:
-    return np.empty((0, dim)) if extra is None else np.ascontiguousarray(extra)
+    return _none(dim) if extra is None else np.ascontiguousarray(extra)
 
 
 def _cloud(rng: np.random.Generator | None, dim: int, settings: MaximiserSettings) -> Array:
     """Normal draws `(c, d)` for the points that are scattered about the best candidate, none in up to three inputs."""
     if dim <= 3:
-        return np.empty((0, dim))
+        return _none(dim)
     if rng is None:
         raise ValueError("more than three inputs need a random generator")
     return rng.standard_normal((settings.scatter, dim))

@@ -19,7 +19,7 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
-from fedbo.algorithms.components.surrogate import LocalState, evaluable, scaled
+from fedbo.algorithms.components.surrogate import LocalState, distance, evaluable, scaled
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.ranges import OneOf, check
@@ -31,8 +31,8 @@ class FederatedState(NamedTuple):
     """An agent's state: its own Thompson sampling, what it learned before, and what it holds of others.
 
     `history_phi (t_n, M)`, `history_y (t_n,)` are the features and values of an earlier task, `phi (n, M)` the features of
-    its own observations, and `factor` the `gram_factor` of both together; `omega (K, M)` are the vectors that it holds and `weight (K,)` what each counts for, 0 for those it
-    does not hold; `t` counts its decisions.
+    its own observations, and `factor` the `gram_factor` of both together; `omega (K, M)` are the vectors that it holds and
+    `weight (K,)` what each counts for, 0 for those it does not hold; `t` counts its decisions.
     """
 
     local: LocalState
@@ -120,12 +120,10 @@ class Federated(ABC):
             state = self._receive_answer(state, message.payload)
         # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
         state = state._replace(t=state.t + 1, local=self.own.fit(state.local, streams))
-        holds = bool((state.weight > 0).any())
-        if not holds or streams.rng("coin").random() <= probability(self.p, state.t):
+        if not np.count_nonzero(state.weight) or streams.rng("coin").random() <= probability(self.p, state.t):
             return self._local_query(state, streams)
         u, state = self._federated_query(state, streams)
-        taken = state.local.taken
-        if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < self.apart:
+        if distance(state.local.taken, u) < self.apart:
             return self._local_query(state, streams)
         if self.control == "uniform":
             return Decision(evaluable(state.local, streams.rng("uniform instead").random((1, len(u)))), "uniform"), state

@@ -15,4 +15,6 @@ def shared_features(streams: Streams, dim: int, count: int, length_scale: float,
 
 @lru_cache(maxsize=16)
 def _drawn(streams: Streams, dim: int, count: int, length_scale: float, kernel: str) -> Features:
-    return draw_features(streams.rng("shared features"), dim, count, length_scale, kernel)
+    drawn = draw_features(streams.rng("shared features"), dim, count, length_scale, kernel)
+    drawn.frequencies.flags.writeable = drawn.phases.flags.writeable = False
+    return drawn

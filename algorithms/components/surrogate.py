@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple
+from functools import cache
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
@@ -34,8 +35,8 @@ class LocalState(NamedTuple):
     """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are
-    the features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be evaluated, where that is not all of them, and
-    `waiting (p, d)` are points that are being evaluated, also in coordinates.
+    the features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be
+    evaluated, where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates.
     """
 
     u: Array
@@ -87,13 +88,12 @@ class Surrogate:
 
     def observed(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations `y (q,)` at the points `x (q, d)` of the unit cube."""
-        u = to_coordinates(x, self.coordinates)
-        return state._replace(u=np.concatenate([state.u, u]), y=np.concatenate([state.y, y]))
+        u = np.concatenate([state.u, to_coordinates(x, self.coordinates)])
+        return state._replace(u=u, y=np.concatenate([state.y, y]))
 
     def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
-        taken = state.taken
-        if len(taken) and float(np.abs(taken - u).max(axis=1).min()) < SAME_POINT:
+        if distance(state.taken, u) < SAME_POINT:
             return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
         return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
 
@@ -134,6 +134,20 @@ class Surrogate:
             return state.u, y
         expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
         return state.taken, np.concatenate([y, expected])
+
+
+def distance(points: Array, u: Array) -> float:
+    """Give how far the nearest of `points (n, d)` is from u `(d,)`, in the coordinate where they differ most."""
+    found: float = _compiled().nearest(points, u)
+    return found
+
+
+@cache
+def _compiled() -> Any:
+    """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
+    from fedbo.surrogates.compiled import distance
+
+    return distance
 
 
 def evaluable(state: LocalState, x: Array) -> Array:

@@ -38,7 +38,7 @@ def _products(rows: Array, weights: Array, product: Array) -> None:
 
 @compiled(INT(MATRIX, FLOAT, INT, FLOAT[::1]))
 def extend(rows: Array, noise_variance: float, done: int, factor: Array) -> int:
-    """Write the upper factor U of Phi Phi' + sigma^2 I, column after column from number `done` on, to `factor (n (n + 1) / 2,)`.
+    """Write the upper factor U of Phi Phi' + sigma^2 I to `factor (n (n + 1) / 2,)`, column after column from number `done` on.
 
     Phi are the feature rows `(n, m)`. Gives the number of columns that there are then: fewer than n where rounding leaves no
     factor. A column depends on those before it alone, so that one more row costs O(n m).
@@ -60,7 +60,7 @@ def extend(rows: Array, noise_variance: float, done: int, factor: Array) -> int:
         if not (column[c] > 0.0 and np.isfinite(column[c])):
             return c
         column[c] = sqrt(column[c])
-    return n
+    return len(rows)
 
 
 @compiled()

@@ -31,8 +31,9 @@ from fedbo.surrogates.features import draw_features
 from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.kernels import FAMILIES, make_kernel
 from fedbo.surrogates.maximise import (
+    _KNOWN,
     MaximiserSettings,
-    _candidates_of_shared,
+    _candidates_of_equal,
     maximise,
     maximise_from,
     maximise_function,
@@ -231,7 +232,8 @@ def test_neighbours_and_caches_never_change_a_bit() -> None:
     draws += [own(seed, 0.2) for seed in range(3)]
     first = [maximise(draw, np.random.default_rng(1), 2) for draw in draws]
     for index in (8, 2, 5, 0, 7, 1, 3, 6, 4):
-        _candidates_of_shared.cache_clear()
+        _KNOWN.clear()
+        _candidates_of_equal.cache_clear()
         candidates.product.cache_clear()
         point, found = maximise(draws[index], np.random.default_rng(1), 2)
         assert point.tobytes() == first[index][0].tobytes() and found == first[index][1]

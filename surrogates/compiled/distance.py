@@ -1,0 +1,23 @@
+"""Distances between points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedbo.surrogates.compiled.jit import FLOAT, MATRIX, VECTOR, compiled
+
+Array = Any
+
+
+@compiled(FLOAT(MATRIX, VECTOR))
+def nearest(points: Array, x: Array) -> float:
+    """How far the nearest of `points (n, d)` is from x `(d,)`, by the coordinate in which they differ most."""
+    least = np.inf
+    for i in range(len(points)):
+        most = 0.0
+        for k in range(len(x)):
+            most = max(most, abs(points[i, k] - x[k]))
+        least = min(least, most)
+    return float(least)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from functools import partial
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.agent import HostedAgent
+from fedbo.actors.columns import Columns, from_reports, to_requests
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool
 from fedbo.actors.host_storage import HostConfig, HostStorage
@@ -18,6 +20,7 @@ from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
+_COLLECT = 10_000  # objects made between two times
 Commits = Sequence[tuple[int, tuple[float, ...]]]
 
 
@@ -74,6 +77,10 @@ class Host:
         run, policy = str(config.folder.path), agent.task.policy
         return RayPool(agent.objective, policy, agent.number, run, lambda: self._halted, config.dispatcher)
 
+    def collect_rarely(self) -> None:
+        """Let this process look for cycles of objects rarely, as the engine does: what agents keep is in none."""
+        gc.set_threshold(_COLLECT, *gc.get_threshold()[1:])
+
     def begin(self, epoch: float) -> None:
         """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""
         self._epoch = epoch
@@ -95,6 +102,10 @@ class Host:
         """Carry out steps of several agents, one after the other, for another process."""
         self._commit(commits)
         return self.carry_out(requests, told=True)
+
+    def work_in_columns(self, commits: Commits, requests: Columns) -> Columns:
+        """Carry out steps as `work` does, given and reported as columns."""
+        return from_reports(self.work(commits, to_requests(requests)))
 
     def carry_out(self, requests: Sequence[StepRequest], told: bool = False) -> list[StepReport]:
         """Carry out steps; `told` says whether another process is told of it, before which evaluations are written down."""

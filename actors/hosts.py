@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+
+Ends = Callable[[], dict[int, float]]
 
 
 class WallClockState(NamedTuple):
@@ -40,8 +42,8 @@ class Hosts(Protocol):
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Let the agent's last step count."""
 
-    def flush(self) -> None:
-        """Note that nothing else is due now."""
+    def flush(self, ends: Ends = dict) -> None:
+        """Note that nothing else is due now; `ends` tells when the agents' present steps will end, as far as that is known."""
 
     def best(self) -> dict[int, float]:
         """Give every agent's best score so far, as far as it is known without waiting."""
@@ -85,7 +87,7 @@ class InlineHosts:
         """Let the step count."""
         self.host.agents[agent].commit(times)
 
-    def flush(self) -> None:
+    def flush(self, ends: Ends = dict) -> None:
         """Nothing waits here."""
 
     def best(self) -> dict[int, float]:

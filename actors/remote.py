@@ -8,10 +8,13 @@ from typing import Any
 
 import ray
 
+from fedbo.actors.columns import from_requests, to_reports
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import raise_if_failed
+from fedbo.actors.hosts import Ends, raise_if_failed
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+
+_MOST = 64  # requests in one call: with messages of a hundred numbers they are less than Ray sends by way of its store
 
 
 class HostLost(RuntimeError):
@@ -89,10 +92,13 @@ class RayHosts:
         """Tell the agent with the next call that its last step counts."""
         self._host_of(agent).commits.append((agent, times))
 
-    def flush(self) -> None:
-        """Send the buffers of hosts that are about to run out of work."""
+    def flush(self, ends: Ends = dict) -> None:
+        """Send the buffers of hosts that are about to run out of work, what ends first before all else."""
         for host in self.remote:
             if host.buffer and len(host.calls) < 2:
+                if len(host.buffer) > _MOST:
+                    known = ends()
+                    host.buffer = dict(sorted(host.buffer.items(), key=lambda item: known.get(item[0], 0.0)))
                 self._send(host)
 
     def result(self, agent: int) -> StepReport:
@@ -143,12 +149,14 @@ class RayHosts:
 
     def _send(self, host: RemoteHost) -> None:
         requests, host.buffer = list(host.buffer.values()), {}
-        host.calls.append(host.handle.work.remote(host.take_commits(), requests))
+        for first in range(0, len(requests), _MOST):  # the engine goes on with some while the host works on others
+            columns = from_requests(requests[first : first + _MOST])
+            host.calls.append(host.handle.work_in_columns.remote(host.take_commits(), columns))
 
     def _collect(self, host: RemoteHost) -> None:
         """Wait for the oldest call of a host, and keep the reports that still count."""
         (reports,) = got([host.calls.pop(0)])
-        for report in reports:
+        for report in to_reports(reports):
             if report.lease == self._given[report.agent]:
                 self._reports[report.agent, report.lease] = report
 
@@ -157,7 +165,10 @@ def start_hosts(count: int) -> list[Any]:
     """Start `count` host actors, spread over the cluster; each can be told to hold or to slow down while it works."""
     declared: Any = ray.remote(concurrency_groups={"control": 1})(Host)  # type: ignore[call-overload]
     remote: Callable[..., Any] = declared.options(num_cpus=0, scheduling_strategy="SPREAD").remote
-    return [remote() for _ in range(count)]
+    hosts = [remote() for _ in range(count)]
+    for host in hosts:
+        host.collect_rarely.remote()
+    return hosts
 
 
 def got(calls: Sequence[Any]) -> list[Any]:

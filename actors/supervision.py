@@ -10,7 +10,7 @@ import ray
 
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host_storage import HostConfig
-from fedbo.actors.hosts import WallClockState, raise_if_failed
+from fedbo.actors.hosts import Ends, WallClockState, raise_if_failed
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
 from fedbo.actors.retry_limits import HOST_DEATHS
 from fedbo.actors.task import StepReport, Task
@@ -109,7 +109,7 @@ class SupervisedHosts(RayHosts):
         """Note that the agent's last step counts, which it sees by its next request."""
         self.live.counted[agent] = self._heard[agent]
 
-    def flush(self) -> None:
+    def flush(self, ends: Ends = dict) -> None:
         """Send all buffers."""
         for host in self.remote:
             if host.buffer:

@@ -60,6 +60,10 @@ class EventQueue:
         """Say whether no message is under way."""
         return not any(type(event) in MESSAGES for _, _, event in self.heap)
 
+    def ends(self) -> dict[int, float]:
+        """Give when each agent's step ends; one that was interrupted may have an earlier end there too."""
+        return {event.agent: time for time, _, event in self.heap if type(event) is Finished}
+
     def push(self, time: float, event: Event) -> None:
         """Put an event on the heap; those at one time happen in the order in which they were scheduled."""
         self.scheduled += 1
@@ -163,7 +167,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
                 flushed = False
         queue.events += 1
         if not flushed and (not heap or heap[0][0] > now):
-            hosts.flush()
+            hosts.flush(queue.ends)
             flushed = True
         hooks.keep(queue.events)
 

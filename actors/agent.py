@@ -61,9 +61,7 @@ class HostedAgent:
     def decide(self, request: StepRequest) -> DecisionSize:
         """Choose the points of a step; give their number, and what each costs if that is asked for; EvaluationError."""
         self._restore(request)
-        self.state = state = self._decide(request)
-        decision = state.decision
-        assert decision is not None
+        self.state, decision = self._decide(request)
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
         if not request.priced:
             return DecisionSize(len(decision.x), None, pulls)
@@ -94,9 +92,7 @@ class HostedAgent:
             return report
         self.commit(())
         before = self.state
-        state = self._decide(request)
-        decision = state.decision
-        assert decision is not None
+        state, decision = self._decide(request)
         if self.overlapping is not None:
             self.state = state
             return self._work_overlapping(request, before, decision, self.overlapping)
@@ -173,11 +169,11 @@ class HostedAgent:
         self.state = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 
-    def _decide(self, request: StepRequest) -> AgentState:
+    def _decide(self, request: StepRequest) -> tuple[AgentState, Decision]:
         """Give the agent's state with the decision of a step, which may have been made before."""
         state = self.state
         if state.decision is not None:
-            return state
+            return state, state.decision
         algorithm, own = self.task.algorithm, state.algorithm
         if request.step == 0:
             decision = Decision(self._initial_points(), "initial")
@@ -192,7 +188,7 @@ class HostedAgent:
         cut = False
         if self._problem.pulls:
             decision, cut = cut_to_budget(decision, self._problem.pulls - state.pulled)
-        return state._replace(algorithm=own, decision=decision, before_decision=state.algorithm, cut=cut)
+        return state._replace(algorithm=own, decision=decision, before_decision=state.algorithm, cut=cut), decision
 
     def _initial_points(self) -> Array:
         if self.number not in self.task.problem.targets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.coordinator.selection import Selection
+from fedbo.objectives.base import Measured
 from fedbo.objectives.python_function import PythonFunction
 
 KEY = RunKey(0, "FTS", 0)
@@ -226,6 +228,45 @@ def test_a_line_that_was_being_written_when_its_writer_was_killed_is_passed_over
         assert found is not None and found.value == 2.0 and np.isnan(found.score), cut
         assert again.find(Query(2, 0, 0, x)) is None
         assert again.find(Query(1, 0, 0, np.array([0.4]))) is None, "it was at another point"
+
+
+def test_lines_of_virtual_time_are_written_together_and_before_another_process_is_told(
+    tmp_path: Path,
+) -> None:
+    import numpy as np
+
+    home = RunFolder.of(tmp_path, KEY).claim()
+    x, log = np.array([0.5]), EvaluationLog(home, {1}, 0)
+    records = [Query(1, number, 0, x).evaluated(2.0 + number, 1 / 3) for number in range(5)]
+    log.append(records[:1])
+    log.append(records[1:2])
+    assert not list(home.path.glob("log-*"))
+    log.flush()
+    (first,) = home.path.glob("log-*")
+    assert read_log(first, 0)[0] == records[:2]
+    log.append(records[2:3])
+    log.begin(1)
+    assert read_log(first, 0)[0] == records[:3]
+    log.append(records[3:4])
+    time.sleep(0.2)
+    log.append(records[4:])
+    (second,) = {*home.path.glob("log-*")} - {first}
+    assert read_log(second, 0)[0] == records[3:], "nothing waits for longer than a tenth of a second"
+    log.close()
+
+
+@pytest.mark.parametrize("score", [0.1, 1e300, -0.0, 5e-324, float("nan"), float("inf")])
+@pytest.mark.parametrize("other", [{}, {"error": 'no "x"'}, {"metrics": '{"loss": 1.0}'}, {"value": Measured(0.5, "{}")}])
+def test_a_line_of_a_log_is_the_json_of_its_record(score: float, other: dict[str, Any], tmp_path: Path) -> None:
+    import numpy as np
+
+    home = RunFolder.of(tmp_path, KEY).claim()
+    record = Query(1, 3, 0, np.array([0.1, -1e-7, 12.0])).evaluated(1 / 3, score)._replace(**other)
+    log = EvaluationLog(home, {1}, 0)
+    log.append([record])
+    log.close()
+    (path,) = home.path.glob("log-*")
+    assert path.read_text().partition("\t")[0] == json.dumps(record)
 
 
 def test_what_happened_is_read_up_to_where_its_writer_was_killed(tmp_path: Path) -> None:

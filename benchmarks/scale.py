@@ -1,9 +1,11 @@
 """Agent-iterations per second of a large study: all agents optimise at once and exchange a message after every iteration.
 
-Decisions, draws, messages, evaluations of a free objective and the writing of all tables are included; the start of Ray is
-not. `--profile` runs inline under the profiler instead and says where the time goes.
+Decisions, draws, messages, evaluations of a free objective and the writing of all tables are included; the start of Ray and of
+its actors is not, as a small study is carried out before. `--profile` runs inline under the profiler instead and says where the
+time goes.
 
     python benchmarks/scale.py [--agents 1000] [--iterations 50] [--features 100] [--workers 2] [--mode barrier] [--profile]
+    python benchmarks/scale.py --agents 100000 --iterations 20
     python benchmarks/scale.py --private --agents 10000 --iterations 60
     python benchmarks/scale.py --agents 1000000 --iterations 99 --share 0.01
 
@@ -96,6 +98,13 @@ def _proportional(process: int) -> int:
     return int(found[0]) // 1024 if found else 0
 
 
+def _processor_time(hosts: list[Any]) -> float:
+    """Add up the seconds of processor time that host actors have used."""
+    if not hosts:
+        return 0.0
+    return float(sum(ray.get([host.__ray_call__.remote(lambda _: time.process_time()) for host in hosts])))
+
+
 def main() -> None:
     """Run the study packed on Ray, or inline under the profiler."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -109,26 +118,31 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     hosting = {"kind": "inline"} if given.profile or not given.workers else {"kind": "packed", "workers": given.workers}
-    settings = (given.agents, given.iterations, given.features, given.mode, hosting, given.private, given.share)
-    used = _Used(given.workers)
+    sizes = (given.features, given.mode, hosting, given.private)
+    first = load_study(study(10, 2, *sizes))
+    checked = load_study(study(given.agents, given.iterations, *sizes, share=given.share))
+    coordinator, used = Coordinator(), _Used(given.workers)
     used.start()
-    checked = load_study(study(*settings))
     with tempfile.TemporaryDirectory() as folder:
-        (run,) = runs(checked, Path(folder))
+        (small,), (run,) = runs(first, Path(folder) / "first"), runs(checked, Path(folder) / "run")
         profiler = cProfile.Profile()
         if hosting["kind"] == "packed":
             ray.init(num_cpus=given.workers, include_dashboard=False, log_to_driver=False)
-        begun, before = time.perf_counter(), time.process_time()
+        coordinator.run(small)
+        begun, before, others = time.perf_counter(), time.process_time(), _processor_time(coordinator.hosts)
         if given.profile:
             profiler.enable()
-        ended = Coordinator().run(run)
+        ended = coordinator.run(run)
         profiler.disable()
         seconds, here = time.perf_counter() - begun, time.process_time() - before
+        there = _processor_time(coordinator.hosts) - others
     done = given.agents * given.iterations
     if given.share < 1:
         done = round(given.share * given.agents) * (given.iterations + 1)
     print(f"{given.agents} agents, {given.iterations} iterations, M = {given.features}, {given.mode}, {hosting}")
-    print(f"{done / seconds:,.0f} agent-iterations per second, {seconds:.1f} s ({here:.1f} s of it in the engine's process)")
+    print(f"{done / seconds:,.0f} agent-iterations per second, {seconds:.1f} s")
+    each = [1e6 * spent / done for spent in (here, there)]
+    print(f"processor time of each: {each[0]:.0f} us in the engine's process, {each[1]:.0f} us in those of hosts")
     print(f"{ended.events:,} events, {_memory()} MiB here, {used.end()} MiB with all hosts, snapshots {ended.kept:.1f} s")
     if given.profile:
         pstats.Stats(profiler).sort_stats("tottime").print_stats(25)

@@ -114,9 +114,8 @@ def in_the_plane(waves: Waves, coefficients: Array, at: tuple[float, float], cos
     planar = frequencies.shape[1] == 2
     for j in range(len(phases)):
         cosine[j] = phases[j] + frequencies[j, 0] * at[0]
-    if planar:
-        for j in range(len(phases)):
-            cosine[j] += frequencies[j, 1] * at[1]
+    for j in range(len(phases) if planar else 0):
+        cosine[j] += frequencies[j, 1] * at[1]
     for j in range(len(phases)):
         sine[j], cosine[j] = sine_cosine(cosine[j])
     value, gx, gy, hxx, hxy, hyy = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
@@ -141,10 +140,8 @@ def in_the_plane(waves: Waves, coefficients: Array, at: tuple[float, float], cos
             byy += coefficients[j, 10] * bend
         inverse, half = 1.0 / norm, 0.5 * value  # as in `_normalise`
         root = sqrt(inverse)
-        u *= -2.0 * inverse
-        v *= -2.0 * inverse
-        gx -= half * u
-        gy -= half * v
+        u, v = u * (-2.0 * inverse), v * (-2.0 * inverse)
+        gx, gy = gx - half * u, gy - half * v
         x, y = gx - 0.5 * half * u, gy - 0.5 * half * v
         hxx = (hxx - (0.5 * (x * u + x * u) + half * inverse * bxx)) * root
         hxy = (hxy - (0.5 * (y * u + x * v) + half * inverse * bxy)) * root

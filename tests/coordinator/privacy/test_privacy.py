@@ -536,8 +536,9 @@ def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrup
         run_virtual(core, hosts, RunHooks(lambda lines: None), agenda, until)
         assert core.aggregator is not None
         entries += core.aggregator.entries
-        kept, core = pack(core.state), setting.core()
-        core.state = unpack(kept)
+        kept, core = pack(replace(core.state, agents=dict(core.state.agents))), setting.core()
+        core.state.agents.update(unpack(kept).agents)
+        core.state = replace(unpack(kept), agents=core.state.agents)
     assert entries == aggregator_of(whole).entries and any(entry.refused for entry in entries)
     assert pack(core.state.server) == pack(whole.core.state.server)
 

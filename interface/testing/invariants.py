@@ -165,6 +165,7 @@ def _budget(run: RunTables) -> Iterator[str]:
     """No agent exceeds its budget; who was there to the end has used it, or has been waiting."""
     study = run.study
     targets = (0,) if run.table.centralised else study.targets
+    idle = study.exchange.make().selection.idles  # who is not asked in the last rounds ends without a word
     done = Counter(event["agent"] for event in run.of("done"))
     steps = {agent: max((row["step"] for row in run.rows if row["agent"] == agent), default=0) for agent in targets}
     for agent in targets:
@@ -178,8 +179,11 @@ def _budget(run: RunTables) -> Iterator[str]:
         over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
         if study.budget.iterations and over not in (None, study.budget.iterations):
             yield f"agent {agent} was done with step {over} of {study.budget.iterations}"
-        if not done[agent] and study.budget.time is None and not _lost_for_good(run, agent):
+        if not idle and not done[agent] and study.budget.time is None and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"
+    rounds, most = len(run.of("round")), study.budget.iterations
+    if idle and most and rounds > most + 1:
+        yield f"{rounds} rounds closed, with {most} iterations"
 
 
 def _interruptions(run: RunTables) -> Iterator[str]:

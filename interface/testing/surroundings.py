@@ -103,6 +103,8 @@ def draw_exchange(draws: Draws, targets: int, private: bool) -> Table:
     table |= draws.keep(0.5, staleness=staleness)
     who = draws.one_of("fraction", "poisson", "speed") if mode not in ("buffered", "immediate") else "poisson"
     selection: Table = {"who": who, "share": draws.number(0.1, 1.0)}
+    if who != "poisson":
+        selection |= draws.keep(0.5, others="idle")
     if who == "speed":
         selection |= draws.keep(0.5, explore=draws.number(0.0, 1.0), penalty=draws.number(0.0, 3.0))
     return table | draws.keep(0.0 if private else 0.3, selection=selection)

@@ -165,7 +165,7 @@ def _budget(run: RunTables) -> Iterator[str]:
     """No agent exceeds its budget; who was there to the end has used it, or has been waiting."""
     study = run.study
     targets = (0,) if run.table.centralised else study.targets
-    idle = study.exchange.make().selection.idles  # who is not asked in the last rounds ends without a word
+    idle = study.exchange.make().selection.idles  # rounds count then, of which an agent may miss any
     done = Counter(event["agent"] for event in run.of("done"))
     steps = {agent: max((row["step"] for row in run.rows if row["agent"] == agent), default=0) for agent in targets}
     for agent in targets:
@@ -177,7 +177,7 @@ def _budget(run: RunTables) -> Iterator[str]:
         if done[agent] > 1:
             yield f"agent {agent} was done {done[agent]} times"
         over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
-        if study.budget.iterations and over not in (None, study.budget.iterations):
+        if not idle and study.budget.iterations and over not in (None, study.budget.iterations):
             yield f"agent {agent} was done with step {over} of {study.budget.iterations}"
         if not idle and not done[agent] and study.budget.time is None and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"

@@ -21,7 +21,8 @@ from fedbo.coordinator.state import AgentRecord, CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
 _LINES = 1_000_000  # events after which there is a snapshot in any case
-_WHOLE = 10  # snapshots of which the first is whole, and each other one has those agents alone that changed
+_MANY = 10_000  # agents above which not every snapshot is whole: below it, no file that is damaged spoils two of them
+_WHOLE = 10  # snapshots of so many agents of which the first is whole, and each other one has those alone that changed
 PARTS = (".core", ".agents")
 _CHECK = 0.05  # seconds between two checks whether the hosts have written their parts
 
@@ -61,11 +62,11 @@ def agents_heard(home: RunFolder, latest: SnapshotIndex) -> set[int]:
 class Snapshotter:
     """The snapshotter: makes a snapshot of a run after so many `seconds` or `events`; after a costly one it waits longer.
 
-    A whole one has all agents. Each of the next nine has those alone to which something has happened since the one before, and
-    refers to the files of the others. The core is written at once. Hosts write their agents as they were then, while the run
-    goes on; when all have, the snapshot is the run's last one, at one stroke. What a killed run wrote after that is not used;
-    but in real time, where agents keep checkpoints of their own, what happened after that is written down as it happens, and
-    nothing is forgotten.
+    A whole one has all agents, as each has where they are not many. Else each of the next nine has those alone to which
+    something has happened since the one before, and refers to the files of the others. The core is written at once. Hosts
+    write their agents as they were then, while the run goes on; when all have, the snapshot is the run's last one, at one
+    stroke. What a killed run wrote after that is not used; but in real time, where agents keep checkpoints of their own, what
+    happened after that is written down as it happens, and nothing is forgotten.
     """
 
     def __init__(self, home: RunFolder, seconds: float, events: int | None) -> None:
@@ -114,7 +115,9 @@ class Snapshotter:
         """Begin a snapshot now."""
         core, queue, event_log, hosts = run
         begun, number = time.monotonic(), self.latest.number + 1
+        agents = core.state.agents
         whole = self._parts % _WHOLE == 0 or self._tried != self.latest.number or core.environment.is_real_time
+        whole = whole or len(agents) + len(agents.settled) <= _MANY
         self._tried = number
         core.flush(event_log)
         live = getattr(hosts, "live", None)

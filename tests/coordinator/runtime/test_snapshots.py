@@ -31,7 +31,7 @@ from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
-from fedbo.coordinator.runtime.snapshots import Snapshotter
+from fedbo.coordinator.runtime.snapshots import PARTS, Snapshotter
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.base import Measured
 from fedbo.objectives.python_function import PythonFunction
@@ -105,8 +105,20 @@ def cut_off(run: Run, folder: Path, steps: int = 1) -> None:
         engine.PROGRESS_INTERVAL, engine.PROGRESS_REST = before
 
 
-def test_a_snapshot_has_the_agents_alone_that_changed_and_the_files_of_the_others(tmp_path: Path) -> None:
+def test_the_last_two_snapshots_share_no_file_unless_agents_are_many(tmp_path: Path) -> None:
+    """So that one of them is whole whatever file is damaged."""
+    stepwise = run_of(Setting(fts(), agents=3, iterations=12), tmp_path / "stepwise", events=6)
+    cut_off(stepwise, tmp_path, 12)
+    store = SnapshotStore(RunFolder.of(tmp_path / "stepwise", KEY))
+    before, own = store.previous(), {name for name in store.latest().files if name.endswith(PARTS)}
+    assert before is not None and before.number > 1 and own and not own & before.files.keys()
+
+
+def test_a_snapshot_of_many_has_the_agents_alone_that_changed_and_the_files_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two of 30 agents work in a round: what nine snapshots of ten write does not grow with the agents that have worked."""
+    monkeypatch.setattr("fedbo.coordinator.runtime.snapshots._MANY", 0)
     exchange = Barrier(selection=Selection("fraction", 0.07, others="idle"))
     setting = Setting(fts(), agents=30, iterations=40, initial=1, exchange=exchange, availability=Always())
     Coordinator().run(run_of(setting, tmp_path / "alone"))

@@ -47,7 +47,7 @@ class PriorState(NamedTuple):
 
     Points are those of the unit cube: `history_x (t_n, d)`, `history_y (t_n,)` are an earlier task. `fitted` has its own
     processes, one for each of the coordinates; `stretch` is by how much, in log units, its observations speak for stretched
-    ones, `others` how much those of others do. `answer` is the newest one. `t` counts its decisions.
+    ones. `answer` is the newest one. `t` counts its decisions.
     """
 
     local: LocalState
@@ -55,7 +55,6 @@ class PriorState(NamedTuple):
     history_y: Array
     fitted: tuple[LocalState, ...]
     stretch: float = 0.0
-    others: float = 0.0
     answer: Payload | None = None
     t: int = 0
 
@@ -141,7 +140,7 @@ class FedPrior:
     def ask(self, state: PriorState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, PriorState]:
         """Maximise the expected improvement under the prior of the others, or under a flat one."""
         for message in inbox:
-            state = state._replace(answer=message.payload, others=float(message.payload["stretch"][0]))
+            state = state._replace(answer=message.payload)
         state = state._replace(t=state.t + 1)
         local, dim = state.local, state.local.u.shape[1]
         federated = state.answer is not None and not (state.t > self.alone_after and state.t % 2)
@@ -149,7 +148,7 @@ class FedPrior:
             return Decision(evaluable(local, streams.rng("uniform instead").random((1, dim))), "uniform"), state
         if not federated and not len(local.u):
             return Decision(evaluable(local, streams.rng("first point").random((1, dim))), "own"), state
-        state = self._fitted(state, streams, own_only=True)
+        state = self._fitted(state, streams, for_choice=True)
         own = self._chosen(state)
         local = local._replace(
             u=to_coordinates(local.u, own.coordinates),
@@ -167,7 +166,8 @@ class FedPrior:
 
     def _chosen(self, state: PriorState) -> Surrogate:
         """Choose the coordinates in which the observations of all are most likely."""
-        return self._choices[int(state.stretch + state.others > 0) if len(self._choices) > 1 else 0]
+        others = 0.0 if state.answer is None else float(state.answer["stretch"][0])
+        return self._choices[int(state.stretch + others > 0) if len(self._choices) > 1 else 0]
 
     def _prior(self, answer: Payload | None, local: LocalState, coordinates: str) -> LearnedPrior:
         """Make the prior that the others' answer describes, or a flat one about the own observations."""
@@ -178,15 +178,15 @@ class FedPrior:
         design = to_coordinates(design_points(self.points, dim), coordinates)
         return learned_prior(design, answer["mean"], answer["directions"], interpolation_length(len(design), dim))
 
-    def _fitted(self, state: PriorState, streams: Streams, own_only: bool = False) -> PriorState:
+    def _fitted(self, state: PriorState, streams: Streams, for_choice: bool = False) -> PriorState:
         """Fit the own processes anew when enough observations have come in; before the start to an earlier task alone."""
         x, y = state.history_x, state.history_y
         if state.t or not len(y):
             x, y = np.concatenate([x, state.local.u]), np.concatenate([y, state.local.y])
-        if not len(y) or (own_only and len(self._choices) == 1):
+        if not len(y) or (for_choice and len(self._choices) == 1):
             return state
         known = state.fitted[0]
-        if known.hyper is not None and len(y) - known.fitted < REFIT and own_only:
+        if known.hyper is not None and len(y) - known.fitted < REFIT and for_choice:
             return state
         pairs = zip(self._choices, state.fitted, strict=True)
         fitted = tuple(own.fit(last._replace(u=to_coordinates(x, own.coordinates), y=y), streams) for own, last in pairs)

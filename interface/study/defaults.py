@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.study.document import Loc, fault_labels
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
+from fedbo.study.sweeps import NAMES
 from fedbo.study.tables import AgentsTable, HostingTable, PrivacyTable
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def with_defaults(study: Study, swept: set[Loc]) -> Study:
 
     def fill(table: Any, *loc: str | int) -> Any:
         # A table whose name is swept keeps what was given: the defaults of one name would be wrong for another.
-        if any((*loc, key) in swept for key in ("name", "preset", "model", "mode", "kind")):
+        if any((*loc, key) in swept for key in NAMES):
             return table.model_copy(update={"label": table.title}) if loc[0] == "algorithm" else table
         try:
             return table.resolved()

@@ -104,10 +104,14 @@ def from_pydantic(error: ValidationError, known: Mapping[Loc, Iterable[str]]) ->
         loc = item["loc"]
         if item["type"] == "too_short" and loc in within:  # it is not empty: its items are wrong
             continue
-        remedies = found.setdefault(loc, [])
-        remedy = remedy_of(item, loc, known)
-        if remedy not in remedies:
-            remedies.append(remedy)
+        if item["type"] == "settings":
+            told = [((*loc, *fault.loc), fault.remedy) for fault in item["ctx"]["faults"]]
+        else:
+            told = [(loc, remedy_of(item, loc, known))]
+        for where, remedy in told:
+            remedies = found.setdefault(where, [])
+            if remedy not in remedies:
+                remedies.append(remedy)
     return InvalidSettings(InvalidSetting(loc, ", or ".join(remedies)) for loc, remedies in found.items())
 
 

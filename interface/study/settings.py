@@ -38,11 +38,15 @@ def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None 
     `make` takes the checked settings instead of the class itself; `also` are keys that its table has besides them.
     """
     names = names_of(declared)
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise InvalidSettings(InvalidSetting((name,), no_such_key(name, {*names, *also})) for name in unknown)
-    _check_nested(declared, given)
-    typed = _typed(declared, given)
+    faults = [InvalidSetting((name,), no_such_key(name, {*names, *also})) for name in given if name not in names]
+    faults += _within(declared, {name: given[name] for name in names if isinstance(given.get(name), dict)})
+    told = {fault.loc[0] for fault in faults}
+    try:
+        typed = _typed(declared, {name: value for name, value in given.items() if name not in told})
+    except InvalidSettings as found:
+        raise InvalidSettings([*faults, *(fault for fault in found.faults if fault.loc[0] not in told)]) from found
+    if faults:
+        raise InvalidSettings(faults)
     try:
         return (make or declared)(**typed)
     except (ValueError, TypeError) as error:
@@ -61,17 +65,17 @@ def _pruned(value: Any) -> Any:
     return {name: _pruned(item) for name, item in value.items() if item is not None}
 
 
-def _check_nested(declared: type[Any], given: Settings) -> None:
-    """Look first at settings that are tables, so that what is wrong within them is told at its own place."""
-    for name, value in given.items():
-        if not isinstance(value, dict):
-            continue
+def _within(declared: type[Any], tables: Settings) -> list[InvalidSetting]:
+    """List what is wrong within settings that are tables, so that it is told at its own place."""
+    faults: list[InvalidSetting] = []
+    for name, value in tables.items():
         hint = typing.get_type_hints(declared)[name]
         if dataclasses.is_dataclass(hint):
             try:
                 build(typing.cast(type[Any], hint), value)
             except InvalidSettings as found:
-                raise found.under(name) from None
+                faults += found.under(name).faults
+    return faults
 
 
 @cache

@@ -44,8 +44,9 @@ from fedbo.study.environment_tables import (
 from fedbo.study.files import hash_files, resolve_paths
 from fedbo.study.initial import Points, read_points
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
-from fedbo.study.sweeps import applies_to, at_sweep, check_values, swept
+from fedbo.study.sweeps import applies_to, at_sweep, check_values, not_named_by, swept
 from fedbo.study.tables import (
+    SETTINGS_TOO,
     AgentsTable,
     AlgorithmTable,
     BudgetTable,
@@ -226,14 +227,13 @@ def _line(fault: InvalidSetting, document: Document, name: str, changed: Sequenc
 
 def _checked(document: Document) -> Study:
     """Check everything, table by table, then the combinations, then every cell; InvalidSettings."""
-    if single := [key for key in LISTS if isinstance(document.get(key), dict)]:
-        raise InvalidSettings(
-            InvalidSetting((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single
-        )
+    single = [key for key in LISTS if isinstance(document.get(key), dict)]
     try:
         study = Study.model_validate(document)
-    except ValidationError as error:
-        raise from_pydantic(error, _known()) from error
+    except ValidationError:
+        as_lists = [InvalidSetting((key,), f"there may be several, so it is a list; write [[{key}]]") for key in single]
+        listed = {**document, **{key: [document[key]] for key in single}}
+        raise InvalidSettings([*as_lists, *_table_by_table(listed)]) from None
     check_values(study.sweep)
     if faults := list(limits.numbers(study)):
         raise InvalidSettings(faults)
@@ -246,6 +246,14 @@ def _checked(document: Document) -> Study:
         return resolved
     initial = len(next(iter(points.values())))
     return resolved.model_copy(update={"agents": resolved.agents.model_copy(update={"initial": initial})})
+
+
+def _table_by_table(document: Document) -> Iterator[InvalidSetting]:
+    """List all that is wrong in the tables of a study, their settings too."""
+    try:
+        Study.model_validate(document, context=SETTINGS_TOO)
+    except ValidationError as error:
+        yield from not_named_by(document, from_pydantic(error, _known()).faults)
 
 
 def _check_cells(study: Study) -> None:

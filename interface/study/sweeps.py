@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedbo.study.document import Document, Loc, locate, one_line
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
+
+NAMES = ("name", "preset", "model", "mode", "kind")  # keys that say whose settings the other keys of a table are
 
 
 def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
@@ -21,6 +23,19 @@ def swept(document: Document, sweep: Mapping[str, Any]) -> set[Loc]:
     except KeyError as error:
         key = next(key for key in sweep if error.args[0].startswith(f"{key}: "))
         raise InvalidSettings([InvalidSetting(("sweep", key), error.args[0].removeprefix(f"{key}: "))]) from None
+
+
+def not_named_by(document: Document, faults: Iterable[InvalidSetting]) -> Iterator[InvalidSetting]:
+    """Leave out what is wrong in tables whose name is swept: the settings of one name are wrong for another."""
+    tables = set[Loc]()
+    for key in document.get("sweep") or ():
+        try:
+            loc = locate(document, str(key))
+        except KeyError:
+            continue  # told in its own place, once the tables are right
+        if loc[-1] in NAMES:
+            tables.add(loc[:-1])
+    return (fault for fault in faults if not any(fault.loc[: len(loc)] == loc for loc in tables))
 
 
 def check_values(sweep: Mapping[str, Sequence[Any]]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from annotated_types import Ge
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
@@ -22,6 +22,8 @@ from fedbo.study.settings import Settings, build, names_of, plain
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+
+SETTINGS_TOO = "settings too"  # the context of a validation that also makes what tables declare
 
 
 def is_agents(value: Any) -> bool:
@@ -40,6 +42,16 @@ class Declared(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="allow", allow_inf_nan=False)
     declared: ClassVar[Any]
+
+    @model_validator(mode="after")
+    def _makeable(self, info: ValidationInfo) -> Self:
+        """Check the settings too where the context asks for it, so that pydantic lists them with all else that is wrong."""
+        if info.context == SETTINGS_TOO:
+            try:
+                self.make()
+            except InvalidSettings as found:
+                raise PydanticCustomError("settings", "invalid settings", {"faults": found.faults}) from found
+        return self
 
     @property
     def settings(self) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -264,3 +265,64 @@ def test_initial_points_that_are_missing_or_differ_in_number_from_what_is_asked_
     with pytest.raises(StudyError, match="initial = 3: initial_file has 1 points for each target; leave initial out"):
         load_study(path, ["agents.initial=3"])
     assert load_study(path).agents.initial == 1
+
+
+def test_all_that_is_wrong_in_the_tables_of_a_study_is_told_at_once() -> None:
+    """Tables that are no lists, keys, numbers, names, nested settings and missing keys; one pass, each once."""
+    wrong = """
+[study]
+name = "wrong"
+[objective]
+name = "quadratic"
+agents = 0
+[budget]
+iterations = -2
+[algorithm]
+name = "fts"
+every = -1
+fetures = 3
+own = {surrogate = "ridg"}
+[timing]
+evaluation = {model = "lognormal", mean = -1}
+[[fault]]
+kind = "crash"
+[[fault]]
+rate = 0.1
+[exchange]
+mode = "bariers"
+[hosting]
+kind = "pakced"
+"""
+    with pytest.raises(StudyError) as caught:
+        load_study(tomllib.loads(wrong))
+    places = [line.removeprefix("study: ").split(":")[0] for line in str(caught.value).splitlines()]
+    assert places == [
+        "[algorithm]",
+        "[objective] agents = 0",
+        "[budget] iterations = -2",
+        "[[algorithm]] 1 fetures",
+        "[[algorithm]] 1 own.surrogate",
+        "[[algorithm]] 1 every",
+        "[timing] evaluation.mean = -1",
+        "[exchange] mode = 'bariers'",
+        "[[fault]] 1",
+        "[[fault]] 2 kind",
+        "[hosting] kind = 'pakced'",
+    ]
+
+
+def test_the_settings_of_a_table_whose_name_is_swept_are_not_held_against_its_first_name() -> None:
+    """`k` is a setting of the mode that is swept, so that only another table is wrong."""
+    wrong = (
+        changed(BUDGET, "iterations = 0")
+        + """
+[exchange]
+mode = "barrier"
+k = 2
+[sweep]
+exchange.mode = ["buffered"]
+"""
+    )
+    with pytest.raises(StudyError) as caught:
+        load_study(tomllib.loads(wrong))
+    assert str(caught.value) == "study: [budget] iterations = 0: must be at least 1"

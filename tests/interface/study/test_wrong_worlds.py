@@ -116,7 +116,7 @@ WRONG: list[tuple[str, str]] = [
      "[[group]] 1 availability.leaving = 'lost': no such key; there are: absent, model, present"),
     (group("agents = [1]\nleaving = 'away'"), "[[group]] 1 leaving = 'away': must be 'resumed' or 'lost'"),
     # faults
-    ("[fault]\nkind = 'crash'", "[fault]: there may be several, so it is a list; write [[fault]]"),
+    ("[fault]\nkind = 'crash'\nrate = 0.1", "[fault]: there may be several, so it is a list; write [[fault]]"),
     ("[[fault]]\nrate = 0.1", '[[fault]] 1 kind: is missing; give kind = "crash"'),
     (fault("crsh"), "[[fault]] 1 kind = 'crsh': no fault 'crsh'; did you mean 'crash'? there are: coordinator, corruption, "
      "crash, delay, duplication, hang, loss, partition, reordering, slow"),

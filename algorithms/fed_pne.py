@@ -17,10 +17,10 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.elimination import Elimination
-from fedbo.algorithms.components.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
-from fedbo.algorithms.components.missing_clients import POLICIES, MissingPolicy
-from fedbo.algorithms.components.partitions import CUTS, POINTS, SPLITS, Partition
+from fedbo.algorithms.components.trees.elimination import Elimination
+from fedbo.algorithms.components.trees.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
+from fedbo.algorithms.components.trees.missing_clients import POLICIES, MissingPolicy
+from fedbo.algorithms.components.trees.partitions import CUTS, POINTS, SPLITS, Partition
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from fedbo import Result
 from fedbo.actors.agent import objective_of
-from fedbo.algorithms.components.missing_clients import MissingPolicy, shares
+from fedbo.algorithms.components.trees.missing_clients import MissingPolicy, shares
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.models.families import FormulaAgent
 

@@ -12,8 +12,8 @@ from scipy.stats import kstest, laplace
 
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.components.elimination import Elimination
-from fedbo.algorithms.components.partitions import Partition
+from fedbo.algorithms.components.trees.elimination import Elimination
+from fedbo.algorithms.components.trees.partitions import Partition
 from fedbo.algorithms.fed_pne import FedPNE
 from fedbo.algorithms.streams import Streams
 

@@ -13,8 +13,8 @@ import pytest
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
-from fedbo.algorithms.components.box_tree import box, deepest, index, leaf_of, nodes, nodes_per_block
-from fedbo.algorithms.components.partitions import Partition
+from fedbo.algorithms.components.trees.box_tree import box, deepest, index, leaf_of, nodes, nodes_per_block
+from fedbo.algorithms.components.trees.partitions import Partition
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.models import formulas
 

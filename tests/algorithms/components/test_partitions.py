@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fedbo.algorithms.components.partitions import Partition
+from fedbo.algorithms.components.trees.partitions import Partition
 from fedbo.algorithms.streams import Streams
 
 WAYS = [

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.components.partitions import Nodes, Partition
+from fedbo.algorithms.components.trees.partitions import Nodes, Partition
 
 
 @dataclass(frozen=True, slots=True)

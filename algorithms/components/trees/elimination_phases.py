@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array, Payload
-from fedbo.algorithms.components.elimination import Elimination
-from fedbo.algorithms.components.missing_clients import MissingPolicy, shares
-from fedbo.algorithms.components.partitions import Nodes
+from fedbo.algorithms.components.trees.elimination import Elimination
+from fedbo.algorithms.components.trees.missing_clients import MissingPolicy, shares
+from fedbo.algorithms.components.trees.partitions import Nodes
 from fedbo.surrogates.projected import Lattice
 
 

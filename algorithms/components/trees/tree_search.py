@@ -16,9 +16,20 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
-from fedbo.algorithms.components.box_tree import Address, Block, Bounds, add, best_node, box, index, leaf_of, new_tree, refresh
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.partitions import POINTS
+from fedbo.algorithms.components.trees.box_tree import (
+    Address,
+    Block,
+    Bounds,
+    add,
+    best_node,
+    box,
+    index,
+    leaf_of,
+    new_tree,
+    refresh,
+)
+from fedbo.algorithms.components.trees.partitions import POINTS
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 

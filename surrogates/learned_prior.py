@@ -44,6 +44,18 @@ class LearnedPrior(NamedTuple):
         return int(self.coefficients.shape[1]) - 1
 
 
+class Shape(NamedTuple):
+    """A function of which noisy values were told: coefficients `(M,)` at `design (M, d)`, in an SE kernel of `length_scale`.
+
+    `constant (M,)` are the coefficients of the function that is 1 everywhere.
+    """
+
+    design: Array
+    length_scale: float
+    coefficients: Array
+    constant: Array
+
+
 class PriorParameters(NamedTuple):
     """What is fitted, in units of the prior's scale: see the module. The order is that of the log parameters."""
 
@@ -69,6 +81,11 @@ MEDIANS = np.log(np.array(PriorParameters()))
 SPREADS = np.array([0.7, 1.2, 0.5, 1.2])
 LIMITS = np.log(np.array([(1e-2, 1e2), (1e-4, 1e2), (0.03, 3.0), (1e-6, 1.0)]))
 
+# What is tried to recover a shape: length scales, over that of the interpolation, and variances; by how much its size varies.
+LENGTHS = 1.5 ** np.arange(4)
+SIZES = np.geomspace(1e-3, 1.0, 13)
+SIZE = 0.5
+
 
 def flat_prior(dim: int, centre: float, scale: float) -> LearnedPrior:
     """A prior of which nothing was learned: a constant mean, and no direction."""
@@ -86,6 +103,34 @@ def learned_prior(design: Array, mean: Array, directions: Array, length_scale: f
     gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
     values = np.column_stack([mean - centre, directions.T]) / scale
     return LearnedPrior(design, length_scale, centre, scale, cho_solve((factorise(gram)[0], True), values))
+
+
+def shape_prior(shape: Shape, centre: float, scale: float) -> LearnedPrior:
+    """A prior whose mean has a given shape about `centre`, in units of `scale`; how large it is, and a constant, may vary."""
+    coefficients = np.column_stack([shape.coefficients, SIZE * shape.coefficients, shape.constant])
+    return LearnedPrior(shape.design, shape.length_scale, centre, scale, coefficients)
+
+
+def recovered(design: Array, values: Array, noise: float) -> Shape:
+    """The posterior mean of a smooth function of which `values (M,)` at `design (M, d)` are known with normal noise.
+
+    `noise` is its standard deviation. Variance and length scale of the function, whose prior mean is 0, are those of a grid
+    that make the values likeliest; where these are nothing but noise, the variance is small and so is the mean.
+    """
+    best, evidence = (1.0, np.zeros_like(values)), -np.inf
+    for length in interpolation_length(*design.shape) * LENGTHS:
+        roots, vectors = np.linalg.eigh(SE(length)(design, design))
+        along = vectors.T @ values
+        for size in SIZES:
+            spread = size * (np.maximum(roots, 0.0) + INTERPOLATION_NOISE) + noise**2
+            density = -0.5 * float((along**2 / spread + np.log(spread)).sum())
+            if density > evidence:
+                best, evidence = (float(length), size * (vectors @ (along / spread))), density
+    length_scale, coefficients = best
+    gram = SE(length_scale)(design, design)
+    gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
+    constant = cho_solve((factorise(gram)[0], True), np.ones(len(design)))
+    return Shape(design, length_scale, coefficients, constant)
 
 
 def rows_of(prior: LearnedPrior, x: Array) -> Array:

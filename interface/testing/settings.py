@@ -71,7 +71,7 @@ CHEAP: dict[str, Table] = {
     "fed1_ucb": {"arms": 8},
 }
 _FTS = {"features": 12, "own": {"refit": 1000, "features": 12}}
-CHEAP |= {name: {"points": 9} for name in algorithms() if name.startswith("fed_prior")}
+CHEAP |= {name: {"points": 9} for name in algorithms() if "fed_prior" in name}
 CHEAP |= {
     name: _FTS
     for name in (

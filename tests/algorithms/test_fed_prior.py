@@ -10,7 +10,8 @@ import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import design_points, from_coordinates, slopes, to_coordinates
-from fedbo.algorithms.fed_prior import MOST, FedPrior, PriorState
+from fedbo.algorithms.components.prior_agent import MOST, PriorState
+from fedbo.algorithms.fed_prior import FedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
 N, M = 6, 49

@@ -9,6 +9,7 @@ from scipy.optimize import Bounds, minimize
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array
 from fedbo.objectives.functions import Branin, Quadratic
+from fedbo.objectives.gp_family import CosineSum, GPFamily
 from fedbo.objectives.gp_synthetic import GPSynthetic, GPSyntheticDE, GridFunction, common_function
 
 
@@ -109,3 +110,33 @@ def test_settings_that_make_no_sense_are_refused_by_name(settings: dict[str, flo
     for federation in (GPSynthetic, GPSyntheticDE):
         with pytest.raises(ValueError, match=said):
             federation(**settings)  # type: ignore[arg-type]
+
+
+def member(federation: GPFamily, agent: int, seed: int) -> CosineSum:
+    return federation.objective(agent, Streams(seed).rng("world"), Streams(seed, owner=agent).rng("own"))
+
+
+def test_two_agents_of_a_family_have_the_likeness_as_their_correlation() -> None:
+    """400 pairs at three points, fixed seeds: the mean product has a standard error of .06 at most, so below 5 of them."""
+    points = np.array([[0.1, 0.2], [0.1, 0.4], [0.9, 0.9]])
+    pairs = np.array([[member(GPFamily(likeness=0.6), agent, seed).scores(points) for agent in (1, 2)] for seed in range(400)])
+    assert np.mean(pairs[:, 0] * pairs[:, 1], axis=0) == pytest.approx(0.6, abs=0.3)
+    assert np.mean(pairs[:, 0, 0] * pairs[:, 0, 1]) == pytest.approx(np.exp(-0.5), abs=0.3)  # one length scale apart
+    assert np.mean(pairs**2) == pytest.approx(1.0, abs=0.15)
+
+
+def test_agents_of_a_family_are_equal_or_unrelated_at_the_ends_of_likeness() -> None:
+    points = np.random.default_rng(0).random((50, 2))
+    one, other = (member(GPFamily(likeness=1.0), agent, 1).scores(points) for agent in (0, 1))
+    np.testing.assert_array_equal(one, other)
+    assert abs(np.corrcoef(*(member(GPFamily(likeness=0.0), agent, 1).scores(points) for agent in (0, 1)))[0, 1]) < 0.9
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_no_point_of_a_fine_grid_is_better_than_the_best_value_of_a_family(dimensions: int) -> None:
+    side = np.linspace(0.0, 1.0, {1: 20_001, 2: 201, 3: 41}[dimensions])
+    grid = np.stack(np.meshgrid(*[side] * dimensions, indexing="ij"), axis=-1).reshape(-1, dimensions)
+    for seed in range(3):
+        one = member(GPFamily(dimensions=dimensions), seed, seed)
+        assert one.scores(grid).max() <= one.best_value <= one.scores(grid).max() + 0.05
+        assert one.score(grid[7]) == pytest.approx(one.scores(grid[7:8])[0])

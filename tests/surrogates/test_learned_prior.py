@@ -97,3 +97,33 @@ def test_without_observations_the_mean_is_that_of_a_smooth_prior() -> None:
     )
     belief = lp.believe(prior, PARAMETERS, X[:0], Y[:0])
     np.testing.assert_allclose(lp.expected(belief, AT), np.sin(3 * AT[:, 0]) + AT[:, 1], atol=0.02)
+
+
+def test_a_shape_is_recovered_as_by_the_likeliest_process_written_out() -> None:
+    rng = np.random.default_rng(3)
+    told = np.sin(4.0 * DESIGN[:, 0]) + DESIGN[:, 1] + 0.3 * rng.standard_normal(40)
+    shape = lp.recovered(DESIGN, told, 0.3)
+    best = (-np.inf, 0.0, 0.0)
+    for length in lp.interpolation_length(40, 2) * lp.LENGTHS:
+        for size in lp.SIZES:
+            covariance = size * (SE(length)(DESIGN, DESIGN) + lp.INTERPOLATION_NOISE * np.eye(40)) + 0.09 * np.eye(40)
+            best = max(best, (float(multivariate_normal(np.zeros(40), covariance).logpdf(told)), length, size))
+    _, length, size = best
+    assert shape.length_scale == pytest.approx(length)
+    covariance = size * (SE(length)(DESIGN, DESIGN) + lp.INTERPOLATION_NOISE * np.eye(40)) + 0.09 * np.eye(40)
+    wanted = size * SE(length)(AT, DESIGN) @ np.linalg.inv(covariance) @ told
+    prior = lp.shape_prior(shape, 3.0, 2.0)
+    np.testing.assert_allclose(lp.rows_of(prior, AT)[:, 0], wanted, atol=1e-8)
+    np.testing.assert_allclose(lp.rows_of(prior, AT)[:, 1], lp.SIZE * wanted, atol=1e-8)
+    np.testing.assert_allclose(lp.rows_of(prior, DESIGN)[:, 2], 1.0, atol=0.02)
+    assert (prior.centre, prior.scale) == (3.0, 2.0)
+
+
+def test_noise_alone_has_hardly_a_shape() -> None:
+    """Of 50 draws of noise alone with deviation 1, at most ten leave a mean of more than .3; fixed seed."""
+    rng = np.random.default_rng(4)
+    sizes = [
+        np.abs(lp.rows_of(lp.shape_prior(lp.recovered(DESIGN, row, 1.0), 0.0, 1.0), DESIGN)[:, 0]).max()
+        for row in rng.standard_normal((50, 40))
+    ]
+    assert (np.array(sizes) > 0.3).sum() <= 10

@@ -1,0 +1,205 @@
+"""The agent half of a federated prior: Bayesian optimisation under a prior that the others describe, and what it tells them.
+
+What a message is made of, and what prior an answer describes, is for the methods to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from annotated_types import Ge
+
+from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
+from fedbo.algorithms.components.coordinates import COORDINATES, design_points, to_coordinates
+from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, scaled
+from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf, check
+from fedbo.surrogates.acquisition import log_expected_improvement
+from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict
+from fedbo.surrogates.learned_prior import Belief, LearnedPrior, believe, expected, fit, flat_prior, prediction
+from fedbo.surrogates.posterior import factorise
+
+LEARNED = ("arcsine", "stretched")
+REFIT = 5  # observations after which coordinates are chosen anew
+MOST = 10.0  # what one agent's observations may say for or against stretched coordinates, in log units
+
+
+class PriorState(NamedTuple):
+    """An agent's state: what it has observed, what it learned before, and what it was answered last.
+
+    Points are those of the unit cube: `history_x (t_n, d)`, `history_y (t_n,)` are an earlier task. `fitted` has its own
+    processes, one for each of the coordinates; `stretch` is by how much, in log units, its observations speak for stretched
+    ones. `answer` is the newest one. `t` counts its decisions.
+    """
+
+    local: LocalState
+    history_x: Array
+    history_y: Array
+    fitted: tuple[LocalState, ...]
+    stretch: float = 0.0
+    answer: Payload | None = None
+    t: int = 0
+
+
+class Known(NamedTuple):
+    """What an agent knows at the design points: `values (M,)`, its certainty of them in [0, 1], and its state's `stretch`."""
+
+    values: Array
+    certainty: float
+    stretch: float
+
+
+@dataclass(frozen=True, slots=True)
+class PriorAgent:
+    """Settings and agent half that methods of a federated prior have in common.
+
+    The agent maximises the logarithm of expected improvement under the prior of the others, a residual process, and its own
+    observations; after its first `alone_after` decisions it makes every second one by these alone, which guards against a prior
+    that is too sure. `points` is about how many design points there are.
+
+    `coordinates` "learned" are arcsine or stretched ones, whichever makes the observations of all agents more likely: each
+    sends by how much its own speak for stretched ones.
+
+    `every` k sends a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
+
+    `control` "noise" sends draws from the prior of the own process, "shuffled" sends values in another order of the design
+    points, "uniform" puts uniform points in place of all that the prior was used for, and "alone" sends nothing.
+    """
+
+    points: Annotated[int, Ge(2)] = 100
+    coordinates: Annotated[str, OneOf(("learned", *COORDINATES))] = "learned"
+    alone_after: Annotated[int, Ge(0)] = 10
+    every: Annotated[int, Ge(0), "0 is once, before the start"] = 5
+    control: Annotated[str, OneOf(("none", "noise", "shuffled", "uniform", "alone"))] = "none"
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def queries(self) -> int:
+        """One point for each decision."""
+        return 1
+
+    def sends(self, step: int) -> bool:
+        """Before the start, and after every `every`-th iteration."""
+        if self.control == "alone":
+            return False
+        return step == 0 if not self.every else step % self.every == 0
+
+    def agent_init(self, problem: Problem, streams: Streams) -> PriorState:
+        """Take in what was learned before."""
+        known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
+        values = problem.history_y if problem.history_y is not None else np.empty(0)
+        begun = LocalState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
+        return PriorState(begun, known, values, (begun,) * len(self._choices))
+
+    @property
+    def _choices(self) -> tuple[Surrogate, ...]:
+        """List the own processes, in the coordinates between which there is a choice."""
+        names = LEARNED if self.coordinates == "learned" else (self.coordinates,)
+        return tuple(Surrogate(coordinates=name, clip=0.0) for name in names)
+
+    def ask(self, state: PriorState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, PriorState]:
+        """Maximise the expected improvement under the prior of the others, or under a flat one."""
+        for message in inbox:
+            state = state._replace(answer=message.payload)
+        state = state._replace(t=state.t + 1)
+        local, dim = state.local, state.local.u.shape[1]
+        federated = state.answer is not None and not (state.t > self.alone_after and state.t % 2)
+        if federated and self.control == "uniform":
+            return Decision(evaluable(local, streams.rng("uniform instead").random((1, dim))), "uniform"), state
+        if not federated and not len(local.u):
+            return Decision(evaluable(local, streams.rng("first point").random((1, dim))), "own"), state
+        state = self._fitted(state, streams, for_choice=True)
+        own = self._chosen(state)
+        local = local._replace(
+            u=to_coordinates(local.u, own.coordinates),
+            waiting=None if local.waiting is None else to_coordinates(local.waiting, own.coordinates),
+        )
+        belief = _belief(self._prior(state.answer if federated else None, local, own.coordinates), local)
+        best = float(prediction(belief, local.u).mean.max()) if len(local.u) else None
+
+        def acquisition(u: Array) -> tuple[Array, Array]:
+            at = prediction(belief, u)
+            return (at.mean, at.mean_gradient) if best is None else log_expected_improvement(at, best)
+
+        u = maximise_acquisition(acquisition, local, own.coordinates, streams, SEARCH)
+        return own.fresh(u, local, streams, "federated" if federated else "own"), state
+
+    def _chosen(self, state: PriorState) -> Surrogate:
+        """Choose the coordinates in which the observations of all are most likely."""
+        others = 0.0 if state.answer is None else float(state.answer["stretch"][0])
+        return self._choices[int(state.stretch + others > 0) if len(self._choices) > 1 else 0]
+
+    def _prior(self, answer: Payload | None, local: LocalState, coordinates: str) -> LearnedPrior:
+        """Make the prior that an answer describes, or a flat one about the own observations."""
+        if answer is None:
+            return flat_prior(local.u.shape[1], *level(local))
+        return self._learned(answer, local, to_coordinates(design_points(self.points, local.u.shape[1]), coordinates))
+
+    def _learned(self, answer: Payload, local: LocalState, design: Array) -> LearnedPrior:
+        """Make the prior that an answer describes at the design points `(M, d)`."""
+        raise NotImplementedError
+
+    def _fitted(self, state: PriorState, streams: Streams, for_choice: bool = False) -> PriorState:
+        """Fit the own processes anew when enough observations have come in; before the start to an earlier task alone."""
+        x, y = state.history_x, state.history_y
+        if state.t or not len(y):
+            x, y = np.concatenate([x, state.local.u]), np.concatenate([y, state.local.y])
+        if not len(y) or (for_choice and len(self._choices) == 1):
+            return state
+        known = state.fitted[0]
+        if known.hyper is not None and len(y) - known.fitted < REFIT and for_choice:
+            return state
+        pairs = zip(self._choices, state.fitted, strict=True)
+        fitted = tuple(own.fit(last._replace(u=to_coordinates(x, own.coordinates), y=y), streams) for own, last in pairs)
+        density = [log_marginal_likelihood(one.hyper, one.u, one.y)[0] for one in fitted if one.hyper is not None]
+        return state._replace(fitted=fitted, stretch=float(np.clip(density[-1] - density[0], -MOST, MOST)))
+
+    def pending(self, state: PriorState, x: Array) -> PriorState:
+        """Take note of the points that are being evaluated."""
+        return state._replace(local=state.local._replace(waiting=x if len(x) else None))
+
+    def tell(self, state: PriorState, x: Array, y: Array) -> PriorState:
+        """Append the observations."""
+        local = state.local
+        return state._replace(local=local._replace(u=np.concatenate([local.u, x]), y=np.concatenate([local.y, y])))
+
+    def _known(self, state: PriorState, streams: Streams) -> tuple[Known | None, PriorState]:
+        """Say what is known by now, before the first iteration by an earlier task alone; a control says less."""
+        state = self._fitted(state, streams)
+        own = self._chosen(state)
+        known = state.fitted[self._choices.index(own)]
+        if known.hyper is None:
+            return None, state
+        hyper, stretch = known.hyper, state.stretch
+        design = to_coordinates(design_points(self.points, known.u.shape[1]), own.coordinates)
+        values, variance = predict(condition(hyper, known.u, known.y), design)
+        certainty = 1.0 - float(variance.mean()) / (hyper.scale**2 * hyper.variance)
+        if self.control == "noise":
+            root = factorise(hyper.kernel(design, design))[0]
+            values = hyper.offset + hyper.scale * (root @ streams.rng("noise").standard_normal(len(design)))
+        if self.control == "shuffled":
+            values = streams.rng("shuffled").permutation(values)
+        if self.control in ("noise", "shuffled"):
+            stretch = 0.0
+        return Known(values, certainty, stretch), state
+
+
+def level(local: LocalState) -> tuple[float, float]:
+    """Give the mean and the scale of an agent's observations."""
+    return (float(local.y.mean()), scaled(local.y)[1]) if len(local.y) else (0.0, 1.0)
+
+
+def _belief(prior: LearnedPrior, local: LocalState) -> Belief:
+    """Fit what varies of a prior, and condition on the observations; points under way have their expected values."""
+    parameters = fit(prior, local.u, local.y)
+    belief = believe(prior, parameters, local.u, local.y)
+    if local.waiting is None:
+        return belief
+    return believe(prior, parameters, local.taken, np.concatenate([local.y, expected(belief, local.waiting)]))

@@ -1,0 +1,135 @@
+"""The federated prior with differential privacy: agents learn from each other what shape such functions have in the mean.
+
+Every agent sends the shape of its posterior mean at design points that all know: centred, and of norm 1. All that anyone
+learns is the sum of these vectors with normal noise, of which each makes a prior for its own function
+(docs/algorithms/fed_prior.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import hypot, inf, sqrt
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
+
+from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.coordinates import design_points
+from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, level
+from fedbo.algorithms.components.surrogate import LocalState
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf
+from fedbo.surrogates.learned_prior import LearnedPrior, Shape, recovered, shape_prior
+
+PART = 0.5  # norm of the part of a message that speaks for or against stretched coordinates; the shape has 1
+ROUNDING = 1e-9  # relative to the values, what is left of a shape without any
+
+
+class ShapeServer(NamedTuple):
+    """The coordinator's state: the sum of all releases `(M + 1,)`, their number, and the number of agents."""
+
+    total: Array
+    agents: int
+    releases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DPFedPrior(PriorAgent):
+    """Bayesian optimisation with a private prior; `PriorAgent` has the settings not named here, `Mechanism` the release.
+
+    A message is the posterior mean of the agent's own Gaussian process at about `points` design points, less its mean over
+    them, and divided by its norm, times its certainty; so no message is clipped. What is answered is the mean of all releases.
+    An agent knows the variance of the noise in it, recovers the shape by a Gaussian process, and takes level and scale from
+    its own observations.
+
+    Of the mechanism, `noise_multiplier` is z and `share` q; `sampling` has the name that it has there.
+    """
+
+    every: Annotated[int, Ge(0), "0 is once, before the start"] = 0
+    noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.5
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+    sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
+
+    def mechanism(self, problem: Problem) -> Mechanism:
+        """Declare how messages are released."""
+        norm = hypot(1.0, PART) * (1.0 + 1e-12)  # which no rounding exceeds
+        return Mechanism(1, clip=norm, noise=self.noise_multiplier, share=self.share, sampling=self.sampling)
+
+    def weights(self, problem: Problem, release: int) -> Array:
+        """Give all agents the same weight `(1, N)`."""
+        return np.full((1, problem.n_agents), 1.0 / problem.n_agents)
+
+    def upload(self, problem: Problem) -> Declaration | None:
+        """The shape at the design points, and by how much observations speak for stretched coordinates: `(M + 1,)`."""
+        return {"shape": Field((len(design_points(self.points, problem.dim)) + 1,))}
+
+    def download(self, problem: Problem) -> Declaration | None:
+        """The mean shape `(M,)`, the standard deviation of its noise, and what all say of stretched coordinates."""
+        return {"mean": Field((len(design_points(self.points, problem.dim)),)), "noise": Field((1,)), "stretch": Field((1,))}
+
+    def _learned(self, answer: Payload, local: LocalState, design: Array) -> LearnedPrior:
+        unit = sqrt(len(design))  # a standard deviation of 1 over the design
+        shape = _recovered(design.tobytes(), (unit * answer["mean"]).tobytes(), unit * float(answer["noise"][0]))
+        return shape_prior(shape, *level(local))
+
+    def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
+        """Write a message about all that is known."""
+        known, state = self._known(state, streams)
+        if known is None:
+            return None, state
+        apart = known.values - known.values.mean()
+        norm = float(np.linalg.norm(apart))
+        flat = norm <= ROUNDING * float(np.linalg.norm(known.values))
+        shape = np.zeros_like(apart) if flat else apart * (known.certainty / norm)
+        return {"shape": np.append(shape, PART * known.stretch / MOST)}, state
+
+    def server_init(self, problem: Problem) -> ShapeServer:
+        """Begin without a release."""
+        return ShapeServer(np.zeros(len(design_points(self.points, problem.dim)) + 1), problem.n_agents)
+
+    def receive(self, state: ShapeServer, message: Inbound, now: float) -> ShapeServer:
+        """Refuse: no single message may come this far."""
+        raise AssertionError("messages pass the mechanism")
+
+    def released(self, state: ShapeServer, vectors: Array, release: int) -> ShapeServer:
+        """Take a release into the mean."""
+        return state._replace(total=state.total + vectors[0], releases=state.releases + 1)
+
+    def closed(self, state: ShapeServer) -> ShapeServer:
+        """Go on telling what was released before, which costs nothing."""
+        return state
+
+    def broadcast(
+        self, state: ShapeServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], ShapeServer]:
+        """Tell everybody the mean of all releases."""
+        if not state.releases:
+            return {}, state
+        mean = state.total / state.releases
+        noise = self.noise_multiplier * hypot(1.0, PART) / (state.agents * self.share * sqrt(state.releases))
+        stretch = mean[-1] * state.agents * MOST / PART
+        payload = {"mean": mean[:-1], "noise": np.array([noise]), "stretch": np.array([stretch])}
+        return dict.fromkeys(recipients, payload), state
+
+
+@lru_cache(maxsize=64)
+def _recovered(design: bytes, values: bytes, noise: float) -> Shape:
+    """Recover a shape, remembered since all agents of a process are told the same."""
+    told = np.frombuffer(values)
+    return recovered(np.frombuffer(design).reshape(len(told), -1), told, noise)
+
+
+def _entry(control: str, summary: str) -> Entry:
+    return Entry(DPFedPrior, {"control": control}, summary=summary)
+
+
+ALGORITHMS = {
+    "dp_fed_prior": _entry("none", "fed_prior with differential privacy: all that is shared is a mean shape with noise"),
+    "dp_fed_prior_noise": _entry("noise", "control for dp_fed_prior: messages are draws from the senders' own priors"),
+    "dp_fed_prior_shuffled": _entry("shuffled", "control for dp_fed_prior: values are sent in another order"),
+    "dp_fed_prior_uniform": _entry("uniform", "control for dp_fed_prior: uniform points instead of federated queries"),
+}

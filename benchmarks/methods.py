@@ -2,10 +2,10 @@
 
     python benchmarks/methods.py [--replicates 10] [--tasks landmine digits ...] [--methods fts fed_prior ...] [--out FOLDER]
 
-A task is a study with a budget of 30 iterations in which all methods have the same initial points and the same earlier task. What
-is compared is the best value so far in units of the task's range, the mean over the agents of a replicate; intervals and tests
-are of replicates, paired, so they speak of these agents. One table for each task is printed as Markdown, with Holm's correction over
-all its tests. A table of an earlier call with the same folder is made from its results.
+A task is a study of 30 iterations in which all methods have the same initial points and the same earlier task. What is compared
+is the best value so far in units of the task's range, the mean over the agents of a replicate; intervals and tests are of
+replicates, paired, so they speak of these agents. One table for each task is printed as Markdown, with Holm's correction over
+all its tests. What an earlier call with the same folder has run is not run again.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def holm(chances: Array) -> Array:
 
 
 def compared(best: dict[str, Array], methods: Sequence[str]) -> list[tuple[str, str, Array, Array, Array]]:
-    """List method, what it is compared with, mean differences, half widths of their intervals and p values, each `(len(AT),)`."""
+    """List method, what it is compared with, mean differences, half widths of intervals and p values, each `(len(AT),)`."""
     rows = []
     for method in methods:
         for other in (ALONE, f"{method}_noise", f"{method}_shuffled"):

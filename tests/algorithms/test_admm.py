@@ -337,3 +337,18 @@ def test_every_exchange_mode_carries_it_to_its_end(mode: str, tmp_path: Path) ->
 def test_what_is_wrong_with_a_setting_is_said(name: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         entry(name).make(**given).upload(Problem(2, 3, (0, 1, 2), 1, 4))
+
+
+def test_the_penalty_rises_until_a_share_of_the_iterations_and_is_balanced_until_half_of_the_rest() -> None:
+    problem = Problem(1, 2, (0, 1), 3, 40)
+    schedule = Consensus(rho_start=0.1, rho_until=0.5).penalty(problem)
+    assert (schedule.reached, schedule.balanced) == (20.0, 30.0)
+    schedule = Consensus(rho_start=1.0).penalty(problem)
+    assert (schedule.reached, schedule.balanced) == (0.0, 20.0)
+
+
+def test_agents_begin_in_the_middle_of_their_own_box() -> None:
+    problem = Problem(1, 2, (0, 1), 3, 40)
+    method = Consensus(low=(-1.0,), high=(3.0,), box_low=(1.0,), box_high=(2.0,))
+    state = method.agent_init(problem, Streams(1))
+    np.testing.assert_allclose(state.z, 0.5 * (state.scaling.start + state.scaling.end))

@@ -356,3 +356,11 @@ def test_pooled_passes_over_rows_that_were_damaged_to_nan() -> None:
         assert np.isfinite(decision.x).all()
         asked.append(decision.x.tobytes())
     assert asked[1] == asked[2] != asked[0]
+
+
+def test_pooled_without_others_has_no_likeness_and_one_agent_with_others_has() -> None:
+    algorithm: Any = entry("pooled").make()
+    state = algorithm.agent_init(dataclasses.replace(PROBLEM, agent=0), Streams(1))
+    x = np.random.default_rng(3).random((8, 2))
+    _, state = algorithm.ask(algorithm.tell(state, x, bowl(x)), (), Streams(1, owner=0).at(1))
+    assert state.rho == 0.0

@@ -6,6 +6,7 @@ import gc
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -175,3 +176,14 @@ def test_who_waits_for_an_answer_to_a_message_that_was_too_old_ends_the_run_in_o
     ended_with(
         document, "agents 0 wait .* last message of agents 0 was refused .* bound of .exchange. staleness", tmp_path / "run"
     )
+
+
+def test_the_agent_that_is_named_is_at_work_or_kept_from_it_else_the_first_that_takes_part() -> None:
+    def core(**at_work: Any) -> Any:
+        agents = {number: SimpleNamespace(number=number, interruptions=[], current=None) for number in range(4)}
+        vars(agents[at_work.get("of", 2)]).update({key: value for key, value in at_work.items() if key != "of"})
+        return SimpleNamespace(state=SimpleNamespace(agents=agents, rounds=SimpleNamespace(active={1, 2, 3})))
+
+    assert endless._who(core(current=7)) == 2
+    assert endless._who(core(interruptions=["away"], of=3)) == 3
+    assert endless._who(core()) == 1

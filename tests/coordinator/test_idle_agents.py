@@ -23,6 +23,7 @@ from fedbo.algorithms.ts import TS
 from fedbo.coordinator.environment.availability import Always, Markov
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.environment.timing import Constant, Lognormal
+from fedbo.coordinator.events import StudyStarted
 from fedbo.coordinator.exchange import Barrier, Deadline, Exchange
 from fedbo.coordinator.selection import Selection
 from fedbo.settings.errors import SettingError
@@ -173,3 +174,18 @@ def test_a_selection_without_a_share_of_all_has_no_idle_agents(who: str) -> None
 def test_methods_that_never_send_have_no_rounds_and_so_nobody_is_idle() -> None:
     ran = world(algorithm=entry("random").make(), exchange=idle(0.2), agents=4, iterations=3).run()
     assert len(ran.of("finished")) == 16 and np.all([row.step <= 3 for row in ran.rows])
+
+
+def test_who_is_known_to_be_away_is_asked_only_where_nobody_else_is_idle() -> None:
+    setting = world(exchange=idle(0.5), agents=6)
+    core = setting.core()
+    core.handle(StudyStarted(), 0.0)
+    state, server = core.state, core._server
+    state.rounds.active.clear()
+    for number in (0, 1, 2):
+        state.agents[number].known_offline = True
+    assert set(server.enlist(state, 1)) <= {3, 4, 5}
+    for number in (3, 4, 5):
+        state.agents[number].known_offline = True
+    state.rounds.active.clear()
+    assert len(server.enlist(state, 2)) == 3

@@ -9,16 +9,19 @@ import pyarrow.parquet as pq
 import pytest
 from small_runs import Setting
 
+from fedbo.actors.evaluation.overlap import AsyncEvaluations, ReplayPool
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.step import queries_of
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack
 from fedbo.actors.storage.evaluation_log import EvaluationLog
+from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.streams import Streams
 
 
 def test_a_replay_has_the_evaluations_that_had_ended_in_a_step_that_had_not(tmp_path: Path) -> None:
@@ -77,3 +80,36 @@ def test_a_rehearsal_leaves_an_agent_as_it_was(name: str) -> None:
     before = pack(agent.state)
     agent.rehearse()
     assert pack(agent.state) == before
+
+
+class Noted(ReplayPool):
+    """A pool that notes what is begun; nothing ends in it."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+
+    def start(self, query: Query, streams: Streams) -> None:
+        """Note the number."""
+        self.begun.append(query.number)
+
+
+def test_what_is_pending_is_begun_unless_its_end_stands_in_the_log(tmp_path: Path) -> None:
+    """By a process that takes over: three points are pending, and one of them had ended."""
+    task = Setting(entry("random").make(), agents=1, initial=3, policy=Policy(parallel=3)).task()
+    config = HostConfig(RunFolder.of(tmp_path, RunKey(0, "random", 0)).claim(), recorded=True)
+    hosts = InlineHosts(task, range(1), config)
+    hosts.decide(StepRequest(0, 0))
+    agent = hosts.host.agents[0]
+    assert agent.state.decision is not None
+    made = queries_of(task, 0, 0, agent.state.decision, 0)
+    before, pool = EvaluationLog(config.folder, {0}, 0), Noted()
+    before.append([made[1].evaluated(1.5, 1.5)._replace(started=0.5, finished=1.0)])
+    before.close()
+    log = EvaluationLog(config.folder, {0}, 0)
+    state, result, halted = AsyncEvaluations(task, pool, log, lambda: 2.0, False).step(
+        0, agent.state, agent.state.decision, StepRequest(0, 0)
+    )
+    log.close()
+    assert pool.begun == [made[0].number, made[2].number]
+    assert [record.number for record in result.records] == [made[1].number] and len(state.pending) == 2
+    assert not halted

@@ -27,6 +27,7 @@ from fedbo.coordinator.privacy.accounting import (
     running,
 )
 from fedbo.coordinator.privacy.charge import PrivacyCharge
+from fedbo.coordinator.privacy.displacement import _log_excess
 from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
 
 PAPER = [
@@ -340,3 +341,14 @@ def _hockey_stick(p: Array, q: Array, loss: float) -> float:
     """Integrate what p has more than e^loss q; the grid is in units of the noise, and p and q in densities."""
     area = float(np.sum(p)) * _STEP
     return float(np.sum(np.maximum(p - math.exp(loss) * q, 0.0))) * _STEP / area
+
+
+@pytest.mark.parametrize("order", [1.5, 2.0, 32.0])
+def test_a_small_excess_is_never_too_small(order: float) -> None:
+    """Against its series to the fourth power, t^a - 1 - a (t - 1) with t = exp(x), where the formula itself would cancel."""
+    loss = np.array([-9e-5, -1e-6, 1e-7, 1e-6, 9e-5]) / order
+    a, x = order, loss
+    series = (a**2 - a) * x**2 / 2 + (a**3 - a) * x**3 / 6 + (a**4 - a) * x**4 / 24
+    found = np.exp(_log_excess(loss, order))
+    assert (found >= series * (1 - 1e-9)).all()
+    np.testing.assert_allclose(found, series, rtol=2e-3)

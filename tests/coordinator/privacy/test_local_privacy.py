@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -13,9 +14,10 @@ from small_runs import Setting
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.task import StepRequest, Task
-from fedbo.algorithms.base import Algorithm, Array, Problem
+from fedbo.algorithms.base import Algorithm, Array, Disclosure, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.privacy.ledger import local_entry
 from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.objectives.functions import Quadratic
 
@@ -100,3 +102,9 @@ def test_a_run_is_refused_in_which_a_reward_would_enter_several_hidden_means() -
     assert not unkept_promise(entry("dp_fts").make(), setting.policy), "the aggregator hides an agent's whole message"
     for failure in ("drop", "stop"):
         assert not unkept_promise(hidden(), replace(setting.policy, failure=failure))
+
+
+def test_an_entry_of_a_hidden_message_has_its_epsilon_and_the_deviation_of_its_noise() -> None:
+    found = local_entry(3, 7, Disclosure(numbers=4, sensitivity=0.5, scale=0.25), 2.0)
+    assert (found.norms, found.noise_multiplier, found.numbers, found.release) == ([2.0], 0.5, 4, 7)
+    assert found.noise == pytest.approx([math.sqrt(2.0) * 0.25])  # a Laplace law with this scale

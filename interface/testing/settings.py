@@ -70,6 +70,7 @@ CHEAP: dict[str, Table] = {
     "taf": {"features": 12, "own": {"refit": 1000}},
     "share_best": {"own": {"refit": 1000}},
     "consensus": {"own": {"refit": 1000}},
+    "fed_gp": {"features": 12, "own": {"refit": 1000}},
     "fn_ucb": {"arms": 8, "width": 4, "steps": 3, "until": 40, "rise": 10},
     "gp_ts": {"arms": 12},
     "fed1_ucb": {"arms": 8},

@@ -43,12 +43,14 @@ WORDS: dict[str, tuple[str, ...]] = {
     "sense": ("at_most", "equal"),
     "split": ("all", "longest", "turns"),
     "start": ("initial", "last", "mean"),
+    "surface": ("average", "cautious", "single", "worst"),
     "surrogate": ("faithful", "features", "fixed", "robust", "smooth"),
     "term": ("added", "inside"),
 }
 SCHEDULES = {"p": PROBABILITIES, "temperature": TEMPERATURES, "kappa": AMOUNTS, "epsilon": AMOUNTS}
 # Sizes at which a decision takes about a millisecond; the defaults are drawn as well, now and then.
 SMALL: dict[str, tuple[int, int]] = {
+    "after": (0, 3),
     "arms": (2, 12),
     "batches": (0, 4),
     "branching": (2, 3),
@@ -75,6 +77,7 @@ CHEAP: dict[str, Table] = {
     "consensus": {"own": {"refit": 1000}},
     "fed_gp": {"features": 12, "own": {"refit": 1000}},
     "quantile_transfer": {"features": 12, "candidates": 50, "own": {"refit": 1000}},
+    "flora": {"own": {"refit": 1000}},
     "fmtbo": {"points": 9, "own": {"refit": 1000}},
     "fn_ucb": {"arms": 8, "width": 4, "steps": 3, "until": 40, "rise": 10},
     "gp_ts": {"arms": 12},

@@ -1,0 +1,116 @@
+"""Collaborative Bayesian optimisation, the part that methods share: an own surrogate, an earlier task, the newest answer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from annotated_types import Ge
+
+from fedbo.algorithms.base import Array, Decision, Inbound, Origin, Payload, Problem
+from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable
+from fedbo.algorithms.gp import SEARCH, incumbent
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import check
+from fedbo.surrogates.acquisition import log_expected_improvement, prediction
+from fedbo.surrogates.gp import Posterior
+
+Surface = Callable[[Array], tuple[Array, Array]]
+
+
+class CollaborativeState(NamedTuple):
+    """An agent's state: what it has observed, what it learned before, and the newest answer that it has been given.
+
+    `history_u (t_n, d)`, in the surrogate's coordinates, and `history_y (t_n,)` are an earlier task. `t` counts its decisions.
+    """
+
+    local: LocalState
+    history_u: Array
+    history_y: Array
+    answer: Payload | None = None
+    t: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborative(ABC):
+    """The settings and the agent half that such methods share; a method says what it sends and how it decides.
+
+    `own` is the agent's own Gaussian process. `every` k sends a fresh message before the first and after every k-th iteration;
+    0 sends one before the first only.
+    """
+
+    own: Surrogate = field(default_factory=Surrogate)
+    every: Annotated[int, Ge(0), "0 is once, before the start"] = 5
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @abstractmethod
+    def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
+        """Choose the next point; there may be neither an observation nor an answer."""
+
+    @property
+    def queries(self) -> int:
+        """One point for each decision."""
+        return 1
+
+    def sends(self, step: int) -> bool:
+        """Before the start, and after every `every`-th iteration."""
+        return step == 0 if not self.every else step % self.every == 0
+
+    def agent_init(self, problem: Problem, streams: Streams) -> CollaborativeState:
+        """Take in what was learned before."""
+        known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
+        values = problem.history_y if problem.history_y is not None else np.empty(0)
+        return CollaborativeState(self.own.begin(problem), to_coordinates(known, self.own.coordinates), values)
+
+    def ask(self, state: CollaborativeState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, CollaborativeState]:
+        """Decide by the own observations and the newest answer."""
+        for message in inbox:
+            state = state._replace(answer=message.payload)
+        return self._decide(state._replace(t=state.t + 1), streams)
+
+    def pending(self, state: CollaborativeState, x: Array) -> CollaborativeState:
+        """Take note of the points that are being evaluated."""
+        return state._replace(local=self.own.noting(state.local, x))
+
+    def tell(self, state: CollaborativeState, x: Array, y: Array) -> CollaborativeState:
+        """Append the observations."""
+        return state._replace(local=self.own.observed(state.local, x, y))
+
+    def _known(self, state: CollaborativeState) -> tuple[Array, Array]:
+        """Give the points `(n, d)`, in coordinates, and values `(n,)` that a message tells of.
+
+        Before the first iteration they are those of an earlier task alone, if there was one.
+        """
+        if not state.t and len(state.history_y):
+            return state.history_u, state.history_y
+        return np.concatenate([state.history_u, state.local.u]), np.concatenate([state.history_y, state.local.y])
+
+    def _fitted(self, state: CollaborativeState, streams: Streams) -> CollaborativeState:
+        return state._replace(local=self.own.fit(state.local, streams))
+
+    def _own_query(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
+        """Maximise the expected improvement under the own surrogate; without observations the point is uniform."""
+        if not len(state.local.u):
+            x = streams.rng("first point").random((1, state.local.u.shape[1]))
+            return Decision(evaluable(state.local, x), "own"), state
+        state = self._fitted(state, streams)
+        surface = improvement(self.own.posterior(state.local), len(state.local.y))
+        return self._maximise(surface, state.local, streams, "own"), state
+
+    def _maximise(self, surface: Surface, local: LocalState, streams: Streams, origin: Origin) -> Decision:
+        """Decide for the point where an acquisition of coordinates is largest."""
+        u = maximise_acquisition(surface, local, self.own.coordinates, streams, SEARCH)
+        return self.own.fresh(u, local, streams, origin)
+
+
+def improvement(posterior: Posterior, seen: int) -> Surface:
+    """Give the logarithm of the expected improvement over the largest posterior mean at the first `seen` points."""
+    best = incumbent(posterior, "mean", seen)
+    return lambda u: log_expected_improvement(prediction(posterior, u), best)

@@ -1,0 +1,121 @@
+"""Sums on shared random features: the statistics of a linear model, which add up over agents."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from annotated_types import Ge, Gt
+from scipy.linalg import lapack
+
+from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState
+from fedbo.algorithms.components.same_features import shared_features
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf
+from fedbo.surrogates.ensemble import Ensemble, means_with_gradients
+from fedbo.surrogates.features import KERNELS, Features, phi
+from fedbo.surrogates.posterior import factorise
+
+
+class FeatureStatistics(NamedTuple):
+    """The sufficient statistics of a linear model on M features: sums over n observations, which add up over agents.
+
+    `gram (M, M)` is Phi'Phi, `moment (M,)` Phi'y, `square (1,)` y'y, and `number (1,)` n. The coordinator's state has them with
+    a first axis for the agents.
+    """
+
+    gram: Array
+    moment: Array
+    square: Array
+    number: Array
+
+
+def statistics(rows: Array, y: Array) -> FeatureStatistics:
+    """Sum up the observations `y (n,)` at points with features `rows (n, M)`."""
+    return FeatureStatistics(rows.T @ rows, rows.T @ y, np.array([y @ y]), np.array([float(len(y))]))
+
+
+def linear_posterior(features: Features, sums: FeatureStatistics, noise: float) -> Ensemble:
+    """Give the posterior of a Bayesian linear model with weights N(0, I) and this noise variance, as an ensemble of one.
+
+    It is N(A^-1 Phi'y, noise A^-1) with A = Phi'Phi + noise I: all agents' observations count as those of one function.
+    """
+    precision = sums.gram.copy()
+    precision.flat[:: len(precision) + 1] += noise
+    factor, _ = factorise(precision)
+    inverse: Array = lapack.dpotrs(factor, np.eye(len(precision)), lower=1)[0]
+    return Ensemble(features, (inverse @ sums.moment)[None], noise * inverse)
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureSums(Collaborative):
+    """The part that methods share whose messages are sums on random features; `Collaborative` has the other settings.
+
+    All agents share `features` random features with `kernel` and `length_scale`, in the surrogate's coordinates; `noise` is the
+    noise variance of the linear model on them. What is answered are the sums over all others: no more is needed, so that
+    encryption or masks could hide what each agent has sent.
+    """
+
+    features: Annotated[int, Ge(1)] = 100
+    kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
+    length_scale: Annotated[float, Gt(0)] = 0.2
+    noise: Annotated[float, Gt(0)] = 0.01
+
+    @abstractmethod
+    def _scores(self, y: Array) -> Array:
+        """Turn an agent's values `(n,)` into what is comparable over agents."""
+
+    def upload(self, problem: Problem) -> Declaration:
+        """The statistics of everything that an agent knows."""
+        m = self.features
+        return {"gram": Field((m, m), positive=True), "moment": Field((m,)), "square": Field((1,)), "number": Field((1,))}
+
+    download = upload  # the sums over all others look the same
+
+    def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
+        """Sum up everything that is known."""
+        u, y = self._known(state)
+        if not len(y):
+            return None, state
+        return statistics(phi(self.shared(streams, u.shape[1]), u), self._scores(y))._asdict(), state
+
+    def shared(self, streams: Streams, dim: int) -> Features:
+        """Give the features that all agents share."""
+        return shared_features(streams, dim, self.features, self.length_scale, self.kernel)
+
+    def server_init(self, problem: Problem) -> FeatureStatistics:
+        """Begin without messages."""
+        n, m = problem.n_agents, self.features
+        return FeatureStatistics(np.zeros((n, m, m)), np.zeros((n, m)), np.zeros((n, 1)), np.zeros((n, 1)))
+
+    def receive(self, state: FeatureStatistics, message: Inbound, now: float) -> FeatureStatistics:
+        """Keep an agent's newest statistics, unless they are damaged so that they are of no observation."""
+        sent = FeatureStatistics(**message.payload)
+        if sent.number[0] > 0:
+            for kept, new in zip(state, sent, strict=True):
+                kept[message.sender] = new
+        return state
+
+    def broadcast(
+        self, state: FeatureStatistics, recipients: Sequence[int], staleness_weight: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], FeatureStatistics]:
+        """Answer each with the sums over all others; stale statistics count for less."""
+        weight = np.tile((state.number[:, 0] > 0) * staleness_weight, (len(recipients), 1))
+        weight[np.arange(len(recipients)), list(recipients)] = 0.0
+        # Not the total less the own share: a number that was damaged to a huge one would leave rounding errors for its sender.
+        sums = [np.tensordot(weight, kept, axes=1) for kept in state]
+        payloads: dict[int, Payload] = {}
+        for place, agent in enumerate(recipients):
+            if weight[place].any():
+                payloads[agent] = {name: total[place] for name, total in zip(FeatureStatistics._fields, sums, strict=True)}
+        return payloads, state
+
+
+def global_mean(model: Ensemble, u: Array) -> tuple[Array, Array]:
+    """Give the mean of an ensemble of one at `u (n, d)`, `(n,)`, and its gradient `(n, d)`."""
+    mean, gradient = means_with_gradients(model, u)
+    return mean[:, 0], gradient[:, 0]

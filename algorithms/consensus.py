@@ -1,0 +1,143 @@
+"""Collaborative Bayesian optimisation via consensus (Yue, Liu, Berahas, Johnson, Al Kontar 2023): agents mix where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Ge
+
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement
+from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.surrogate import Surrogate, evaluable
+from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf
+
+
+class ConsensusServer(NamedTuple):
+    """The coordinator's state: the newest proposal of every agent.
+
+    `x (N, d)` are the proposals, `utility (N,)` the logarithms of their expected improvement, `step (N,)` after which step they
+    were made, -1 where there is none. W becomes the identity after `until` steps.
+    """
+
+    x: Array
+    utility: Array
+    step: npt.NDArray[np.int64]
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsensusBO(Collaborative):
+    """Collaborative Bayesian optimisation via consensus; `Collaborative` has the settings that are not named here.
+
+    Every agent proposes the point with the largest expected improvement under its own surrogate. It evaluates the mix
+    x_k = sum_j W_kj(t) x_j of all proposals, where W(t) is symmetric and doubly stochastic, and the identity from step `until`
+    on, or with 0 at the end of the budget: early on agents agree where to look, in the end each follows itself.
+
+    With `matrix` "uniform" W(t) = (1 - t/T) / K + (t/T) I; with "leader" it is moved so that all come nearer to the proposal
+    with the largest expected improvement, and the agent that made it goes nearer to those of the others.
+    """
+
+    matrix: Annotated[str, OneOf(("uniform", "leader"))] = "uniform"
+    until: Annotated[int, Ge(0), "0 is the iterations of the budget"] = 0
+    every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
+
+    def upload(self, problem: Problem) -> Declaration:
+        """The proposal `(d,)`, with the logarithm of its expected improvement where that decides who leads."""
+        declared = {"x": Field((problem.dim,))}
+        return {**declared, "utility": Field((1,))} if self.matrix == "leader" else declared
+
+    def download(self, problem: Problem) -> Declaration:
+        """The mix of all proposals `(d,)`."""
+        return {"x": Field((problem.dim,))}
+
+    def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
+        if state.answer is None:
+            return self._own_query(state, streams)
+        # A mix is that of one round: it is evaluated once, and an agent that is not answered follows its own proposal.
+        x = evaluable(state.local, state.answer["x"][None, :])
+        u = to_coordinates(x, self.own.coordinates)[0]
+        return self.own.fresh(u, state.local, streams, "federated"), state._replace(answer=None)
+
+    def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
+        """Propose a point; who has observed nothing in this task proposes nothing, whatever was learned before."""
+        if not len(state.local.u):
+            return None, state
+        streams = streams.within(f"{streams.scope}proposal")
+        local = self.own.fit(state.local, streams)
+        surface = improvement(self.own.posterior(local), len(local.y))
+        u = maximise_acquisition(surface, local, self.own.coordinates, streams, SEARCH)[None, :]
+        payload = {"x": from_coordinates(u, self.own.coordinates)[0]}
+        if self.matrix == "leader":
+            # In the units of the objective, for the scale of a surrogate is its agent's own.
+            assert local.hyper is not None
+            payload["utility"] = surface(u)[0] + np.log(local.hyper.scale)
+        return payload, state._replace(local=local)
+
+    def server_init(self, problem: Problem) -> ConsensusServer:
+        """Begin without proposals."""
+        n, until = problem.n_agents, self.until or max(problem.iterations, 1)
+        return ConsensusServer(np.zeros((n, problem.dim)), np.zeros(n), np.full(n, -1), until)
+
+    def receive(self, state: ConsensusServer, message: Inbound, now: float) -> ConsensusServer:
+        """Keep an agent's newest proposal, moved into the unit cube if it was damaged."""
+        state.x[message.sender] = np.clip(message.payload["x"], 0.0, 1.0)
+        state.utility[message.sender] = message.payload.get("utility", np.zeros(1))[0]
+        state.step[message.sender] = message.step
+        return state
+
+    def broadcast(
+        self, state: ConsensusServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], ConsensusServer]:
+        """Answer each that has proposed something with its mix; what stale proposals lack in weight is the recipient's own."""
+        there = np.flatnonzero(state.step >= 0)
+        leader = int(state.utility[there].argmax()) if self.matrix == "leader" and len(there) else -1
+        payloads: dict[int, Payload] = {}
+        for agent in recipients:
+            if state.step[agent] < 0:
+                continue
+            row = mixing_row(int(np.searchsorted(there, agent)), len(there), int(state.step[agent]), state.until, leader)
+            mix = state.x[agent] + (row * staleness_weight[there]) @ (state.x[there] - state.x[agent])
+            payloads[agent] = {"x": np.clip(mix, 0.0, 1.0)}
+        return payloads, state
+
+
+def mixing_row(row: int, count: int, step: int, until: int, leader: int = -1) -> Array:
+    """Give a row `(K,)` of W(t), which mixes K proposals, for t = `step` of T = `until`; with a `leader` or none, -1.
+
+    The uniform transitional matrix is that of the paper; the leader-driven one is as in the authors' code: every entry loses
+    1/(T K), those in row and column of the leader gain 1/T but for their common one, which loses (K - 2)/T more, and where that
+    has too little to lose the leader's own share is 0 and that of any other two agents the same.
+    """
+    k, done = count, step / until
+    identity = np.zeros(k)
+    identity[row] = 1.0
+    if done >= 1 or k == 1:
+        return identity
+    weights = (1.0 - done) / k + done * identity
+    if leader < 0:
+        return weights
+    lost = 1.0 / (until * k)
+    if (1.0 - done) / k + done > (k - 1) ** 2 * lost:
+        weights += (k - 1) * lost if row == leader else -lost
+        weights[leader] += -k * (k - 1) * lost if row == leader else k * lost
+        return weights
+    weights = np.full(k, 1.0 / (k - 1) if row == leader else (k - 2) / (k - 1) ** 2)
+    weights[leader] = 0.0 if row == leader else 1.0 / (k - 1)
+    return weights
+
+
+# As the authors ran it: inputs and values as they are, hyperparameters fitted anew in every iteration.
+FAITHFUL = {"own": Surrogate(coordinates="plain", clip=0.0, refit=1)}
+
+ALGORITHMS = {
+    "consensus": Entry(ConsensusBO, presets={"faithful": FAITHFUL}, summary="agents evaluate a mix of what all of them propose")
+}

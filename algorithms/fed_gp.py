@@ -1,0 +1,71 @@
+"""Additive federated Gaussian process: the sums of all agents' statistics on shared features are one global surrogate.
+
+After FBO-FedGP (2025, withdrawn from ICLR 2026), without its encryption, and with random features for its support set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedbo.algorithms.base import Array, Decision
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.collaborative import CollaborativeState, Surface
+from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
+from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
+from fedbo.algorithms.components.surrogate import LocalState, scaled
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import check
+from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
+from fedbo.surrogates.ensemble import Ensemble, means, predictions
+from fedbo.surrogates.posterior import predict
+
+
+@dataclass(frozen=True, slots=True)
+class FedGP(FeatureSums):
+    """Additive federated Gaussian process; `FeatureSums` has the settings that are not named here.
+
+    The global surrogate is the posterior given all others' observations, values shifted and scaled by each agent, as if they
+    were of one function. The agent maximises the expected improvement under p_t times its own posterior's mean and variance and
+    1 - p_t times those of the global one, where `p` rises with t.
+    """
+
+    p: Schedule = "1-1/sqrt(t)"
+
+    def __post_init__(self) -> None:
+        check(self)
+        check_probability(self.p, "p")
+
+    def _scores(self, y: Array) -> Array:
+        centred, spread = scaled(self.own.clipped(y))
+        return centred / spread
+
+    def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
+        if state.answer is None:
+            return self._own_query(state, streams)
+        sums = FeatureStatistics(**state.answer)
+        state = self._fitted(state, streams)
+        local = state.local
+        others = linear_posterior(self.shared(streams, local.u.shape[1]), sums, self.noise)
+        share = probability(self.p, state.t)
+        return self._maximise(self._improvement(local, others, share), local, streams, "federated"), state
+
+    def _improvement(self, local: LocalState, others: Ensemble, share: float) -> Surface:
+        """Give the acquisition: without observations the mean of the others."""
+        if not len(local.u):
+            return lambda u: global_mean(others, u)
+        posterior = self.own.posterior(local)
+        mean = share * predict(posterior, local.u)[0] + (1.0 - share) * means(others, local.u)[:, 0]
+        best = float(mean.max())
+
+        def surface(u: Array) -> tuple[Array, Array]:
+            return log_expected_improvement(mixed(prediction(posterior, u), predictions(others, u), share), best)
+
+        return surface
+
+
+def mixed(own: Prediction, others: Prediction, share: float) -> Prediction:
+    """Mix means and variances, with this share of the own prediction `(n,)`; those of the others are `(n, 1)`."""
+    return Prediction(*(share * mine + (1.0 - share) * theirs[:, 0] for mine, theirs in zip(own, others, strict=True)))
+
+
+ALGORITHMS = {"fed_gp": Entry(FedGP, summary="a global surrogate from sums on shared random features, mixed with the own one")}

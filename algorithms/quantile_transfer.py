@@ -1,0 +1,107 @@
+"""Quantile transfer (Salinas, Shen, Perrone 2020): values as Gaussian-copula scores, and a prior that all agents fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge
+from scipy.special import ndtri
+
+from fedbo.algorithms.base import Array, Decision
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.collaborative import CollaborativeState, Surface
+from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf
+from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
+from fedbo.surrogates.ensemble import Ensemble
+
+NARROWEST = 0.05  # the least standard deviation of scores about the prior mean
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileTransfer(FeatureSums):
+    """Quantile transfer; `FeatureSums` has the settings that are not named here.
+
+    Every agent turns its values into scores z, the normal quantiles of their ranks, which need no common scale. All agents fit
+    the prior z ~ N(mu(x), sigma^2) to the scores of all, mu a linear model on shared random features, by sums alone.
+
+    With `search` "gp" the own surrogate models (z - mu(x)) / sigma, and the expected improvement of z is maximised (Gaussian
+    copula process with prior); with "thompson" a score is drawn from the prior at each of `candidates` uniform points, and the
+    best one is evaluated (copula Thompson sampling), which never looks at what the agent itself has observed.
+    """
+
+    search: Annotated[str, OneOf(("gp", "thompson"))] = "gp"
+    candidates: Annotated[int, Ge(1)] = 2000
+
+    def _scores(self, y: Array) -> Array:
+        return scores(y)
+
+    def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
+        local = state.local
+        if state.answer is None:
+            return self._own_query(state, streams)
+        sums = FeatureStatistics(**state.answer)
+        prior = linear_posterior(self.shared(streams, local.u.shape[1]), sums, self.noise)
+        sigma = residual_deviation(sums, prior.nu[0])
+        if self.search == "thompson":
+            rng = streams.rng("candidates")
+            u = to_coordinates(rng.random((self.candidates, local.u.shape[1])), self.own.coordinates)
+            drawn = global_mean(prior, u)[0] + sigma * rng.standard_normal(self.candidates)
+            return self.own.fresh(u[int(drawn.argmax())], local, streams, "federated"), state
+        return self._maximise(self._improvement(state, prior, sigma, streams), local, streams, "federated"), state
+
+    def _improvement(self, state: CollaborativeState, prior: Ensemble, sigma: float, streams: Streams) -> Surface:
+        """Give the logarithm of the expected improvement of the score: without observations the prior mean."""
+        local = state.local
+        if not len(local.u):
+            return lambda u: global_mean(prior, u)
+        z = scores(local.y)
+        # Every value changes the scores of all others: no fit of before is kept. Nothing is clipped, for scores have no tail.
+        own = replace(self.own, clip=0.0)
+        residual = own.fit(local._replace(y=(z - global_mean(prior, local.u)[0]) / sigma, hyper=None), streams)
+        posterior = own.posterior(residual)
+        assert residual.hyper is not None
+        offset, scale = sigma * residual.hyper.offset, sigma * residual.hyper.scale
+
+        def score(u: Array, at: Prediction) -> Prediction:
+            mean, gradient = global_mean(prior, u)
+            return Prediction(
+                mean + offset + scale * at.mean,
+                scale**2 * at.variance,
+                gradient + scale * at.mean_gradient,
+                scale**2 * at.variance_gradient,
+            )
+
+        best = float(score(local.u, prediction(posterior, local.u)).mean.max())
+        return lambda u: log_expected_improvement(score(u, prediction(posterior, u)), best)
+
+
+def scores(y: Array) -> Array:
+    """Turn values `(n,)` into scores: the normal quantiles of the shares of values that are not larger.
+
+    Shares are kept delta away from 0 and 1, delta = 1 / (4 n^(1/4) sqrt(pi log n)) (section 4.1: the Winsorised distribution
+    of Liu et al. 2009). A single value has the score 0.
+    """
+    n = len(y)
+    if n < 2:
+        return np.zeros(n)
+    delta = 1.0 / (4.0 * n**0.25 * np.sqrt(np.pi * np.log(n)))
+    share = np.searchsorted(np.sort(y), y, side="right") / n
+    return np.asarray(ndtri(np.clip(share, delta, 1.0 - delta)))
+
+
+def residual_deviation(sums: FeatureStatistics, nu: Array) -> float:
+    """Give the root mean square of the scores about phi(x)'nu, by their statistics alone, moved to between NARROWEST and 1."""
+    squares = float(sums.square[0] - 2.0 * nu @ sums.moment + nu @ sums.gram @ nu)
+    return float(np.sqrt(np.clip(squares / max(sums.number[0], 1.0), NARROWEST**2, 1.0)))
+
+
+ALGORITHMS = {
+    "quantile_transfer": Entry(
+        QuantileTransfer, summary="scores by rank, comparable over agents, and a prior of them that all fit together"
+    )
+}

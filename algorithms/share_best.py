@@ -1,0 +1,162 @@
+"""Sharing the best: agents send their incumbents, and the coordinator makes a portfolio or a bounding box of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Ge, Gt, Le
+
+from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
+from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement
+from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.surrogate import SAME_POINT, distance, evaluable
+from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.streams import Streams
+from fedbo.settings.ranges import OneOf
+
+CANDIDATES = 500  # the portfolio is chosen among so many incumbents at most, since each is compared with every other
+NARROWEST = 1e-3  # a bounding box is this wide at least
+
+
+class BestServer(NamedTuple):
+    """The coordinator's state: the incumbents of all agents, `x (N, d)` and `value (N,)`, and who has sent one, `held (N,)`."""
+
+    x: Array
+    value: Array
+    held: Array
+
+
+@dataclass(frozen=True, slots=True)
+class ShareBest(Collaborative):
+    """Sharing the best; `Collaborative` has the settings that are not named here.
+
+    **A message is an observation**: the best point that an agent has seen, with `values` also its value, and nothing else.
+
+    With `form` "portfolio" the coordinator chooses `size` incumbents one by one. Each is the one that adds most to
+    sum_n w_n max_m exp(-|x_m - x_n|^2 / (2 `reach`^2)), over the chosen m, so that there is a near one for as many agents n as
+    can be; w_n is 1, or, with `values`, by how much the best value of n is above the least of all. An agent's first `size`
+    decisions are for the members that it has not evaluated, the first chosen first. With "box" it searches, up to the end,
+    the smallest box that holds all incumbents, widened by `margin` on every side (Perrone et al. 2019).
+    """
+
+    form: Annotated[str, OneOf(("portfolio", "box"))] = "portfolio"
+    values: bool = False
+    size: Annotated[int, Ge(1)] = 5
+    reach: Annotated[float, Gt(0)] = 0.2
+    margin: Annotated[float, Ge(0), Le(1)] = 0.1
+
+    def upload(self, problem: Problem) -> Declaration:
+        """The best point `(d,)`, perhaps with its value."""
+        declared = {"x": Field((problem.dim,))}
+        return {**declared, "value": Field((1,))} if self.values else declared
+
+    def download(self, problem: Problem) -> Declaration:
+        """The portfolio `(s, d)`, the first chosen first, or the corners of the box, each `(d,)`."""
+        if self.form == "portfolio":
+            return {"x": Field((None, problem.dim))}
+        return {"low": Field((problem.dim,)), "high": Field((problem.dim,))}
+
+    def _decide(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
+        local, answer = state.local, state.answer
+        if answer is None:
+            return self._own_query(state, streams)
+        if self.form == "box":
+            state = self._fitted(state, streams)
+            return self._within(state, answer["low"], answer["high"], streams), state
+        if state.t <= self.size:
+            for u in to_coordinates(evaluable(local, answer["x"]), self.own.coordinates):
+                if not len(local.taken) or distance(local.taken, u) >= SAME_POINT:
+                    return self.own.fresh(u, local, streams, "federated"), state
+        return self._own_query(state, streams)
+
+    def _within(self, state: CollaborativeState, low: Array, high: Array, streams: Streams) -> Decision:
+        """Maximise the own expected improvement over a box of the unit cube."""
+        local, name = state.local, self.own.coordinates
+        low, high = to_coordinates(np.stack([low, high]), name)
+        width = high - low
+        if len(local.u):
+            own = improvement(self.own.posterior(local), len(local.y))
+
+            def inside(v: Array) -> tuple[Array, Array]:
+                value, gradient = own(low + width * v)
+                return value, gradient * width
+
+            # In v the box is the unit cube; points are rounded afterwards, since a box need not hold any that is evaluable.
+            seen = local._replace(u=np.clip((local.u - low) / width, 0.0, 1.0), lattice=None, waiting=None)
+            v = maximise_acquisition(inside, seen, "plain", streams, SEARCH)
+        else:
+            v = streams.rng("first point").random(len(low))
+        x = evaluable(local, from_coordinates(np.clip(low + width * v, 0.0, 1.0)[None, :], name))
+        return self.own.fresh(to_coordinates(x, name)[0], local, streams, "federated")
+
+    def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
+        """Send the best point that is known."""
+        u, y = self._known(state)
+        if not len(y):
+            return None, state
+        best = int(y.argmax())
+        payload = {"x": from_coordinates(u[best], self.own.coordinates)}
+        return {**payload, "value": y[best : best + 1]} if self.values else payload, state
+
+    def server_init(self, problem: Problem) -> BestServer:
+        """Begin without messages."""
+        n = problem.n_agents
+        return BestServer(np.zeros((n, problem.dim)), np.zeros(n), np.zeros(n))
+
+    def receive(self, state: BestServer, message: Inbound, now: float) -> BestServer:
+        """Keep an agent's newest incumbent, moved into the unit cube if it was damaged."""
+        state.x[message.sender] = np.clip(message.payload["x"], 0.0, 1.0)
+        state.value[message.sender] = message.payload.get("value", np.zeros(1))[0]
+        state.held[message.sender] = 1.0
+        return state
+
+    def broadcast(
+        self, state: BestServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
+    ) -> tuple[dict[int, Payload], BestServer]:
+        """Answer all with the same box, or with the same portfolio less what is the recipient's own."""
+        weight = state.held * staleness_weight
+        there = np.flatnonzero(weight)
+        if not len(there):
+            return {}, state
+        x = state.x[there]
+        if self.form == "box":
+            # As wide as the least width also where it lies at a face.
+            low = np.clip(x.min(axis=0) - self.margin, 0.0, 1.0 - NARROWEST)
+            high = np.clip(np.maximum(x.max(axis=0) + self.margin, low + NARROWEST), 0.0, 1.0)
+            return dict.fromkeys(recipients, {"low": low, "high": high}), state
+        there = there[:: -(-len(there) // CANDIDATES)]
+        above = weight[there] * (state.value[there] - state.value[there].min() if self.values else 1.0)
+        chosen = there[greedy_cover(state.x[there], above, self.size + 1, self.reach)]
+        return {agent: {"x": state.x[chosen[chosen != agent][: self.size]]} for agent in recipients}, state
+
+
+def greedy_cover(x: Array, weight: Array, size: int, reach: float) -> npt.NDArray[np.int64]:
+    """Choose at most `size` of the points `(n, d)`, one by one, that cover all of them best; give their numbers, first first.
+
+    What each adds most to is sum_n weight_n max_m exp(-|x_m - x_n|^2 / (2 reach^2)), of which a greedy choice has at least
+    1 - 1/e of what the best choice has (Nemhauser et al. 1978). The lower number wins a tie.
+    """
+    near = np.exp(-0.5 * ((x[:, None, :] - x[None, :, :]) ** 2).sum(axis=2) / reach**2)
+    chosen: list[int] = []
+    covered = np.zeros(len(x))
+    for _ in range(min(size, len(x))):
+        gain = weight @ np.maximum(near - covered[:, None], 0.0)
+        gain[chosen] = -1.0
+        chosen.append(int(gain.argmax()))
+        covered = np.maximum(covered, near[:, chosen[-1]])
+    return np.array(chosen, dtype=np.int64)
+
+
+ALGORITHMS = {
+    "share_best": Entry(
+        ShareBest,
+        presets={"faithful": {"form": "box", "margin": 0.0, "every": 0}},
+        summary="agents share their best points: a portfolio to try first, or a box to search",
+    )
+}

@@ -1,0 +1,53 @@
+"""What all methods of collaborative Bayesian optimisation do: they use answers, and ask for points that can be evaluated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import test_typed_search
+
+from fedbo.algorithms.base import Problem
+from fedbo.algorithms.catalog import algorithms, entry
+from fedbo.algorithms.components.collaborative import Collaborative
+from fedbo.testing.lockstep import Lockstep
+
+NAMES = [name for name, found in algorithms().items() if issubclass(found.settings, Collaborative)]
+
+
+def test_all_of_them_are_here() -> None:
+    assert {"consensus", "fed_gp", "flora", "fmtbo", "quantile_transfer", "share_best"} == set(NAMES)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "share_best:box"])
+def test_with_answers_too_what_is_asked_in_a_typed_space_can_be_evaluated_and_is_new(name: str) -> None:
+    typed = test_typed_search.space(n=(1, 50), kind=["a", "b", "c"])
+    name, _, form = name.partition(":")
+    settings: Any = {"form": form} if form else {}
+    problem = Problem(2, 3, (0, 1, 2), 3, 8, lattice=typed)
+    algorithm = entry(name).make(None, **settings)
+    run = Lockstep(algorithm, problem, lambda decision, streams: -((decision.x - 0.2 * streams.owner) ** 2).sum(axis=1), 4)
+    run.begin()
+    run.exchange()
+    run.run(8)
+    for decisions in run.decisions:
+        for decision in decisions.values():
+            assert np.array_equal(typed.project(decision.x), decision.x)
+    assert any(decision.origin == "federated" for decisions in run.decisions for decision in decisions.values())
+    for agent in range(3):
+        own = [decisions[agent] for decisions in run.decisions]
+        led = [decision.x.tobytes() for decision in own if decision.origin != "random"]
+        assert len(set(led)) == len(led)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("consensus", "flora", "fmtbo")])
+def test_agents_that_begin_with_nothing_gain_from_those_who_know_the_same_function(name: str) -> None:
+    """The first decision of agents without observations, after messages about an earlier task of 30 points on one bowl."""
+    rng, problem = np.random.default_rng(2), Problem(2, 4, (0, 1, 2, 3), 0, 3, history=30)
+    histories = [(x, -((x - 0.35) ** 2).sum(axis=1)) for x in (rng.random((30, 2)) for _ in range(4))]
+    run = Lockstep(entry(name).make(None), problem, lambda decision, _: -((decision.x - 0.35) ** 2).sum(axis=1), 4, histories)
+    run.begin()
+    run.exchange()
+    run.run(1)
+    assert max(float(np.abs(decision.x - 0.35).max()) for decision in run.decisions[0].values()) < 0.25

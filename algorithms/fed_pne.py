@@ -79,7 +79,8 @@ class FedPNE:
     def upload(self, problem: Problem) -> Declaration:
         """The number of the phase, and a mean for each node; NaN where a client has none."""
         self.rule(problem)
-        return {"phase": Field((1,), "int64"), "means": Field((None,), finite=False)}
+        low, high = (0.0, 1.0) if self.clip and self.epsilon == inf else (-inf, inf)
+        return {"phase": Field((1,), "int64"), "means": Field((None,), finite=False, low=low, high=high)}
 
     def download(self, problem: Problem) -> Declaration:
         """The phase with its depth and how many were missing in the last one; depth and number of the best node; the nodes."""

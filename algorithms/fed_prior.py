@@ -115,7 +115,7 @@ class FedPrior:
         if self.control == "alone":
             return None
         m = len(design_points(self.points, problem.dim))
-        return {"values": Field((m,)), "certainty": Field((1,)), "stretch": Field((1,))}
+        return {"values": Field((m,)), "certainty": Field((1,), observed=False), "stretch": Field((1,), observed=False)}
 
     def download(self, problem: Problem) -> Declaration | None:
         """The mean `(M,)` and the directions `(r, M)`, the largest first, of what the others have sent, and their choice."""

@@ -9,15 +9,15 @@ import numpy as np
 
 from fedbo.algorithms.base import Declaration, Payload
 from fedbo.coordinator.environment.faults import (
-    MESSAGE_FAULTS,
+    TRANSMISSION_FAULTS,
     Corruption,
     Delay,
     Duplication,
     Loss,
-    MessageFault,
     NetworkPartition,
     Reordering,
     Restart,
+    TransmissionFault,
 )
 from fedbo.coordinator.environment.timing import Timing, durations, same_for_all
 from fedbo.coordinator.events import (
@@ -54,7 +54,9 @@ class Network:
         self._latency = same_for_all(models.latency for models in environment.groups())
         plan = environment.plan
         self._faults = [
-            (place, fault, frozenset(fault.agents)) for place, fault in enumerate(plan) if isinstance(fault, MESSAGE_FAULTS)
+            (place, fault, frozenset(fault.agents))
+            for place, fault in enumerate(plan)
+            if isinstance(fault, TRANSMISSION_FAULTS)
         ]
         self._link, self._retry = environment.link, environment.retry
         self._has_bandwidth = any(models.bandwidth for models in environment.groups())
@@ -151,7 +153,7 @@ class Network:
             self._log.append((now, "lost", sent.sender, sent.step, bytes_, "up"))
         return [After(self._retry, AckTimeout(sent))]
 
-    def _faults_of(self, key: Key, now: float) -> list[tuple[int, MessageFault]]:
+    def _faults_of(self, key: Key, now: float) -> list[tuple[int, TransmissionFault]]:
         """List the faults that a transmission meets."""
         agent, _, _, way = key
         return [
@@ -164,7 +166,7 @@ class Network:
         ]
 
     def _disturbed(
-        self, place: int, fault: MessageFault, key: Key, delay: float, copies: list[float]
+        self, place: int, fault: TransmissionFault, key: Key, delay: float, copies: list[float]
     ) -> tuple[float, list[float]]:
         """Give the delay of a transmission after a fault, and how much later each of its copies arrives."""
         if isinstance(fault, Delay):

@@ -16,6 +16,7 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.centres import Aggregation, robust_moments
 from fedbo.algorithms.components.coordinates import COORDINATES, design_points, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, scaled
@@ -83,6 +84,8 @@ class FedPrior:
     `coordinates` "learned" are arcsine or stretched ones, whichever makes the observations of all agents more likely: each
     sends by how much its own speak for stretched ones.
 
+    With a robust `aggregation` that mean is a centre, and directions are about it, of messages no further away than the median.
+
     `every` k sends a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
 
     `control` "noise" sends draws from the prior of the own process, "shuffled" sends values in another order of the design
@@ -94,6 +97,7 @@ class FedPrior:
     coordinates: Annotated[str, OneOf(("learned", *COORDINATES))] = "learned"
     alone_after: Annotated[int, Ge(0)] = 10
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 5
+    aggregation: Aggregation = Aggregation()
     control: Annotated[str, OneOf(("none", "noise", "shuffled", "uniform", "alone"))] = "none"
 
     def __post_init__(self) -> None:
@@ -249,11 +253,16 @@ class FedPrior:
             left, squares = weight.sum() - weight[agent], (weight**2).sum() - weight[agent] ** 2
             if not left > 1e-9:
                 continue
-            mean = -weight[agent] * apart[agent] / left
-            spread = products - weight[agent] * np.outer(apart[agent], apart[agent]) - left * np.outer(mean, mean)
+            if self.aggregation.is_mean:
+                own, off = apart[agent], -weight[agent] * apart[agent] / left
+                spread = products - weight[agent] * np.outer(own, own) - left * np.outer(off, off)
+                mean = centre + off
+            else:
+                others = np.where(np.arange(len(weight)) == agent, 0.0, weight)
+                mean, spread = robust_moments(self.aggregation, state.values, others)
             freedom = left - squares / left
             payloads[agent] = {
-                "mean": centre + mean,
+                "mean": mean,
                 "directions": self._directions(spread, freedom, left),
                 "stretch": np.array([weight @ state.stretch - weight[agent] * state.stretch[agent]]),
             }

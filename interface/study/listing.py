@@ -9,6 +9,7 @@ from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.components.centres import Aggregation
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
@@ -85,6 +86,7 @@ TABLES: dict[str, type[Any]] = {
     "exchange.staleness": Staleness,
     "exchange.selection": Selection,
     "evaluation": Policy,
+    "algorithm.aggregation": Aggregation,
 }
 
 GROUPS: dict[str, Callable[[], list[Item]]] = {

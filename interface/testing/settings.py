@@ -12,6 +12,7 @@ import typing
 from typing import Any
 
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.components.centres import RULES
 from fedbo.algorithms.components.schedules import AMOUNTS, PROBABILITIES, TEMPERATURES
 from fedbo.testing.draws import Draws
 from fedbo.testing.functions import FUNCTIONS
@@ -35,6 +36,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "point": _TREES,
     "query": ("draw", "mean"),
     "relay": ("all", "one"),
+    "rule": RULES,
     "sampling": ("fixed", "poisson"),
     "sense": ("at_most", "equal"),
     "split": ("all", "longest", "turns"),
@@ -51,6 +53,7 @@ SMALL: dict[str, tuple[int, int]] = {
     "directions": (0, 4),
     "every": (0, 3),
     "features": (4, 30),
+    "groups": (1, 5),
     "patience": (1, 4),
     "points": (2, 20),
     "queries": (1, 3),

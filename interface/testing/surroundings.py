@@ -136,7 +136,9 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
 
 def draw_privacy(draws: Draws) -> Table:
     """Draw [privacy]."""
-    return draws.keep(0.3, epsilon_max=draws.number(0.5, 50.0), deltas=[draws.number(1e-5, 0.1)])
+    masks = draws.keep(0.5, threshold=draws.number(0.51, 1.0), bits=draws.whole(32, 64), fraction=draws.whole(0, 24))
+    terms = draws.keep(0.3, epsilon_max=draws.number(0.5, 50.0), deltas=[draws.number(1e-5, 0.1)])
+    return terms | draws.keep(0.4, secure_aggregation=masks)
 
 
 def draw_evaluation(draws: Draws) -> Table:

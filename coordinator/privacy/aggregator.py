@@ -163,7 +163,7 @@ class PrivateAggregator:
         weights: Array,
         staleness_weights: Array,
         arrived: npt.NDArray[np.int64],
-        unmasking: Unmasking | None,
+        unmasking: Unmasking | None = None,
     ) -> tuple[Array, float, int]:
         """Make a release `(P, M)`; also the norm of the sum without noise, and how many messages were clipped."""
         mechanism, number = self.mechanism, state.release

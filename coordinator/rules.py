@@ -38,8 +38,11 @@ class Rules:
         self.idles = self.is_synchronous and exchange.selection.idles and self.upload is not None
         self.log: list[EventLine] = []
         self.more_up, self.more_down = 0, 0
-        if aggregator is not None and aggregator.secure_aggregation is not None:
-            self.more_up, self.more_down = aggregator.added_bytes(len(self.participants))
+        masks = None if aggregator is None else aggregator.secure_aggregation
+        if aggregator is not None and masks is not None:
+            ((length, *_),) = (declared.shape for declared in (self.upload or {}).values())
+            assert length is not None, "what is masked is of one length"
+            self.more_up, self.more_down = masks.added_bytes(aggregator.mechanism, length, len(self.participants))
 
     def staleness(self, rounds: Rounds, base: int) -> int:
         """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""

@@ -48,14 +48,6 @@ class PrivateAggregator:
         self._algorithm, self._problem, self._source = algorithm, problem, source
         self._filter = PrivacyFilter(self.mechanism, problem, budget, amplified=not no_amplification)
 
-    def added_bytes(self, agents: int) -> tuple[int, int]:
-        """Give by how many bytes a message and an answer are larger, with so many agents, than they are declared."""
-        (declared,) = (self._algorithm.upload(self._problem) or {}).values()
-        (length,) = declared.shape
-        if self.secure_aggregation is None or length is None:
-            return 0, 0
-        return self.secure_aggregation.added_bytes(self.mechanism, length, agents)
-
     def fresh(self, length: int) -> AggregatorState:
         """Give the state before the first message of this `length`."""
         n = self._problem.n_agents

@@ -14,6 +14,7 @@ from fedbo.algorithms.components.centres import RULES, Aggregation, robust_momen
 from fedbo.algorithms.components.trees.missing_clients import MissingPolicy
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
+from fedbo.testing.algorithm_contract import check_algorithm
 
 ROBUST = [Aggregation("median"), Aggregation("trimmed_mean", trim=0.3), Aggregation("median_of_means", groups=7)]
 robust = pytest.mark.parametrize("aggregation", ROBUST, ids=lambda one: one.rule)
@@ -183,3 +184,16 @@ def test_clients_that_lie_move_no_mean_of_a_node_out_of_the_honest_range(aggrega
     means[:LIARS, :3] = 50.0
     lied, _ = missing.mean(means, shares)
     assert (lied[:3] <= np.nanmax(means[LIARS:, :3], axis=0)).all() and missing.bias(count, 21) == 0.1
+
+
+AVERAGING = ["fts", "fed_prior", "fed1_ucb", "fed_pne"]
+TRIED = [
+    pytest.param(name, one, marks=[] if one.rule == "median" else pytest.mark.long, id=f"{name} {one.rule}")
+    for name in AVERAGING
+    for one in ROBUST
+]
+
+
+@pytest.mark.parametrize(("name", "aggregation"), TRIED)
+def test_a_method_with_a_robust_centre_keeps_to_the_contract(name: str, aggregation: Aggregation) -> None:
+    check_algorithm(entry(name).make(aggregation=aggregation))

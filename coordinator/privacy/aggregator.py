@@ -232,7 +232,7 @@ class PrivateAggregator:
         )
 
 
-def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool, masked: bool = False) -> str:
+def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool, masked: bool) -> str:
     """Say why releases are charged without a gain from sampling; empty when it can be claimed.
 
     The gain needs coins that nobody can guess from what else happens: who takes part, other than by their own coins, must

@@ -12,6 +12,7 @@ from scipy import stats
 from small_runs import ALL_MODES, Ran, Setting
 from talking import Talk
 
+import fedbo
 from fedbo.algorithms.base import Mechanism, Private, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import Streams
@@ -36,6 +37,9 @@ from fedbo.coordinator.privacy.secure_aggregation import (
     secure_sum,
     why_not_masked,
 )
+from fedbo.estimates.cost import estimate_cost
+from fedbo.estimates.privacy import privacy_estimates
+from fedbo.study.study import load_study
 
 PLAIN_SUM = Mechanism(blocks=2, clip=3.0, noise=0.0)
 EVERYBODY = tuple(range(5))
@@ -174,6 +178,27 @@ def test_no_gain_from_sampling_is_claimed_where_agents_know_who_was_asked() -> N
     assert not releases(run(None, law))[0].whole
     masks = run(SecureAggregation(), law)
     assert all(one.whole == "with secure aggregation the agents of a round know who was asked" for one in releases(masks))
+
+
+def test_what_a_study_will_cost_is_told_with_its_masks(tmp_path: Any) -> None:
+    tables = {
+        "study": {"name": "masked"},
+        "objective": {"name": "quadratic", "agents": 6},
+        "budget": {"iterations": 4},
+        "algorithm": [{"name": "dp_fts_de", "share": 0.5, "features": 12, "own": {"refit": 1000, "features": 12}}],
+        "exchange": {"mode": "barrier"},
+    }
+    plain, masks = load_study(tables), load_study({**tables, "privacy": {"secure_aggregation": {}}})
+    (before,), (after,) = privacy_estimates(plain), privacy_estimates(masks)
+    assert not before.whole and "know who was asked" in after.whole and after.epsilon > before.epsilon
+    told = estimate_cost(masks)
+    up, down = SecureAggregation().added_bytes(masks.algorithm[0].make().mechanism(masks.problem()), 12, 6)
+    assert told.bytes_up == told.messages_up * (96 + up) and told.bytes_down > estimate_cost(plain).bytes_down
+    result = fedbo.run(load_study(masks.document()), out=tmp_path / "run")
+    events = result.events.to_pylist()
+    assert {event["bytes"] for event in events if event["kind"] == "sent"} == {96 + up}
+    assert {event["bytes"] for event in events if event["kind"] == "delivered"} == {4 * 96 + down}
+    assert load_study(masks.document()).privacy == masks.privacy, "the resolved study is a study"
 
 
 @pytest.mark.parametrize("exchange", [m for m in ALL_MODES if m.is_synchronous], ids=lambda m: f"{m.mode} {m.accepts_late}")

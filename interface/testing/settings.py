@@ -12,7 +12,7 @@ import typing
 from typing import Any
 
 from fedbo.algorithms.catalog import algorithms
-from fedbo.algorithms.components.centres import RULES
+from fedbo.algorithms.components.centres import RULES, Aggregation
 from fedbo.algorithms.components.schedules import AMOUNTS, PROBABILITIES, TEMPERATURES
 from fedbo.testing.draws import Draws
 from fedbo.testing.functions import FUNCTIONS
@@ -36,7 +36,6 @@ WORDS: dict[str, tuple[str, ...]] = {
     "point": _TREES,
     "query": ("draw", "mean"),
     "relay": ("all", "one"),
-    "rule": RULES,
     "sampling": ("fixed", "poisson"),
     "sense": ("at_most", "equal"),
     "split": ("all", "longest", "turns"),
@@ -53,7 +52,6 @@ SMALL: dict[str, tuple[int, int]] = {
     "directions": (0, 4),
     "every": (0, 3),
     "features": (4, 30),
-    "groups": (1, 5),
     "patience": (1, 4),
     "points": (2, 20),
     "queries": (1, 3),
@@ -98,7 +96,9 @@ def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
         table["preset"] = draws.one_of(*entry.presets)
     hints = typing.get_type_hints(entry.settings)
     for field in dataclasses.fields(entry.settings):
-        if field.name in entry.free() and field.name not in ("matrices", "changes") and draws.chance(varied):
+        if field.name in entry.free() and hints[field.name] is Aggregation and draws.chance(0.25):
+            table[field.name] = {"rule": draws.one_of(*RULES), **draws.keep(0.5, trim=0.35, groups=draws.whole(1, 5))}
+        elif field.name in entry.free() and field.name not in ("matrices", "changes") and draws.chance(varied):
             value = _setting(draws, field, hints[field.name])
             if value is not None:
                 table[field.name] = value

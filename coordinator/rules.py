@@ -40,7 +40,8 @@ class Rules:
         self.more_up, self.more_down = 0, 0
         masks = None if aggregator is None else aggregator.secure_aggregation
         if aggregator is not None and masks is not None:
-            ((length, *_),) = (declared.shape for declared in (self.upload or {}).values())
+            (declared,) = (self.upload or {}).values()
+            length = declared.shape[0]
             assert length is not None, "what is masked is of one length"
             self.more_up, self.more_down = masks.added_bytes(aggregator.mechanism, length, len(self.participants))
 

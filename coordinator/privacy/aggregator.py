@@ -170,15 +170,15 @@ class PrivateAggregator:
             )
         scale, clipped = clip_factors(norms, state.clip / math.sqrt(mechanism.blocks))
         weights = weights * (scale * staleness_weights)
-        total = weights @ messages / mechanism.share
-        if unmasking is not None and not unmasking.has_failed:
-            # Agents shorten and weigh their messages themselves, and send them block by block.
+        if unmasking is None or unmasking.has_failed:
+            total = weights @ messages / mechanism.share
+        else:  # agents shorten and weigh their messages themselves, and send them block by block
             assert self.secure_aggregation is not None
             blocks = ((weights / mechanism.share).T[:, :, None] * messages[:, None, :]).reshape(len(messages), -1)
             fixed = self.secure_aggregation.to_fixed(blocks, len(unmasking.cohort))
             sent = dict(zip(arrived.tolist(), fixed, strict=True))
             words = secure_sum(self.secure_aggregation, sent, unmasking, self._source, number)
-            total = self.secure_aggregation.from_fixed(words).reshape(total.shape)
+            total = self.secure_aggregation.from_fixed(words).reshape(mechanism.blocks, -1)
         vectors = total
         if mechanism.noise > 0:
             noise = self._source.normal("privacy noise", number, total.shape)

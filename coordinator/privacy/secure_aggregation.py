@@ -60,7 +60,8 @@ class SecureAggregation:
     def to_fixed(self, values: Array, cohort: int) -> Words:
         """Write numbers in fixed point, such that the sum over a cohort stays in range."""
         most = 2.0 ** (self.bits - 1 - cohort.bit_length())
-        whole = np.clip(np.trunc(np.ldexp(values, self.fraction)), -most, most)
+        with np.errstate(over="ignore"):  # a damaged message may hold any number
+            whole = np.clip(np.trunc(np.ldexp(values, self.fraction)), -most, most)
         return whole.astype(np.int64).astype(np.uint64) & self._all_bits
 
     def from_fixed(self, words: Words) -> Array:

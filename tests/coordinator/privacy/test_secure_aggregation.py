@@ -109,7 +109,7 @@ def test_numbers_in_fixed_point_never_grow_and_never_leave_the_range() -> None:
     assert (np.sign(read) * np.sign(values) >= 0).all()
     for cohort in (2, 3, 5, 100):
         for sign in (1.0, -1.0):
-            most = settings.to_fixed(np.full(1, sign * 1e30), cohort)
+            most = settings.to_fixed(np.full(1, sign * 1e305), cohort)
             total = settings.from_fixed(settings.plain_sum([most] * cohort))[0]
             assert np.sign(total) == sign and abs(total) == pytest.approx(abs(settings.from_fixed(most)[0]) * cohort)
 

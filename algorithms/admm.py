@@ -90,7 +90,8 @@ class Consensus(Coupled):
         if self.weights and (len(self.weights) != problem.n_agents or not min(self.weights) > 0):
             words = f"one number above 0 for each of the {problem.n_agents} agents"
             raise SettingError("weights", f"must be {words}, not {self.weights}")
-        return {"x": Field((problem.dim,)), "dual": Field((problem.dim,))}
+        low, high = self.low or 0.0, self.high or 1.0
+        return {"x": Field((problem.dim,), low=low, high=high), "dual": Field((problem.dim,))}
 
     def download(self, problem: Problem) -> Declaration:
         """The point to agree on, and what `penalty_payload` says."""

@@ -37,12 +37,17 @@ class Field:
     damaged on its way is refused by the coordinator, since whoever received it could not factorise it.
     A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
     the size of a message says what it is, and nothing else need be sent.
+    Numbers that are `observed` are values, or follow from them: an agent that lies sends others, from `low` to `high`, one for
+    all or one for each of the last axis. The coordinator does not check these bounds.
     """
 
     shape: tuple[int | None, ...]
     dtype: str = "float64"
     finite: bool = True
     positive: bool = False
+    observed: bool = True
+    low: float | tuple[float, ...] = -math.inf
+    high: float | tuple[float, ...] = math.inf
 
 
 Declaration = Mapping[str, Field]

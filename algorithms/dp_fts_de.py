@@ -79,6 +79,11 @@ class DPFTSDE(Federated):
     def __post_init__(self) -> None:
         Federated.__post_init__(self)
         check_temperature(self.temperature, "temperature")
+        if not self.aggregation.is_mean:
+            needed = (
+                'must have rule = "mean", since messages pass a mechanism that sums them, on which the privacy account rests'
+            )
+            raise SettingError("aggregation", needed, self.aggregation.rule, "for a robust centre take 'fts'")
         if self.clip == inf and (self.noise_multiplier or self.quantile is not None):
             raise SettingError("clip", "must be finite where there is noise or a quantile", "inf")
         if self.quantile is not None and self.noise_multiplier and not 2 * self.count_noise > self.noise_multiplier:

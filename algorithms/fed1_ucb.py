@@ -17,6 +17,7 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.arms import grid, nearest
@@ -70,6 +71,9 @@ class Fed1UCB:
 
     `missing` "wait" drops nothing before every agent that optimises has been heard once; "mean" goes by those that have been,
     so that what is found may be the best arm of these only; the note of the points then says how many were missing.
+
+    With a robust `aggregation` a centre of the agents' means takes the place of their mean (as in Fed-MoM-UCB, where it is the
+    median of means), and B is wider by as much as it scatters more.
     """
 
     arms: Annotated[int, Ge(1)] = 50
@@ -77,6 +81,7 @@ class Fed1UCB:
     constant: Annotated[float, Gt(0), Lt(inf)] = 4.0
     length: Annotated[float, Gt(0), Lt(inf)] = 10.0
     missing: Annotated[str, OneOf(MISSING)] = "wait"
+    aggregation: Aggregation = Aggregation()
 
     def __post_init__(self) -> None:
         check(self)
@@ -197,8 +202,8 @@ class Fed1UCB:
         """Say which of some arms may be the best of them `(K,)`, by the means and pulls of M agents `(M, K)`."""
         with np.errstate(divide="ignore"):
             spread = (1.0 / pulls).sum(axis=0) / len(pulls) ** 2  # infinite where an agent has no pull yet
-        bound = np.sqrt(self.constant * self.sigma**2 * log(max(rounds, 2)) * spread)
-        means = mean.mean(axis=0)
+        bound = self.aggregation.widening * np.sqrt(self.constant * self.sigma**2 * log(max(rounds, 2)) * spread)
+        means = mean.mean(axis=0) if self.aggregation.is_mean else self.aggregation.of(mean, np.ones(len(mean)))
         return np.asarray(means + bound >= (means - bound).max())
 
 

@@ -17,6 +17,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Disclosure, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.trees.elimination import Elimination
 from fedbo.algorithms.components.trees.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
 from fedbo.algorithms.components.trees.missing_clients import POLICIES, MissingPolicy
@@ -35,7 +36,8 @@ class FedPNE:
 
     A phase ends when the exchange's round closes, with whoever has responded, or later, until the share `quorum` of the clients
     has; it waits for all where `missing` is "wait". Without rounds it ends with the share `quorum`, or else with all, of those
-    that still take part.
+    that still take part. With a robust `aggregation` a centre of the clients' means takes the place of their mean, and the
+    width grows by as much as it scatters more.
     """
 
     nu: Annotated[float, Gt(0), Lt(inf)] = 1.0
@@ -51,6 +53,7 @@ class FedPNE:
     missing: Annotated[str, OneOf(POLICIES)] = "flag"
     heterogeneity: Annotated[float, Ge(0), Lt(inf)] = 0.0
     quorum: Annotated[float, Gt(0), Le(1)] | None = None
+    aggregation: Aggregation = Aggregation()
     epsilon: Annotated[float, Gt(0)] = 1.0
 
     def __post_init__(self) -> None:
@@ -79,7 +82,8 @@ class FedPNE:
     def upload(self, problem: Problem) -> Declaration:
         """The number of the phase, and a mean for each node; NaN where a client has none."""
         self.rule(problem)
-        return {"phase": Field((1,), "int64"), "means": Field((None,), finite=False)}
+        low, high = (0.0, 1.0) if self.clip and self.epsilon == inf else (-inf, inf)
+        return {"phase": Field((1,), "int64"), "means": Field((None,), finite=False, low=low, high=high)}
 
     def download(self, problem: Problem) -> Declaration:
         """The phase with its depth and how many were missing in the last one; depth and number of the best node; the nodes."""
@@ -181,7 +185,7 @@ class FedPNE:
         told = set(recipients)
         if self._is_complete(state):
             told |= set() if state.rounds else set(np.flatnonzero(state.there).tolist())
-            state = next_phase(state, MissingPolicy(self.missing, self.heterogeneity))
+            state = next_phase(state, MissingPolicy(self.missing, self.heterogeneity, self.aggregation))
         to = [agent for agent in sorted(told) if not state.there[agent]]  # who has reported without means has lost them
         payload = {
             "phase": np.array([state.phase, state.depth, state.missing]),

@@ -16,6 +16,7 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.components.centres import Aggregation, robust_moments
 from fedbo.algorithms.components.coordinates import design_points
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState
 from fedbo.algorithms.components.surrogate import LocalState
@@ -41,16 +42,18 @@ class FedPrior(PriorAgent):
     A message is the posterior mean of the agent's own Gaussian process at about `points` design points, in the units of the
     values, and its certainty, the share of the prior variance that its observations have removed there. What is answered is the
     mean of the others, weighted by certainty, and at most `directions` directions in which they differ.
+    With a robust `aggregation` that mean is a centre, and directions are about it, of messages no further away than the median.
     """
 
     directions: Annotated[int, Ge(0)] = 30
+    aggregation: Aggregation = Aggregation()
 
     def upload(self, problem: Problem) -> Declaration | None:
         """The posterior mean at the design points `(M,)`, its certainty, and how much speaks for stretched coordinates."""
         if self.control == "alone":
             return None
         m = len(design_points(self.points, problem.dim))
-        return {"values": Field((m,)), "certainty": Field((1,)), "stretch": Field((1,))}
+        return {"values": Field((m,)), "certainty": Field((1,), observed=False), "stretch": Field((1,), observed=False)}
 
     def download(self, problem: Problem) -> Declaration | None:
         """The mean `(M,)` and the directions `(r, M)`, the largest first, of what the others have sent, and their choice."""
@@ -97,11 +100,16 @@ class FedPrior(PriorAgent):
             left, squares = weight.sum() - weight[agent], (weight**2).sum() - weight[agent] ** 2
             if not left > 1e-9:
                 continue
-            mean = -weight[agent] * apart[agent] / left
-            spread = products - weight[agent] * np.outer(apart[agent], apart[agent]) - left * np.outer(mean, mean)
+            if self.aggregation.is_mean:
+                own, off = apart[agent], -weight[agent] * apart[agent] / left
+                spread = products - weight[agent] * np.outer(own, own) - left * np.outer(off, off)
+                mean = centre + off
+            else:
+                others = np.where(np.arange(len(weight)) == agent, 0.0, weight)
+                mean, spread = robust_moments(self.aggregation, state.values, others)
             freedom = left - squares / left
             payloads[agent] = {
-                "mean": centre + mean,
+                "mean": mean,
                 "directions": self._directions(spread, freedom, left),
                 "stretch": np.array([weight @ state.stretch - weight[agent] * state.stretch[agent]]),
             }

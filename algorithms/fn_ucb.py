@@ -115,7 +115,7 @@ class FNUCB:
 
     def upload(self, problem: Problem) -> Declaration:
         """W_i and B_i of all own data, (lambda I + W_i)^-1, the trained network, and whether the criterion asked for it."""
-        return {**_shared(parameters(problem.dim, self.width), positive=True), "call": Field((1,))}
+        return {**_shared(parameters(problem.dim, self.width), positive=True), "call": Field((1,), observed=False)}
 
     def download(self, problem: Problem) -> Declaration:
         """W and B of all others, the means of all inverses and networks, and whether a fresh message is asked for."""

@@ -45,8 +45,8 @@ class FTS(Federated):
 
     A federated query maximises a function made of the messages that an agent holds. With `query` "draw" that is
     phi(x)' omega_n of one agent n drawn from P_N, as in the paper; with "mean" it is the mean of all messages, weighted by P_N
-    times independent exponential weights (the Bayesian bootstrap), so that it varies as much as the agents disagree. P_N is
-    `weights`: empty for uniform, else one number for each agent.
+    times independent exponential weights (the Bayesian bootstrap), so that it varies as much as the agents disagree, or, as
+    `aggregation` says, a robust centre by P_N alone. P_N is `weights`: empty for uniform, else one number for each agent.
 
     A message is one draw omega_n from the linear model; with `centre` it is multiplied by the standard deviation of the values
     again. With `every` 0 and `query` "draw" its receiver uses it once and then removes its agent from P_N. `relay` "all"
@@ -63,6 +63,9 @@ class FTS(Federated):
         Federated.__post_init__(self)
         if any(not 0 <= weight < np.inf for weight in self.weights) or (self.weights and not sum(self.weights) > 0):
             raise SettingError("weights", "must be at least 0 with a positive sum", self.weights)
+        if not self.aggregation.is_mean and (self.query, self.relay) != ("mean", "all"):
+            needed = 'must have rule = "mean" where an agent follows one message alone'
+            raise SettingError("aggregation", needed, self.aggregation.rule, 'or take query = "mean" and relay = "all"')
 
     def upload(self, problem: Problem) -> Declaration | None:
         """One draw omega_n `(M,)`; ValueError when the settings do not suit the problem."""
@@ -95,6 +98,8 @@ class FTS(Federated):
     def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
         if self.query == "mean":
+            if not self.aggregation.is_mean:  # a bootstrap may give half of the weight to a few who lie
+                return self.aggregation.of(state.omega, state.weight), state
             bootstrap = state.weight * streams.rng("P_N").standard_exponential(len(state.weight))
             return bootstrap @ state.omega / bootstrap.sum(), state
         chosen = 0

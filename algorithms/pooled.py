@@ -85,7 +85,7 @@ class Pooled:
     def upload(self, problem: Problem) -> Declaration:
         """All observations of an agent, `x (C, d)` and `y (C,)`, filled up with NaN."""
         c = _capacity(problem)
-        return {"x": Field((c, problem.dim), finite=False), "y": Field((c,), finite=False)}
+        return {"x": Field((c, problem.dim), finite=False, observed=False), "y": Field((c,), finite=False)}
 
     def download(self, problem: Problem) -> Declaration:
         """All observations of all agents."""

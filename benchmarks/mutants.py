@@ -28,6 +28,7 @@ from fedbo.actors.agent import HostedAgent
 from fedbo.actors.host_storage import HostStorage
 from fedbo.actors.remote import RayHosts, RemoteHost, got
 from fedbo.coordinator.core import Core
+from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.rules import Rules
@@ -140,13 +141,31 @@ def _become(self: Any, other: Any) -> None:
 
 
 def _keeps_held(before: Any) -> Any:
-    def release(self: Any, state: Any, server: Any, worth: Any, now: float) -> Any:
+    def release(self: Any, state: Any, *given: Any) -> Any:
         bases = state.bases.copy()
-        server = before(self, state, server, worth, now)
+        server = before(self, state, *given)
         state.bases[:1] = bases[:1]
         return server
 
     return release
+
+
+def _keeps_aborted(before: Any) -> Any:
+    def unmasking(self: Any, state: Any, there: Any) -> Any:
+        bases = state.bases.copy()
+        found = before(self, state, there)
+        state.bases[:] = bases
+        return found
+
+    return unmasking
+
+
+def _blames(before: Any) -> Any:
+    def falsified(self: Any, message: Any, newest: Any, now: float) -> Any:
+        payload, lies = before(self, message, newest, now)
+        return payload, lies or "inverted"
+
+    return falsified
 
 
 def _drops_entries(before: Any) -> Any:
@@ -218,6 +237,8 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
         (fedbo.coordinator.privacy.ledger, "gaussian_epsilon", lambda before: lambda *given: 0.9 * before(*given)),
     ),
     "ledger: a message is released twice": ("laws", (PrivateAggregator, "release", _keeps_held)),
+    "ledger: what cannot be unmasked is released": ("laws", (PrivateAggregator, "unmasking", _keeps_aborted)),
+    "exchange: honest agents are said to lie": ("laws", (Lies, "falsified", _blames)),
     "exchange: messages are thought younger": ("laws", (Rules, "staleness", _younger)),
     "exchange: late messages take effect": ("laws", (Uplink, "__init__", _accepts_late)),
     "exchange: copies take effect": ("laws", (Uplink, "_refusal", _accepts_copies)),

@@ -134,6 +134,8 @@ def differences(old: Path, new: Path) -> tuple[list[str], int]:
     """Compare one study's tables; give what differs, and how many rows were compared."""
     found, rows = [], 0
     ended = [path.read_text() if (path := side / "ended.txt").exists() else "" for side in (old, new)]
+    if ended[0].startswith("StudyError") and not ended[1].startswith("StudyError"):
+        return ["only one has what this study names: the older one refuses it"], 0
     if ended[0] != ended[1]:
         return [f"ended with {ended[0]!r}, now with {ended[1]!r}"], 0
     for name in TABLES:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fedbo.actors.task import StepReport
+from fedbo.algorithms.base import Payload
 from fedbo.coordinator.environment.availability import absences, never_before_steps
+from fedbo.coordinator.environment.lies import Lies, SentMessage
 from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import After, AgentAvailable, Commit, Effect, Finished, Message, make
 from fedbo.coordinator.messages import DUMMY
@@ -26,6 +28,7 @@ class AgentProcesses:
         self._sends, self._log, self._targets = rules.algorithm.sends, rules.log, rules.targets
         self._pulls, self._iterations = rules.problem.pulls, rules.problem.iterations
         self._checkpoint, self._idles = rules.task.checkpoint, rules.idles
+        self._lies = Lies(rules.environment.plan, rules.upload, rules.task.streams)
         self.disclosures = DisclosureLog(rules.algorithm)
 
     def request_step(self, state: CoreState, agent: AgentRecord, step: int, now: float) -> list[Effect]:
@@ -80,7 +83,8 @@ class AgentProcesses:
         if payload is None and sends and self._rules.sends_dummies:
             payload = DUMMY
         if payload is not None:
-            message = make(Message, (agent.number, agent.number, number, agent.base, now, payload, 0))
+            told = self._told(state, agent, payload, now) if self._lies.are_told else payload
+            message = make(Message, (agent.number, agent.number, number, agent.base, now, told, 0))
             agent.unacknowledged[number] = message
             if self.disclosures.is_needed:
                 self.disclosures.record(state, agent.number, payload, now)
@@ -98,6 +102,18 @@ class AgentProcesses:
         if sends and payload is None and (asked or waits) and not self._reports_later(agent):
             effects += self._server.report(state, agent, False, now)
         return effects
+
+    def _told(self, state: CoreState, agent: AgentRecord, payload: Payload, now: float) -> Payload:
+        """Give what an agent sends that may lie."""
+        if not payload:
+            return payload  # a dummy says nothing
+        number, step = agent.number, agent.step
+        told, lies = self._lies.falsified(SentMessage(number, step, payload), state.copied, now)
+        if lies:
+            self._log.append((now, "falsified", number, step, 0, lies))
+        if self._lies.may_be_copied(number):
+            state.copied = SentMessage(number, step, told)
+        return told
 
     def _reports_later(self, agent: AgentRecord) -> bool:
         """Say whether a message of an agent is under way without rounds: what becomes of it says all that the agent could."""

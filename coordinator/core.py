@@ -57,6 +57,7 @@ from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_ampl
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.noise import Secure, Seeded
+from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, CoreState
@@ -213,10 +214,13 @@ def _aggregator(
 ) -> PrivateAggregator | None:
     """Make the aggregator of private messages; its noise comes from a secret `key`, or from the study's streams."""
     algorithm, problem = task.algorithm, task.problem
+    masked = budget.secure_aggregation is not None
+    if masked and (wrong := why_not_masked(algorithm, problem, exchange)):
+        raise ValueError(f"secure aggregation cannot serve an algorithm that {wrong}")
     if not isinstance(algorithm, Private):
         return None
     source = Seeded(task.streams.of(COORDINATOR)) if key is None else Secure(key)
-    reason = why_not_amplified(algorithm.mechanism(problem), exchange, environment.is_real_time)
+    reason = why_not_amplified(algorithm.mechanism(problem), exchange, environment.is_real_time, masked)
     return PrivateAggregator(algorithm, problem, budget, source, reason)
 
 

@@ -16,7 +16,7 @@ class Downlink:
     def __init__(self, rules: Rules, network: Network, processes: AgentProcesses) -> None:
         self._network, self._processes, self._log = network, processes, rules.log
         self._synchronous, self._attempts = rules.exchange.is_synchronous, rules.environment.attempts
-        self._bytes = sizer(rules.download)
+        self._bytes = sizer(rules.download, rules.more_down)
 
     def received(self, state: CoreState, event: AnswerReceived, now: float) -> list[Effect]:
         """Give an agent an answer."""

@@ -34,11 +34,11 @@ def declared_size(declaration: Declaration | None, length: int = 1) -> int:
     return sum(math.prod(_shape(field, length)) * np.dtype(field.dtype).itemsize for field in fields)
 
 
-def sizer(declaration: Declaration | None) -> Callable[[Payload], int]:
-    """Give the function that counts a message's bytes; messages that do not differ in length are not looked at."""
+def sizer(declaration: Declaration | None, more: int = 0) -> Callable[[Payload], int]:
+    """Give the function that counts a message's bytes, `more` than are declared; of a fixed length, it is not looked at."""
     if varies(declaration):
-        return size
-    fixed = declared_size(declaration)
+        return size if not more else lambda payload: size(payload) + more
+    fixed = declared_size(declaration) + more
     return lambda payload: fixed
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from fedbo.algorithms.base import Declaration, Payload
 from fedbo.coordinator.environment.faults import (
-    MESSAGE_FAULTS,
+    TRANSMISSION_FAULTS,
     Corruption,
     Delay,
     Duplication,
     Loss,
-    MessageFault,
     NetworkPartition,
     Reordering,
     Restart,
+    TransmissionFault,
 )
 from fedbo.coordinator.environment.timing import Timing, durations, same_for_all
 from fedbo.coordinator.events import (
@@ -44,17 +45,21 @@ class Network:
     def __init__(self, rules: Rules) -> None:
         environment, streams, self._n_agents = rules.environment, rules.task.streams, rules.problem.n_agents
         self._environment, self._streams, self._declared, self._log = environment, streams, rules.upload, rules.log
-        self._message_bytes, self._varies = declared_size(rules.upload), varies(rules.upload)
+        self._more_up = rules.more_up
+        self._message_bytes, self._varies = declared_size(rules.upload) + self._more_up, varies(rules.upload)
 
         def latency(agent: int) -> Timing:
             return environment.of(agent).latency
 
         self._first = {way: durations(latency, f"latency {way}", streams) for way in ("up", "down")}
         self._again = {way: durations(latency, f"latency {way} again", streams) for way in ("up", "down")}
+        self._asked = [durations(latency, f"latency {way} unmasking", streams) for way in ("down", "up")]
         self._latency = same_for_all(models.latency for models in environment.groups())
         plan = environment.plan
         self._faults = [
-            (place, fault, frozenset(fault.agents)) for place, fault in enumerate(plan) if isinstance(fault, MESSAGE_FAULTS)
+            (place, fault, frozenset(fault.agents))
+            for place, fault in enumerate(plan)
+            if isinstance(fault, TRANSMISSION_FAULTS)
         ]
         self._link, self._retry = environment.link, environment.retry
         self._has_bandwidth = any(models.bandwidth for models in environment.groups())
@@ -70,6 +75,7 @@ class Network:
         sender, _, step, _, _, payload, attempt = message
         agent, bytes_ = state.agents[sender], size(payload)
         if bytes_:
+            bytes_ += self._more_up
             self._log.append((now, "sent", sender, step, bytes_, "again" if attempt else ""))
         if self._is_plain:
             return [make(After, (self._latency, make(MessageReceived, (message,))))]
@@ -128,6 +134,15 @@ class Network:
             return []
         return self._lost(sent, bytes_, now)
 
+    def round_trip(self, agents: Collection[int], number: int, bytes_: int) -> float:
+        """Give how long it takes until the last of some agents has answered a question of round `number` with so many bytes."""
+        longest = 0.0
+        for agent in agents:
+            both = (self._latency, self._latency) if self._latency is not None else [way(agent, number) for way in self._asked]
+            bandwidth = self._environment.of(agent).bandwidth
+            longest = max(longest, sum(both) + (bytes_ / bandwidth if bandwidth else 0.0))
+        return longest
+
     def _delay(self, key: Key, bytes_: int) -> float:
         agent, number, attempt, way = key
         if self._latency is not None:
@@ -151,7 +166,7 @@ class Network:
             self._log.append((now, "lost", sent.sender, sent.step, bytes_, "up"))
         return [After(self._retry, AckTimeout(sent))]
 
-    def _faults_of(self, key: Key, now: float) -> list[tuple[int, MessageFault]]:
+    def _faults_of(self, key: Key, now: float) -> list[tuple[int, TransmissionFault]]:
         """List the faults that a transmission meets."""
         agent, _, _, way = key
         return [
@@ -164,7 +179,7 @@ class Network:
         ]
 
     def _disturbed(
-        self, place: int, fault: MessageFault, key: Key, delay: float, copies: list[float]
+        self, place: int, fault: TransmissionFault, key: Key, delay: float, copies: list[float]
     ) -> tuple[float, list[float]]:
         """Give the delay of a transmission after a fault, and how much later each of its copies arrives."""
         if isinstance(fault, Delay):

@@ -18,6 +18,7 @@ class Rounds:
     - `buffer` holds the senders not yet answered.
     - `waiting` maps an agent that waits for an answer to the least number of that answer; None as long as it has no number.
     - `left` says whether somebody has left since the last answer, where the method waits for others.
+    - `unmasking` is how long the answers of the last one waited for the shares that took the masks off its sum.
     - `deadline_passed` says whether the open round has lasted as long as it may.
     """
 
@@ -31,6 +32,7 @@ class Rounds:
     buffer: list[int] = field(default_factory=list)
     waiting: dict[int, int | None] = field(default_factory=dict)
     left: bool = False
+    unmasking: float = 0.0
     deadline_passed: bool = False
 
     def close(self, now: float, by: int) -> None:

@@ -19,7 +19,8 @@ class Rules:
     `streams` are the coordinator's. `targets` are the agents that optimise. `log` has what happened since it was flushed.
     `sends_dummies` says whether who is not asked sends a dummy message. `participants` take part from the start: those who
     optimise, and others who send a message before. `idles` says whether who is not asked in a round has nothing to do then;
-    a study has one round more than iterations then.
+    a study has one round more than iterations then. `more_up` and `more_down` are bytes by which messages and answers are
+    larger than declared.
     """
 
     def __init__(self, task: Task, exchange: Exchange, environment: Environment, aggregator: PrivateAggregator | None) -> None:
@@ -36,6 +37,13 @@ class Rules:
         self.participants: Collection[int] = range(self.problem.n_agents) if everybody else self.targets
         self.idles = self.is_synchronous and exchange.selection.idles and self.upload is not None
         self.log: list[EventLine] = []
+        self.more_up, self.more_down = 0, 0
+        masks = None if aggregator is None else aggregator.secure_aggregation
+        if aggregator is not None and masks is not None:
+            (declared,) = (self.upload or {}).values()
+            length = declared.shape[0]
+            assert length is not None, "what is masked is of one length"
+            self.more_up, self.more_down = masks.added_bytes(aggregator.mechanism, length, len(self.participants))
 
     def staleness(self, rounds: Rounds, base: int) -> int:
         """Count the rounds since round `base`; without rounds, as many answers as there are targets count as one."""

@@ -13,6 +13,7 @@ from fedbo.coordinator.errors import ProtocolError
 from fedbo.coordinator.events import After, Answer, Effect, RoundDeadline, make
 from fedbo.coordinator.messages import checker, sizer
 from fedbo.coordinator.network import Network
+from fedbo.coordinator.privacy.secure_aggregation import SHARE, Unmasking
 from fedbo.coordinator.rounds import Rounds
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import AgentRecord, CoreState
@@ -24,7 +25,7 @@ class Server:
     def __init__(self, rules: Rules, network: Network) -> None:
         self._rules, self._network = rules, network
         self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
-        self._bytes, self._ones = sizer(rules.download), np.ones(rules.problem.n_agents)
+        self._bytes, self._ones = sizer(rules.download, rules.more_down), np.ones(rules.problem.n_agents)
         self._fault = None if rules.download is None else checker(rules.download)
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
         self._oldest, self._idles = rules.exchange.oldest, rules.idles
@@ -118,6 +119,8 @@ class Server:
                 rounds.waiting[agent] = number
             bytes_ = 0 if inbound is None else self._bytes(inbound.payload)
             effects += self._network.send_down(state, make(Answer, (agent, inbound, number, 0)), bytes_, now)
+        if rounds.unmasking:
+            effects = [After(one.delay + rounds.unmasking, one.event) if isinstance(one, After) else one for one in effects]
         return effects + self.open(state, recipients, now) if synchronous else effects
 
     def _next_cohort(self, state: CoreState, reported: Sequence[int]) -> list[int]:
@@ -151,11 +154,23 @@ class Server:
         """Let the algorithm's coordinator half answer; where messages are private, on the ground of their release alone."""
         aggregator, weights = self._aggregator, self._ones if self._is_constant else self._staleness_weights(state)
         if aggregator is not None:
-            state.server = aggregator.release(state.privacy, state.server, weights, now)
+            unmasking = self._unmasked(state, now)
+            state.server = aggregator.release(state.privacy, state.server, weights, now, unmasking)
             weights = self._ones  # how old an agent's newest message is would say when it was asked
         streams = self._rules.streams.at(state.rounds.number)
         payloads, state.server = self._broadcast(state.server, recipients, weights, streams)
         return payloads if aggregator is None else aggregator.announce(state.privacy, payloads)
+
+    def _unmasked(self, state: CoreState, now: float) -> Unmasking | None:
+        """Ask those who have sent, and are there, for the shares that take off the masks; the answers wait for these."""
+        assert self._aggregator is not None
+        state.rounds.unmasking = 0.0
+        unmasking = self._aggregator.unmasking(state.privacy, lambda agent: _is_there(state.agents[agent]))
+        if unmasking is not None:
+            kind, number = "aborted" if unmasking.has_failed else "unmasked", state.rounds.number
+            self._log.append((now, kind, COORDINATOR, number, unmasking.bytes, unmasking.detail))
+            state.rounds.unmasking = self._network.round_trip(unmasking.answering, number, SHARE * len(unmasking.cohort))
+        return unmasking
 
     def _staleness_weights(self, state: CoreState) -> Array:
         """Give what each agent's newest message counts for now `(N,)`."""
@@ -195,7 +210,12 @@ class Server:
         expected = agents if not chosen or aggregator is not None else chosen
         rounds.missing.update(agent for agent in expected if not state.agents[agent].known_offline)
         rounds.deadline_passed = False
-        return [] if exchange.deadline is None else [After(exchange.deadline, RoundDeadline(rounds.number))]
+        return [] if exchange.deadline is None else [After(exchange.deadline + rounds.unmasking, RoundDeadline(rounds.number))]
+
+
+def _is_there(agent: AgentRecord) -> bool:
+    """Say whether an agent that has sent a message answers now."""
+    return not (agent.interruptions or agent.partitions or agent.lost)
 
 
 def _recipients(rounds: Rounds, synchronous: bool) -> list[int]:

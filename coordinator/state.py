@@ -9,6 +9,7 @@ from typing import Any
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
+from fedbo.coordinator.environment.lies import SentMessage
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.rounds import Rounds
 
@@ -172,6 +173,7 @@ class CoreState:
     - `outages` counts what keeps the coordinator down.
     - `link_free_at` is when the coordinator's link will be free.
     - `disclosures` counts the messages that their senders have made private themselves.
+    - `copied` is the newest message that an agent which lies may copy.
     """
 
     agents: LazyRecords[AgentRecord]
@@ -182,3 +184,4 @@ class CoreState:
     outages: int = 0
     link_free_at: float = 0.0
     disclosures: int = 0
+    copied: SentMessage | None = None

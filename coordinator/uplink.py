@@ -20,11 +20,17 @@ class Uplink:
     def __init__(self, rules: Rules, network: Network, server: Server) -> None:
         self._rules, self._network, self._server, self._n_agents = rules, network, server, rules.problem.n_agents
         self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
-        self._bytes, self._receive, self._bound = sizer(rules.upload), rules.algorithm.receive, rules.exchange.staleness.bound
+        self._bytes, self._receive, self._bound = (
+            sizer(rules.upload, rules.more_up),
+            rules.algorithm.receive,
+            rules.exchange.staleness.bound,
+        )
         # The aggregator of private messages clips those that are too large.
         self._fault = checker(rules.upload or {}, LARGEST if self._aggregator is None else math.inf)
         # Where nothing may tell who was asked, a message that misses its round is not added to another round's sample.
         hides = self._aggregator is not None and not revealed(self._exchange, self._aggregator.mechanism.sampling)
+        # Masks of one round hide nothing in another.
+        hides = hides or (self._aggregator is not None and self._aggregator.secure_aggregation is not None)
         self._drops_late = self._exchange.is_synchronous and (not self._exchange.accepts_late or hides)
 
     def at_link(self, state: CoreState, event: MessageAtLink, now: float) -> list[Effect]:

@@ -16,6 +16,7 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
+from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
@@ -59,6 +60,7 @@ class Federated(ABC):
     follows its own surrogate then.
 
     `every` k sends a fresh message before the first and after every k-th iteration; 0 sends one before the first only.
+    `aggregation` says how many messages become one vector to follow.
 
     `control` "noise" takes the information out of every message, and "uniform" puts a uniform point in place of every
     federated query: the same schedule without the information.
@@ -73,6 +75,7 @@ class Federated(ABC):
     centre: bool = True
     apart: Annotated[float, Ge(0)] = 0.03
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
+    aggregation: Aggregation = Aggregation()
     control: Annotated[str, OneOf(("none", "noise", "uniform"))] = "none"
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
 """The fault plan: what goes wrong, with whom and when, as data that acts on simulated and on live agents alike.
 
 Faults of *processes*, of agents or of the coordinator, begin at a time, at an event number, or at random with a rate; faults of
-*messages* meet each transmission with a probability, within a span of time. `agents` is "all", the name of a group, or a tuple
-of agents.
+*messages* meet each transmission with a probability, within a span of time, and a lie each message before it is sent. `agents`
+is "all", the name of a group, or a tuple of agents.
 """
 
 from __future__ import annotations
@@ -184,13 +184,44 @@ class Corruption:
         _check_span(self)
 
 
+LIES = ("inverted", "flattery", "drift", "collusion", "copy")
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """Agents send something else than what they have found, within the declaration of the message.
+
+    `how` is "inverted" (numbers with their sign turned), "flattery" (all numbers as large as the largest), "drift" (the honest
+    ones and a fixed direction, `strength` times as long for each unit of time), "collusion" (one direction for all who lie, as
+    long as the honest message) or "copy" (the newest message of an agent that does not copy). `strength` multiplies what is
+    sent in place of the honest numbers.
+    """
+
+    kind: ClassVar[str] = "lie"
+    agents: Who = "all"
+    probability: Annotated[float, Ge(0), Le(1)] = 1.0
+    start: Annotated[float, Ge(0), "0 is when the study starts"] = 0.0
+    end: float | None = None
+    how: Annotated[str, OneOf(LIES)] = "inverted"
+    strength: Annotated[float, Gt(0), Le(1e6)] = 1.0
+
+    def __post_init__(self) -> None:
+        _check_span(self)
+        if self.how == "copy" and self.strength != 1.0:
+            raise SettingError(
+                "strength", 'must be left out with how = "copy", which sends what another has sent', self.strength
+            )
+
+
 ProcessFault = Crash | Hang | Slow | NetworkPartition | Restart
-MessageFault = Loss | Duplication | Reordering | Delay | Corruption
+TransmissionFault = Loss | Duplication | Reordering | Delay | Corruption
+MessageFault = TransmissionFault | Lie
 Fault = ProcessFault | MessageFault
 Plan = tuple[Fault, ...]
 
 PROCESS_FAULTS: tuple[type[ProcessFault], ...] = (Crash, Hang, Slow, NetworkPartition, Restart)
-MESSAGE_FAULTS: tuple[type[MessageFault], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
+TRANSMISSION_FAULTS: tuple[type[TransmissionFault], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
+MESSAGE_FAULTS: tuple[type[MessageFault], ...] = (*TRANSMISSION_FAULTS, Lie)
 FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*PROCESS_FAULTS, *MESSAGE_FAULTS)}
 
 

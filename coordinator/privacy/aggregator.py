@@ -16,7 +16,7 @@ Adjacent are two studies that differ in what one agent says: in the other its me
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from fedbo.coordinator.exchange import Exchange, revealed
 from fedbo.coordinator.privacy.budget import PrivacyBudget, PrivacyFilter
 from fedbo.coordinator.privacy.ledger import LedgerEntry
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure
+from fedbo.coordinator.privacy.secure_aggregation import Unmasking, secure_sum
 from fedbo.coordinator.privacy.sensitivity import clip_factors, noise_stds
 from fedbo.coordinator.privacy.state import AggregatorState
 
@@ -42,6 +43,7 @@ class PrivateAggregator:
         self, algorithm: Private, problem: Problem, budget: PrivacyBudget, source: NoiseSource, no_amplification: str
     ) -> None:
         self.mechanism, self.no_amplification = algorithm.mechanism(problem), no_amplification
+        self.secure_aggregation = budget.secure_aggregation
         self.entries: list[LedgerEntry] = []
         self._algorithm, self._problem, self._source = algorithm, problem, source
         self._filter = PrivacyFilter(self.mechanism, problem, budget, amplified=not no_amplification)
@@ -86,7 +88,23 @@ class PrivateAggregator:
         state.bases[message.claimed_sender] = message.base
         return None
 
-    def release(self, state: AggregatorState, server: Any, staleness_weights: Array, now: float) -> Any:
+    def unmasking(self, state: AggregatorState, there: Callable[[int], bool]) -> Unmasking | None:
+        """Say how the open release is unmasked, by those who have sent and are still there; None where nothing is masked.
+
+        Where they are too few nothing of what has come can be read: the release is as if nobody had sent.
+        """
+        arrived = np.flatnonzero(state.bases >= 0).tolist()
+        cohort = sorted({*state.sampled, *arrived})
+        if self.secure_aggregation is None or not cohort:
+            return None
+        found = Unmasking(cohort, list(filter(there, arrived)), self.secure_aggregation.needed(len(cohort)))
+        if found.has_failed:
+            state.held[arrived], state.norms[arrived], state.bases[:] = 0.0, 0.0, -1
+        return found
+
+    def release(
+        self, state: AggregatorState, server: Any, staleness_weights: Array, now: float, unmasking: Unmasking | None = None
+    ) -> Any:
         """Release what is held, if the budget allows it, and hand it to the coordinator half; give that half's next state."""
         arrived = np.flatnonzero(state.bases >= 0)
         weights = self._weights(state.release)
@@ -105,7 +123,7 @@ class PrivateAggregator:
             state.budget_exhausted = True
             server = self._algorithm.closed(server)
         else:
-            vectors, signal, clipped = self._vectors(state, weights, staleness_weights, arrived)
+            vectors, signal, clipped = self._vectors(state, weights, staleness_weights, arrived, unmasking)
             self.entries.append(entry._replace(clipped=clipped, signal=signal))
             self._filter.spend(state, charge, charged, norms)
             server = self._algorithm.released(server, vectors, state.release)
@@ -132,7 +150,12 @@ class PrivateAggregator:
         return new
 
     def _vectors(
-        self, state: AggregatorState, weights: Array, staleness_weights: Array, arrived: npt.NDArray[np.int64]
+        self,
+        state: AggregatorState,
+        weights: Array,
+        staleness_weights: Array,
+        arrived: npt.NDArray[np.int64],
+        unmasking: Unmasking | None = None,
     ) -> tuple[Array, float, int]:
         """Make a release `(P, M)`; also the norm of the sum without noise, and how many messages were clipped."""
         mechanism, number = self.mechanism, state.release
@@ -146,7 +169,16 @@ class PrivateAggregator:
                 staleness_weights[arrived],
             )
         scale, clipped = clip_factors(norms, state.clip / math.sqrt(mechanism.blocks))
-        total = (weights * (scale * staleness_weights)) @ messages / mechanism.share
+        weights = weights * (scale * staleness_weights)
+        if unmasking is None or unmasking.has_failed:
+            total = weights @ messages / mechanism.share
+        else:  # agents shorten and weigh their messages themselves, and send them block by block
+            assert self.secure_aggregation is not None
+            blocks = ((weights / mechanism.share).T[:, :, None] * messages[:, None, :]).reshape(len(messages), -1)
+            fixed = self.secure_aggregation.to_fixed(blocks, len(unmasking.cohort))
+            sent = dict(zip(arrived.tolist(), fixed, strict=True))
+            words = secure_sum(self.secure_aggregation, sent, unmasking, self._source, number)
+            total = self.secure_aggregation.from_fixed(words).reshape(mechanism.blocks, -1)
         vectors = total
         if mechanism.noise > 0:
             noise = self._source.normal("privacy noise", number, total.shape)
@@ -200,7 +232,7 @@ class PrivateAggregator:
         )
 
 
-def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool) -> str:
+def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool, masked: bool) -> str:
     """Say why releases are charged without a gain from sampling; empty when it can be claimed.
 
     The gain needs coins that nobody can guess from what else happens: who takes part, other than by their own coins, must
@@ -214,4 +246,6 @@ def why_not_amplified(mechanism: Mechanism, exchange: Exchange, real_time: bool)
         return f"under '{exchange.mode}' there are no rounds to sample"
     if real_time:
         return "in real time anything may depend on who was asked"
+    if masked:
+        return "with secure aggregation the agents of a round know who was asked"
     return revealed(exchange, mechanism.sampling)

@@ -13,6 +13,7 @@ from fedbo.coordinator.privacy.accounting import Spending
 from fedbo.coordinator.privacy.charge import PrivacyCharge
 from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
 from fedbo.coordinator.privacy.ledger import inverse
+from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.privacy.sensitivity import sensitivities
 from fedbo.coordinator.privacy.state import AggregatorState
 
@@ -21,12 +22,14 @@ from fedbo.coordinator.privacy.state import AggregatorState
 class PrivacyBudget:
     """The privacy budget of a study: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
 
-    With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed.
+    With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed. With
+    `secure_aggregation` the coordinator learns sums of messages alone.
     """
 
     deltas: tuple[float, ...] = (1e-5,)
     epsilon_max: float | None = None
     secure_noise: bool = False
+    secure_aggregation: SecureAggregation | None = None
 
 
 DEFAULT_BUDGET = PrivacyBudget()

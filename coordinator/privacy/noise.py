@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import ndtri
 
 from fedbo.actors.storage import atomic
@@ -29,6 +30,9 @@ class NoiseSource(Protocol):
     def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
         """Give numbers from N(0, 1)."""
 
+    def words(self, purpose: str, number: int, count: int) -> npt.NDArray[np.uint64]:
+        """Give words of 64 random bits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
@@ -44,6 +48,10 @@ class Seeded:
         """Give numbers from N(0, 1)."""
         return self.streams.at(number).rng(purpose).standard_normal(shape)
 
+    def words(self, purpose: str, number: int, count: int) -> npt.NDArray[np.uint64]:
+        """Give words of 64 random bits."""
+        return np.frombuffer(self.streams.at(number).rng(purpose).bytes(8 * count), np.uint64)
+
 
 @dataclass(frozen=True, slots=True)
 class Secure:
@@ -57,14 +65,16 @@ class Secure:
 
     def uniform(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
         """Give numbers from U(0, 1), at 53 bits, without 0 and 1."""
-        count = math.prod(shape)
-        digest = hashlib.shake_256(self.key + f"{number}/{purpose}".encode()).digest(8 * count)
-        words = np.frombuffer(digest, np.uint64) >> np.uint64(11)
+        words = self.words(purpose, number, math.prod(shape)) >> np.uint64(11)
         return np.asarray((words.astype(np.float64) + 0.5) * 2.0**-53).reshape(shape)
 
     def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
         """Give numbers from N(0, 1), by inversion of the distribution function."""
         return np.asarray(ndtri(self.uniform(purpose, number, shape)))
+
+    def words(self, purpose: str, number: int, count: int) -> npt.NDArray[np.uint64]:
+        """Give words of 64 random bits."""
+        return np.frombuffer(hashlib.shake_256(self.key + f"{number}/{purpose}".encode()).digest(8 * count), np.uint64)
 
 
 def secret_key(path: Path) -> bytes:

@@ -85,8 +85,20 @@ def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
     messages = targets * steps + others
     sent = round(messages * _asked(study, algorithm, problem))
     answered = messages if isinstance(algorithm, Private) else sent
-    sizes = sent * declared_size(declared), answered * declared_size(algorithm.download(problem))
-    return evaluations, sent, *sizes, min(points, evaluations)
+    more_up, more_down = _masks(study, algorithm, problem)
+    up, down = declared_size(declared) + more_up, declared_size(algorithm.download(problem)) + more_down
+    return evaluations, sent, sent * up, answered * down, min(points, evaluations)
+
+
+def _masks(study: Study, algorithm: Algorithm, problem: Problem) -> tuple[int, int]:
+    """Count the bytes that secure aggregation adds to a message and to an answer."""
+    masks = study.privacy.secure_aggregation
+    if masks is None or not isinstance(algorithm, Private):
+        return 0, 0
+    (declared,) = (algorithm.upload(problem) or {}).values()
+    agents = problem.n_agents if algorithm.sends(0) else len(problem.targets)
+    found: tuple[int, int] = masks.make().added_bytes(algorithm.mechanism(problem), declared.shape[0], agents)
+    return found
 
 
 def _sends(algorithm: Algorithm, decisions: int) -> int:

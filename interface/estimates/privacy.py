@@ -43,7 +43,8 @@ def _estimate(study: Study, cell: str, label: str, algorithm: Private) -> Privac
     federation, iterations = study.federation(), study.budget.decisions
     problem = study.problem()
     mechanism, terms = algorithm.mechanism(problem), study.privacy
-    whole = why_not_amplified(mechanism, study.exchange.make(), environment_of(study).is_real_time)
+    masked = terms.secure_aggregation is not None
+    whole = why_not_amplified(mechanism, study.exchange.make(), environment_of(study).is_real_time, masked)
     assert isinstance(algorithm, Algorithm)
     releases = sum(algorithm.sends(step) for step in range(iterations))
     norms = [float(sensitivities(mechanism, algorithm.weights(problem, number)).max()) for number in range(releases)]

@@ -92,7 +92,8 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
 
 def _budget(study: Study) -> PrivacyBudget:
     asked = study.privacy
-    return PrivacyBudget(asked.deltas or DEFAULT_BUDGET.deltas, asked.epsilon_max, asked.secure_noise)
+    masks = asked.secure_aggregation.make() if asked.secure_aggregation is not None else None
+    return PrivacyBudget(asked.deltas or DEFAULT_BUDGET.deltas, asked.epsilon_max, asked.secure_noise, masks)
 
 
 def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:

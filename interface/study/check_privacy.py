@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
 from fedbo.coordinator.privacy.local import unkept_promise
+from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def privacy_asked(study: Study) -> Iterator[InvalidSetting]:
     if any(isinstance(algorithm, LocallyPrivate) and algorithm.hides for algorithm in made):
         asked.pop("deltas", None)  # they report what they cost, and take no other terms
     if asked and not private:
+        asked.pop("secure_aggregation", None)  # told of each algorithm
         for key in asked:
             yield InvalidSetting(
                 ("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism"
@@ -36,6 +38,7 @@ def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Ite
     """List what does not go together with an algorithm, number `number`, whose messages are private."""
     if wrong := unkept_promise(algorithm, study.evaluation.make()):
         yield InvalidSetting(("evaluation", "failure"), f"'{study.algorithm[number].name}' keeps no promise where this {wrong}")
+    yield from _masked(study, number, algorithm)
     if not isinstance(algorithm, Private):
         return
     name, exchange = study.algorithm[number].name, study.exchange.make()
@@ -47,3 +50,12 @@ def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Ite
     if not exchange.is_synchronous and mechanism.share < 1:
         remedy = f"under '{exchange.mode}' there are no rounds to sample, and nothing is gained by it; set share = 1"
         yield InvalidSetting(("algorithm", number, "share"), remedy)
+
+
+def _masked(study: Study, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
+    """Refuse secure aggregation of messages that are not only summed, or not in rounds."""
+    table = study.algorithm[number]
+    if study.privacy.secure_aggregation is None:
+        return
+    if why := why_not_masked(algorithm, study.problem_of(table), study.exchange.make()):
+        yield InvalidSetting(("privacy", "secure_aggregation"), f"cannot serve '{table.title}', which {why}")

@@ -44,10 +44,11 @@ def with_defaults(study: Study, swept: set[Loc]) -> Study:
         ),
         "agents": _agents(study.agents, fill),
         "hosting": _hosting(study.hosting),
+        "privacy": _privacy(study, fill),
     }
     if faults:
         raise InvalidSettings(faults)
-    return study.model_copy(update={**changes, "privacy": _privacy(study)})
+    return study.model_copy(update=changes)
 
 
 def _models(table: Any, fill: Callable[..., Any], *loc: str | int) -> Any:
@@ -64,12 +65,20 @@ def _agents(agents: AgentsTable, fill: Callable[..., Any]) -> AgentsTable:
     return agents.model_copy(update={"history": agents.history.model_copy(update={"algorithm": algorithm})})
 
 
-def _privacy(study: Study) -> PrivacyTable:
-    """Fill in the paper's delta and a smaller one, if there is anything that is private."""
-    if study.privacy.deltas is not None or not any(_hides(table.make()) for table in study.algorithm):
-        return study.privacy
-    count = study.federation().n_agents
-    return study.privacy.model_copy(update={"deltas": (count**-1.1, min(1e-3, max(1e-9, 1 / count**2)))})
+def _privacy(study: Study, fill: Callable[..., Any]) -> PrivacyTable:
+    """Fill in the settings of masks, if there are any, and the paper's delta and a smaller one, if anything is private."""
+    given = study.privacy
+    if given.secure_aggregation is not None:
+        masks = fill(given.secure_aggregation, "privacy", "secure_aggregation")
+        given = given.model_copy(update={"secure_aggregation": masks})
+    try:
+        private = any(_hides(table.make()) for table in study.algorithm)
+        count = study.federation().n_agents
+    except InvalidSettings:  # told where they are filled in
+        return given
+    if given.deltas is not None or not private:
+        return given
+    return given.model_copy(update={"deltas": (count**-1.1, min(1e-3, max(1e-9, 1 / count**2)))})
 
 
 def _hides(algorithm: Any) -> bool:

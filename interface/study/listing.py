@@ -9,10 +9,12 @@ from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.components.centres import Aggregation
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES, Staleness
+from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.catalog import federations
 from fedbo.settings.ranges import marks_of, range_of
@@ -85,6 +87,8 @@ TABLES: dict[str, type[Any]] = {
     "exchange.staleness": Staleness,
     "exchange.selection": Selection,
     "evaluation": Policy,
+    "algorithm.aggregation": Aggregation,
+    "privacy.secure_aggregation": SecureAggregation,
 }
 
 GROUPS: dict[str, Callable[[], list[Item]]] = {

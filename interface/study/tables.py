@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm
 from fedbo.algorithms.catalog import algorithms
+from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.objectives.catalog import federations
 from fedbo.settings.errors import unknown
 from fedbo.study.document import default_label
@@ -177,12 +178,19 @@ class AlgorithmTable(Named):
         return self._showing(self._look_up().free(), label=self.title)
 
 
+class SecureAggregationTable(Declared):
+    """[privacy.secure_aggregation]: how messages are masked, so that the coordinator learns sums alone."""
+
+    declared = SecureAggregation
+
+
 class PrivacyTable(Table):
-    """[privacy]: the deltas for which epsilon is reported, the budget at the first one, and the source of noise."""
+    """[privacy]: the deltas for which epsilon is reported, the budget at the first one, the source of noise, and masks."""
 
     deltas: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False, min_length=1)] | None = None
     epsilon_max: Annotated[float, Field(gt=0)] | None = None
     secure_noise: bool = False
+    secure_aggregation: SecureAggregationTable | None = None
 
 
 class HistoryAlgorithm(AlgorithmTable):

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fedbo.algorithms.base import ORIGINS
-from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication
+from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication, Lie
 from fedbo.coordinator.exchange import Exchange
+from fedbo.study.environment_settings import members
 from fedbo.study.study import Study
 from fedbo.testing.ledger_laws import ledger
 from fedbo.testing.run_tables import NEAR, Row, RunTables, runs_of
@@ -23,7 +24,19 @@ PAIRS = {"absent": "returned", "hung": "woke", "crashed": "restarted", "slowed":
 def violations(study: Study, directory: Path) -> list[str]:
     """List every law that the tables of a complete run break; empty when all of them hold."""
     found: list[str] = []
-    laws = (_times, _steps, _messages, _answers, _observations, _evaluations, _budget, _interruptions, _staleness, ledger)
+    laws = (
+        _times,
+        _steps,
+        _messages,
+        _lies,
+        _answers,
+        _observations,
+        _evaluations,
+        _budget,
+        _interruptions,
+        _staleness,
+        ledger,
+    )
     for run in runs_of(study, directory):
         for law in laws:
             found += [f"{run.table.title}: {law.__name__.strip('_')}: {words}" for words in law(run)]
@@ -93,6 +106,26 @@ def _messages(run: RunTables) -> Iterator[str]:
             yield f"message {key} was transmitted {len(events)} times"
         if key not in fates and run.study.budget.time is None and not _lost_for_good(run, key[0]):
             yield f"nothing became of message {key}"
+
+
+def _lies(run: RunTables) -> Iterator[str]:
+    """What is falsified is the next message of an agent that lies then, before its first transmission."""
+    groups, count = members(run.study), run.federation.n_agents
+    lies = [] if run.table.centralised else [one for table in run.study.fault if isinstance(one := table.make(), Lie)]
+    who = {"all": range(count), **groups}
+    told = [(lie, frozenset(who[lie.agents] if isinstance(lie.agents, str) else lie.agents)) for lie in lies]
+    for place, event in enumerate(run.events):
+        if event["kind"] != "falsified":
+            continue
+        agent, time = event["agent"], event["time"]
+        then = [
+            lie for lie, agents in told if agent in agents and lie.start <= time < (math.inf if lie.end is None else lie.end)
+        ]
+        if len(event["detail"].split("; ")) > len(then):
+            yield f"agent {agent} told {event['detail']} at {time}, its lies then are {then}"
+        after = run.events[place + 1] if place + 1 < len(run.events) else {}
+        if (after.get("kind"), after.get("agent"), after.get("step")) != ("sent", agent, event["step"]) or after.get("detail"):
+            yield f"what agent {agent} falsified at {time} was not sent"
 
 
 def _lost_for_good(run: RunTables, agent: int) -> bool:

@@ -44,11 +44,13 @@ def _local(run: RunTables) -> Iterator[str]:
 
 def _released(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
     """What arrived between two releases is in the second; at the very moment of one it may be in either."""
-    last = -math.inf
+    last, aborted = -math.inf, {event["time"] for event in run.of("aborted")}
     for row in central:
         between = {e["agent"] for e in run.of("arrived") if last < e["time"] < row["time"]}
         near = {e["agent"] for e in run.of("arrived") if last <= e["time"] <= row["time"]}
-        if not row["refused"] and not between <= set(row["arrived"]) <= near:
+        if row["time"] in aborted and row["arrived"] and row["time"] not in {event["time"] for event in run.of("unmasked")}:
+            yield f"release {row['release']} has messages of {row['arrived']}, which nobody could unmask"
+        elif row["time"] not in aborted and not row["refused"] and not between <= set(row["arrived"]) <= near:
             yield f"release {row['release']} has messages of {row['arrived']}; those of {sorted(between)} had arrived"
         last = row["time"]
 

@@ -12,6 +12,7 @@ import typing
 from typing import Any
 
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.components.centres import RULES, Aggregation
 from fedbo.algorithms.components.schedules import AMOUNTS, PROBABILITIES, TEMPERATURES
 from fedbo.testing.draws import Draws
 from fedbo.testing.functions import FUNCTIONS
@@ -108,7 +109,9 @@ def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
         table["preset"] = draws.one_of(*entry.presets)
     hints = typing.get_type_hints(entry.settings)
     for field in dataclasses.fields(entry.settings):
-        if field.name in entry.free() and field.name not in ("matrices", "changes") and draws.chance(varied):
+        if field.name in entry.free() and hints[field.name] is Aggregation and draws.chance(0.25):
+            table[field.name] = {"rule": draws.one_of(*RULES), **draws.keep(0.5, trim=0.35, groups=draws.whole(1, 5))}
+        elif field.name in entry.free() and field.name not in ("matrices", "changes") and draws.chance(varied):
             value = _setting(draws, field, hints[field.name])
             if value is not None:
                 table[field.name] = value

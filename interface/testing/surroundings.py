@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedbo.coordinator.environment.availability import AVAILABILITIES
-from fedbo.coordinator.environment.faults import FAULTS, MESSAGE_FAULTS
+from fedbo.coordinator.environment.faults import FAULTS, LIES, MESSAGE_FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS
 from fedbo.coordinator.exchange import MODES
 from fedbo.testing.draws import Draws
@@ -120,6 +120,9 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
         start = draws.number(0.0, 8.0)
         table |= draws.keep(0.6, probability=draws.number(0.02, 1.0))
         table |= draws.one_of({}, {"start": start}, {"start": start, "end": start + draws.number(0.5, 8.0)})
+        if kind == "lie":
+            table |= draws.keep(0.8, how=draws.one_of(*LIES))
+            return table if table.get("how") == "copy" else table | draws.keep(0.4, strength=draws.number(0.1, 20.0))
         if kind == "corruption":
             return table | draws.keep(0.8, how=draws.one_of("bits", "nan", "shape", "replay"))
         table |= draws.keep(0.4, direction=draws.one_of("both", "up", "down"))
@@ -133,7 +136,9 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
 
 def draw_privacy(draws: Draws) -> Table:
     """Draw [privacy]."""
-    return draws.keep(0.3, epsilon_max=draws.number(0.5, 50.0), deltas=[draws.number(1e-5, 0.1)])
+    masks = draws.keep(0.5, threshold=draws.number(0.51, 1.0), bits=draws.whole(32, 64), fraction=draws.whole(0, 24))
+    terms = draws.keep(0.3, epsilon_max=draws.number(0.5, 50.0), deltas=[draws.number(1e-5, 0.1)])
+    return terms | draws.keep(0.4, secure_aggregation=masks)
 
 
 def draw_evaluation(draws: Draws) -> Table:

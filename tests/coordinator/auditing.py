@@ -161,9 +161,9 @@ def nobody_without_noise(patch: pytest.MonkeyPatch) -> None:
     """Release the empty sum as it is."""
     rightly = aggregator.PrivateAggregator._vectors
 
-    def bare(aggregator: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
+    def bare(aggregator: Any, state: Any, weights: Array, worth: Array, arrived: Any, *given: Any) -> Any:
         if len(arrived):
-            return rightly(aggregator, state, weights, worth, arrived)
+            return rightly(aggregator, state, weights, worth, arrived, *given)
         return np.zeros((len(weights), state.held.shape[1])), 0.0, 0
 
     patch.setattr(aggregator.PrivateAggregator, "_vectors", bare)
@@ -184,8 +184,8 @@ def worth_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Charge an old message less, and add it in full."""
     rightly = aggregator.PrivateAggregator._vectors
 
-    def in_full(aggregator: Any, state: Any, weights: Array, worth: Array, arrived: Any) -> Any:
-        return rightly(aggregator, state, weights, np.ones_like(worth), arrived)
+    def in_full(aggregator: Any, state: Any, weights: Array, worth: Array, *given: Any) -> Any:
+        return rightly(aggregator, state, weights, np.ones_like(worth), *given)
 
     patch.setattr(aggregator.PrivateAggregator, "_vectors", in_full)
 

@@ -16,6 +16,7 @@ from fedbo.coordinator.environment.faults import (
     Delay,
     Duplication,
     Hang,
+    Lie,
     Loss,
     NetworkPartition,
     Reordering,
@@ -296,6 +297,8 @@ class Messages:
         self.rounds += kind == "round"
         if kind == "started" and record.detail != "again":
             self.base[key] = self.rounds
+        elif kind == "falsified":
+            assert any(isinstance(f, Lie) and key[0] in f.agents for f in self.plan) and key not in self.sent
         elif kind in ("sent", "lost", "arrived", "late", "rejected", "delivered"):
             getattr(self, f"_{kind}")(record, key)
         self.before = record
@@ -473,7 +476,7 @@ def events_of(ran: Ran) -> set[tuple[str, str]]:
         elif record.kind == "rejected":
             reasons = ("duplicate: this message", "duplicate: the agent", "stale", "not finite", "given up", "payload is")
             word = next((reason for reason in reasons if reason in record.detail), record.detail)
-        elif record.kind in ("slowed", "late", "failed"):
+        elif record.kind in ("slowed", "late", "failed", "falsified"):
             word = ""
         found.add((record.kind, word))
     return found

@@ -15,6 +15,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Daily, Markov
 from fedbo.coordinator.environment.faults import (
     FAULTS,
+    LIES,
     MESSAGE_FAULTS,
     Corruption,
     Crash,
@@ -22,6 +23,7 @@ from fedbo.coordinator.environment.faults import (
     Duplication,
     Fault,
     Hang,
+    Lie,
     Loss,
     NetworkPartition,
     Reordering,
@@ -57,6 +59,8 @@ def faults(draw: Any, kind: str | None = None) -> Fault:
             span["end"] = start + draw(spans)
         if kind == "corruption":
             return Corruption(**span, how=draw(st.sampled_from(["bits", "nan", "shape", "replay"])))
+        if kind == "lie":
+            return Lie(**span, how=draw(st.sampled_from(LIES)))
         span["direction"] = draw(st.sampled_from(["both", "up", "down"]))
         by = {"by": draw(spans)}
         return {

@@ -26,9 +26,8 @@ WORDS = {
     "crashed": ("kept", "lost", "for good"),
     "rejected": ("duplicate: this message", "duplicate: the agent", "stale", "not finite", "given up", "payload is"),
 }
-PLAIN = (
-    "finished failed late delivered round absent returned restarted hung woke slowed recovered cut joined down up done".split()
-)
+PLAIN = "finished failed falsified late delivered round absent returned restarted hung woke slowed recovered cut joined".split()
+PLAIN += ["down", "up", "done"]
 EVENTS = {(kind, word) for kind, words in WORDS.items() for word in words} | {(kind, "") for kind in PLAIN}
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedbo.algorithms.base import Array
+from fedbo.algorithms.components.centres import Aggregation
 
 POLICIES = ("flag", "correct", "wait")
 
@@ -23,10 +24,13 @@ class MissingPolicy:
     - "correct": every client is weighted by 1 / p, where p is the share of phases in which it has responded, this one
       included. Clients that are often missing so count for their kind; one that never responds cannot be made up for.
     - "wait": nothing is missing, since a phase goes on until all have responded.
+
+    With a robust `aggregation` a centre takes the place of the mean, which is no further than z from that of all.
     """
 
     policy: str
     heterogeneity: float
+    aggregation: Aggregation = Aggregation()
 
     def mean(self, means: Array, shares: Array) -> tuple[Array, Array]:
         """Average means `(n, K)` of n clients with shares `(n,)`; give `(K,)`, NaN where nobody has one, and as many counts.
@@ -36,6 +40,11 @@ class MissingPolicy:
         there = ~np.isnan(means)
         weights = there / shares[:, None] if self.policy == "correct" else there.astype(np.float64)
         total, squares = weights.sum(axis=0), (weights**2).sum(axis=0)
+        if not self.aggregation.is_mean:
+            centre, count, known = np.full(len(total), np.nan), np.zeros(len(total)), total > 0
+            centre[known] = self.aggregation.of(means[:, known], weights[:, known])
+            count[known] = total[known] ** 2 / squares[known] / self.aggregation.widening**2
+            return centre, count
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.nansum(weights * np.where(there, means, 0.0), axis=0) / total, np.where(
                 total > 0, total**2 / squares, 0.0
@@ -43,6 +52,8 @@ class MissingPolicy:
 
     def bias(self, n: Array, clients: int) -> Array | float:
         """Bound the bias of a mean over n of N clients."""
+        if not self.aggregation.is_mean:
+            return self.heterogeneity
         if self.policy == "correct" or not self.heterogeneity:
             return 0.0
         with np.errstate(divide="ignore"):

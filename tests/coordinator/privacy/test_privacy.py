@@ -569,7 +569,7 @@ TIMED: list[Fault] = [
 
 def reason(law: Mechanism = POISSON, exchange: Exchange = SEVEN[0], plan: tuple[Fault, ...] = (), **world: Any) -> str:
     models = {name: world.pop(name) for name in ("availability", "evaluation") if name in world}
-    return why_not_amplified(law, exchange, Environment(AgentModels(**models), plan=plan, **world).is_real_time)
+    return why_not_amplified(law, exchange, Environment(AgentModels(**models), plan=plan, **world).is_real_time, masked=False)
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ WRONG: list[tuple[str, str]] = [
     ("[fault]\nkind = 'crash'\nrate = 0.1", "[fault]: there may be several, so it is a list; write [[fault]]"),
     ("[[fault]]\nrate = 0.1", '[[fault]] 1 kind: is missing; give kind = "crash"'),
     (fault("crsh"), "[[fault]] 1 kind = 'crsh': no fault 'crsh'; did you mean 'crash'? there are: coordinator, corruption, "
-     "crash, delay, duplication, hang, loss, partition, reordering, slow"),
+     "crash, delay, duplication, hang, lie, loss, partition, reordering, slow"),
     (fault("crash"), "[[fault]] 1: give one of at, event and rate"),
     (fault("crash", "at = 1.0\nrate = 0.1"), "[[fault]] 1 at = 1.0: must be the only one of at, event and rate"),
     (fault("crash", "at = -1.0"), "[[fault]] 1 at = -1.0: must be at least 0; 0 is when the study starts"),
@@ -146,6 +146,10 @@ WRONG: list[tuple[str, str]] = [
     (fault("loss", "direction = 'side'"), "[[fault]] 1 direction = 'side': no direction 'side'; there are: both, down, up"),
     (fault("corruption", "how = 'bit'"),
      "[[fault]] 1 how = 'bit': no how 'bit'; did you mean 'bits'? there are: bits, nan, replay, shape"),
+    (fault("lie", "how = 'flatter'"), "[[fault]] 1 how = 'flatter': no how 'flatter'; did you mean 'flattery'? there are: "
+     "collusion, copy, drift, flattery, inverted"),
+    (fault("lie", "how = 'copy'\nstrength = 2"),
+     '[[fault]] 1 strength = 2: must be left out with how = "copy", which sends what another has sent'),
     (fault("loss", "label = 'x'") + fault("delay", "label = 'x'"),
      "[[fault]] 2 label = 'x': label 'x' belongs to [[fault]] 1; give this one another label"),
     # real time

@@ -1,0 +1,93 @@
+"""Lies: what agents send in place of what they have found, within the declaration of their messages.
+
+Only the message is falsified: an agent that lies evaluates, learns and decides as any other, and is charged for what it sends
+as any other. Falsified are the fields that are declared as `observed`, numbers that are floating point and no positive matrix,
+and they stay between the bounds of the declaration; NaN, which says that there is no value, stays.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.algorithms.base import Declaration, Field, Payload
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.faults import Lie, Plan
+
+Numbers = npt.NDArray[Any]
+
+
+class SentMessage(NamedTuple):
+    """A message that may be copied: who sent it, after which step, and the arrays."""
+
+    sender: int
+    step: int
+    payload: Payload
+
+
+class Lies:
+    """The lies of a fault plan; what changes, the message that may be copied, is its caller's to keep."""
+
+    def __init__(self, plan: Plan, declared: Declaration | None, streams: Streams) -> None:
+        self._lies = [(place, fault, frozenset(fault.agents)) for place, fault in enumerate(plan) if isinstance(fault, Lie)]
+        self._streams = streams
+        self._fields = {name: field for name, field in (declared or {}).items() if is_falsifiable(field)}
+        self._copiers = frozenset[Any]().union(*(agents for _, fault, agents in self._lies if fault.how == "copy"))
+        self.are_told = bool(self._lies)
+
+    def falsified(self, message: SentMessage, newest: SentMessage | None, now: float) -> tuple[Payload, str]:
+        """Give what is sent in place of an honest message, and which lies it has; none where it is sent as it is.
+
+        `newest` is the message that may be copied.
+        """
+        agent, step, payload = message
+        told = list[str]()
+        for place, lie, agents in self._lies:
+            if agent not in agents or not lie.start <= now < (math.inf if lie.end is None else lie.end):
+                continue
+            if self._streams.of(agent).at(step).rng(f"fault {place} befalls").random() >= lie.probability:
+                continue
+            other = payload
+            if lie.how != "copy":
+                changed = {name: self._numbers(place, lie, agent, name, payload[name], now) for name in self._fields}
+                other, words = {**payload, **changed}, lie.how
+            elif newest is not None:
+                other, words = newest.payload, f"copy of agent {newest.sender}, step {newest.step}"
+            if any(
+                not np.array_equal(other[name], array, equal_nan=array.dtype.kind == "f") for name, array in payload.items()
+            ):
+                payload, told = other, [*told, words]
+        return payload, "; ".join(told)
+
+    def may_be_copied(self, agent: int) -> bool:
+        """Say whether others may copy an agent: nobody copies who copies at any time."""
+        return bool(self._copiers) and agent not in self._copiers
+
+    def _numbers(self, place: int, lie: Lie, agent: int, name: str, honest: Numbers, now: float) -> Numbers:
+        """Give the numbers of one field that are sent in place of the honest ones, of the same shape and dtype."""
+        there, field = np.isfinite(honest), self._fields[name]
+        size = float(np.sqrt(np.mean(np.square(honest[there], dtype=np.float64)))) if there.any() else 0.0
+        low, high = np.asarray(field.low), np.asarray(field.high)
+        bounded = bool(np.isfinite([low, high]).all())
+        if lie.how == "inverted":
+            middle = (low + high) / 2 if bounded else 0.0
+            numbers = middle - lie.strength * (honest - middle)
+        elif lie.how == "flattery":
+            largest = lie.strength * float(np.abs(honest[there]).max(initial=0.0))
+            numbers = np.broadcast_to(high if bounded else largest, honest.shape)
+        else:
+            owner = self._streams if lie.how == "collusion" else self._streams.of(agent)
+            direction = owner.at(0).rng(f"fault {place} direction of {name}").standard_normal(honest.shape)
+            if lie.how == "collusion":
+                numbers = lie.strength * size * direction
+            else:
+                numbers = honest + lie.strength * (now - lie.start) * size * direction
+        return np.where(there, np.clip(numbers, low, high), honest).astype(honest.dtype)
+
+
+def is_falsifiable(field: Field) -> bool:
+    """Say whether an agent that lies may send other numbers in a field of its message."""
+    return field.observed and not field.positive and np.dtype(field.dtype).kind == "f"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from statistics import median
 from typing import Any
 
@@ -69,7 +69,7 @@ class FreeHosts:
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None: ...
 
-    def flush(self) -> None: ...
+    def flush(self, ends: Callable[[], dict[int, float]] = dict) -> None: ...
 
     def best(self) -> dict[int, float]:
         return {}

@@ -19,6 +19,7 @@ COMPILED = (
     "agent_processes",
     "core",
     "downlink",
+    "environment/duration_blocks",
     "environment/durations",
     "events",
     "messages",

@@ -22,8 +22,10 @@ from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.environment import AgentModels, Environment
-from fedbo.coordinator.environment.timing import Constant, Lognormal, durations
+from fedbo.coordinator.environment.timing import Constant, Lognormal
+from fedbo.coordinator.events import make
 from fedbo.coordinator.exchange import Immediate
 from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
 from fedbo.objectives.functions import Quadratic
@@ -62,7 +64,8 @@ class FreeHosts:
 
     def result(self, agent: int) -> StepReport:
         order = self._orders[agent]
-        return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, order.lease)
+        step, lease = order.step, order.lease
+        return make(StepReport, (agent, step, 1 if step else 0, MESSAGE if step else None, lease, 0, (), (), None, 0))
 
     def decide(self, order: StepRequest) -> DecisionSize:
         return DecisionSize(1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.base import Declaration, Payload
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import (
     MESSAGE_FAULTS,
     Corruption,
@@ -19,7 +20,7 @@ from fedbo.coordinator.environment.faults import (
     Reordering,
     Restart,
 )
-from fedbo.coordinator.environment.timing import Timing, durations, same_for_all
+from fedbo.coordinator.environment.timing import Timing, same_for_all
 from fedbo.coordinator.events import (
     AckTimeout,
     After,

@@ -54,7 +54,7 @@ class StepScheduler:
         agent.lease += 1
         if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
-        priced = durations is not None and durations.needs_costs(number)
+        priced = durations is not None and durations.costly and durations.needs_costs(number)
         fields = (number, agent.step, agent.lease, step.inbox, step.speaks, restore, None, None, priced)
         step.order = order = make(StepRequest, fields)
         if durations is None:
@@ -66,7 +66,8 @@ class StepScheduler:
             return [Ask(order)]
         if self._pulls:
             count = min(count, self._pulls - agent.pulled)
-        if count == 1 and not step.timed and (length := durations.single(number, agent.next_evaluation)) is not None:
+        if count == 1 and durations.plain and not step.timed:
+            length = durations.of(number, agent.next_evaluation)
             agent.next_evaluation += 1
             step.segments, step.remaining = (0.0, length), length
             return self._fix(agent, step, now)

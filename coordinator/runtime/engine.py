@@ -27,7 +27,6 @@ from fedbo.coordinator.events import (
     Event,
     EventLine,
     Finished,
-    ProcessControl,
     StudyStarted,
     make,
 )
@@ -131,7 +130,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
 
 def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
     """Let one event after the other happen."""
-    heap, clock = queue.heap, time.monotonic
+    heap, clock, pop = queue.heap, time.monotonic, heappop
     progress, active, due, flushed = core.state.progress, core.state.rounds.active, clock() + PROGRESS_INTERVAL, True
     while heap and (queue.waiting or core.will_recover()):
         now, _, event = heap[0]
@@ -154,17 +153,10 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
                 continue
             if event.report is None:  # an error here leaves the event where it is
                 event, flushed = make(Finished, (event.agent, event.lease, hosts.result(event.agent))), False
-        heappop(heap)
+        pop(heap)
         queue.time, queue.waiting = now, queue.waiting - (type(event) not in BACKGROUND)
-        for effect in core.handle(event, now):
-            if type(effect) is After:  # most of them are; `queue.push` does the same
-                delay, later = effect
-                queue.scheduled += 1
-                queue.waiting += type(later) not in BACKGROUND
-                heappush(heap, (now + delay, queue.scheduled, later))
-            else:
-                apply_effect(effect, now, hosts, queue)
-                flushed = False
+        if apply_effects(core.handle(event, now), now, hosts, queue):
+            flushed = False
         queue.events += 1
         if not flushed and (not heap or heap[0][0] > now):
             hosts.flush(queue.ends)
@@ -185,18 +177,24 @@ def _resume_steps(core: Core, hosts: Hosts) -> None:
             hosts.result(order.agent)
 
 
-def apply_effect(effect: Effect, now: float, hosts: Hosts, queue: EventQueue) -> None:
-    """Apply one effect."""
-    if isinstance(effect, StepRequest):
-        hosts.submit(effect)
-    elif isinstance(effect, Commit):
-        hosts.commit(effect.agent, effect.times)
-    elif isinstance(effect, Ask):
-        choice = hosts.decide(effect.order)
-        queue.push(now, DecisionMade(effect.order.agent, effect.order.lease, choice))
-    else:
-        assert not isinstance(effect, ProcessControl), "nothing is done to a process in virtual time"
-        queue.push(now + effect.delay, effect.event)
+def apply_effects(effects: list[Effect], now: float, hosts: Hosts, queue: EventQueue) -> bool:
+    """Apply effects; say whether hosts have been told anything."""
+    told = False
+    for effect in effects:
+        if type(effect) is After:
+            delay, event = effect
+            queue.push(now + delay, event)
+            continue
+        told = True
+        if type(effect) is StepRequest:
+            hosts.submit(effect)
+        elif type(effect) is Commit:
+            number, times = effect
+            hosts.commit(number, times)
+        else:
+            assert isinstance(effect, Ask), "nothing is done to a process in virtual time"
+            queue.push(now, DecisionMade(effect.order.agent, effect.order.lease, hosts.decide(effect.order)))
+    return told
 
 
 def report_progress(core: Core, hooks: RunHooks) -> None:

@@ -17,7 +17,7 @@ from fedbo.coordinator.runtime.engine import (
     EventQueue,
     RecordedEvent,
     RunHooks,
-    apply_effect,
+    apply_effects,
     report_progress,
 )
 
@@ -120,7 +120,7 @@ class _WallClockLoop:
             elif isinstance(effect, ProcessControl):
                 control_process(effect, self.hosts)
             else:
-                apply_effect(effect, now, self.hosts, self.queue)
+                apply_effects([effect], now, self.hosts, self.queue)
         self.hosts.flush()
         self.hooks.keep(self.queue.events)
         if ends:

@@ -10,6 +10,7 @@ from typing import Any
 from small_runs import Ran, Setting
 
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import (
     Corruption,
     Crash,
@@ -22,7 +23,7 @@ from fedbo.coordinator.environment.faults import (
     Restart,
     Slow,
 )
-from fedbo.coordinator.environment.timing import Constant, durations
+from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.messages import declared_size
 
 NEAR = 1e-6

@@ -27,6 +27,8 @@ COMPILED = (
     "rounds",
     "rules",
     "runtime/engine",
+    "runtime/event_queue",
+    "runtime/fast_path",
     "server",
     "state",
     "step_scheduler",

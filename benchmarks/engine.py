@@ -27,7 +27,8 @@ from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal
 from fedbo.coordinator.events import make
 from fedbo.coordinator.exchange import Immediate
-from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.objectives.functions import Quadratic
 
 LATENCY = 0.05

@@ -52,7 +52,7 @@ class Network:
 
         self._first = {way: durations(latency, f"latency {way}", streams) for way in ("up", "down")}
         self._again = {way: durations(latency, f"latency {way} again", streams) for way in ("up", "down")}
-        self._latency = same_for_all(models.latency for models in environment.groups())
+        self.latency = same_for_all(models.latency for models in environment.groups())
         plan = environment.plan
         self._faults = [
             (place, fault, frozenset(fault.agents)) for place, fault in enumerate(plan) if isinstance(fault, MESSAGE_FAULTS)
@@ -61,9 +61,7 @@ class Network:
         self._has_bandwidth = any(models.bandwidth for models in environment.groups())
         self.has_outages = any(isinstance(fault, NetworkPartition | Restart) for fault in plan)
         # One constant latency and nothing else: what is sent arrives, after that time.
-        self._is_plain = self._latency is not None and not (
-            self._faults or self.has_outages or self._link or self._has_bandwidth
-        )
+        self.is_plain = self.latency is not None and not (self._faults or self.has_outages or self._link or self._has_bandwidth)
         self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._faults)
 
     def send_up(self, state: CoreState, message: Message, now: float) -> list[Effect]:
@@ -72,8 +70,8 @@ class Network:
         agent, bytes_ = state.agents[sender], size(payload)
         if bytes_:
             self._log.append((now, "sent", sender, step, bytes_, "again" if attempt else ""))
-        if self._is_plain:
-            return [make(After, (self._latency, make(MessageReceived, (message,))))]
+        if self.is_plain:
+            return [make(After, (self.latency, make(MessageReceived, (message,))))]
         if state.outages or agent.partitions:
             return self._lost(message, bytes_, now)
         key = (sender, step, attempt, "up")
@@ -99,8 +97,8 @@ class Network:
 
     def send_down(self, state: CoreState, answer: Answer, bytes_: int, now: float) -> list[Effect]:
         """Send an answer to an agent."""
-        if self._is_plain:
-            return [make(After, (self._latency, make(AnswerReceived, (answer,))))]
+        if self.is_plain:
+            return [make(After, (self.latency, make(AnswerReceived, (answer,))))]
         if state.outages or state.agents[answer.agent].partitions:
             return self._lost(answer, bytes_, now)
         key = (answer.agent, answer.number, answer.attempt, "down")
@@ -131,8 +129,8 @@ class Network:
 
     def _delay(self, key: Key, bytes_: int) -> float:
         agent, number, attempt, way = key
-        if self._latency is not None:
-            delay = self._latency
+        if self.latency is not None:
+            delay = self.latency
         elif attempt:
             delay = self._again[way](agent, number * self._environment.attempts + attempt)
         else:

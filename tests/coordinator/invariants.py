@@ -45,7 +45,8 @@ def check(setting: Setting) -> Ran:
         before = record.time
         for follower in followers:
             follower.line(record)
-    whole = not ran.outcome.heap or ran.outcome.heap[0][0] <= setting.until
+    first = ran.outcome.next_time()
+    whole = first is None or first <= setting.until
     for follower in followers:
         follower.end(ran, whole)
     return ran

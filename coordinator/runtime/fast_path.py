@@ -13,7 +13,7 @@ import numpy as np
 from fedbo.actors.hosts import Hosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound, LocallyPrivate, Waiting
-from fedbo.algorithms.streams import COORDINATOR
+from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import leaves, never_before_steps
 from fedbo.coordinator.events import After, Answer, AnswerReceived, Event, Finished, Message, make
@@ -46,7 +46,7 @@ class FastPath:
         rules, durations, latency = core.rules, core.scheduler.durations, core.network.latency
         assert durations is not None and latency is not None and rules.upload is not None and rules.download is not None
         self._state, self._server, self._hosts, self._queue, self._log = core.state, core.server, hosts, queue, rules.log
-        self._durations, self._latency, self._streams = durations, latency, rules.streams
+        self._durations, self._latency, (self._seed, self._replicate, _, _, self._scope) = durations, latency, rules.streams
         algorithm = rules.algorithm
         self._sends, self._receive, self._broadcast = algorithm.sends, algorithm.receive, algorithm.broadcast
         self._wrong, self._bytes = checker(rules.upload, LARGEST), sizer(rules.upload)
@@ -116,7 +116,8 @@ class FastPath:
         self._log.append((now, "arrived", number, step, self._bytes(payload), str(stale)))
         del agent.unacknowledged[step]
         agent.unheard = False
-        payloads, state.server = self._broadcast(state.server, [number], self._ones, self._streams.at(rounds.number))
+        streams = make(Streams, (self._seed, self._replicate, COORDINATOR, rounds.number, self._scope))
+        payloads, state.server = self._broadcast(state.server, [number], self._ones, streams)
         answer = payloads.get(number)
         if len(payloads) != 1 or answer is None or self._wrong_answer(answer):
             for effect in self._server.reply(state, [number], payloads, now):

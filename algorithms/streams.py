@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from numpy.random.bit_generator import ISeedSequence
 
 WORLD = -1  # owner of draws that all agents share
 COORDINATOR = -2
+
+_make: Final = tuple.__new__  # in half the time of a call of the class
 
 
 class _Key(ISeedSequence):
@@ -66,11 +68,11 @@ class Streams(NamedTuple):
 
     def at(self, step: int) -> Streams:
         """Give the same owner's streams at another step."""
-        return Streams(self.seed, self.replicate, self.owner, step, self.scope)
+        return _make(Streams, (self.seed, self.replicate, self.owner, step, self.scope))
 
     def of(self, owner: int) -> Streams:
         """Give another owner's streams at the same step."""
-        return Streams(self.seed, self.replicate, owner, self.step, self.scope)
+        return _make(Streams, (self.seed, self.replicate, owner, self.step, self.scope))
 
     def within(self, scope: str) -> Streams:
         """Give the same owner's streams for another task."""

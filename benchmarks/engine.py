@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from statistics import median
 from typing import Any
 
@@ -22,10 +22,13 @@ from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.core import Core
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.environment import AgentModels, Environment
-from fedbo.coordinator.environment.timing import Constant, Lognormal, durations
+from fedbo.coordinator.environment.timing import Constant, Lognormal
+from fedbo.coordinator.events import make
 from fedbo.coordinator.exchange import Immediate
-from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.objectives.functions import Quadratic
 
 LATENCY = 0.05
@@ -62,14 +65,15 @@ class FreeHosts:
 
     def result(self, agent: int) -> StepReport:
         order = self._orders[agent]
-        return StepReport(agent, order.step, min(order.step, 1), MESSAGE if order.step else None, order.lease)
+        step, lease = order.step, order.lease
+        return make(StepReport, (agent, step, 1 if step else 0, MESSAGE if step else None, lease, 0, (), (), None, 0))
 
     def decide(self, order: StepRequest) -> DecisionSize:
         return DecisionSize(1)
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None: ...
 
-    def flush(self) -> None: ...
+    def flush(self, ends: Callable[[], dict[int, float]] = dict) -> None: ...
 
     def best(self) -> dict[int, float]:
         return {}

@@ -32,7 +32,7 @@ from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.rules import Rules
-from fedbo.coordinator.runtime.engine import EventQueue
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import Snapshotter
 from fedbo.coordinator.uplink import Uplink
 from fedbo.testing.__main__ import Trial, tried

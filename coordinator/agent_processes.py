@@ -58,9 +58,7 @@ class AgentProcesses:
         state.progress.note(now)
         self._end_step(agent, step, report, now)
         times = () if self._real_time else step.times(now)
-        effects: list[Effect] = [make(Commit, (number, times))]
-        effects += self._send(state, agent, report, step.speaks, now)
-        return effects
+        return [make(Commit, (number, times)), *self._send(state, agent, report, step.speaks, now)]
 
     def _end_step(self, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:
         """Note what came of a step."""
@@ -78,7 +76,8 @@ class AgentProcesses:
 
     def _send(self, state: CoreState, agent: AgentRecord, report: StepReport, asked: bool, now: float) -> list[Effect]:
         """Send the message of a finished step, and go on or wait."""
-        number, effects, payload = agent.step, list[Effect](), report.payload
+        number, payload = agent.step, report.payload
+        effects: list[Effect] = []
         sends = self._sends(number)
         if payload is None and sends and self._rules.sends_dummies:
             payload = DUMMY

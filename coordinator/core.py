@@ -87,15 +87,15 @@ class Core:
         self.aggregator = _aggregator(task, exchange, environment, budget, key)
         self.rules = rules = Rules(task, exchange, environment, self.aggregator)
         self.state = _first_state(rules)
-        network = Network(rules)
-        self._server = Server(rules, network)
-        self._uplink = Uplink(rules, network, self._server)
-        scheduler = StepScheduler(rules, self._server)
-        self._processes = AgentProcesses(rules, network, self._server, scheduler)
+        self.network = network = Network(rules)
+        self.server = Server(rules, network)
+        self._uplink = Uplink(rules, network, self.server)
+        self.scheduler = scheduler = StepScheduler(rules, self.server)
+        self._processes = AgentProcesses(rules, network, self.server, scheduler)
         self._downlink = Downlink(rules, network, self._processes)
-        interruptions = Interruptions(rules, self._server, scheduler)
+        interruptions = Interruptions(rules, self.server, scheduler)
         self._presence = Presence(rules, interruptions)
-        self._faults = FaultInjector(rules, self._server, interruptions)
+        self._faults = FaultInjector(rules, self.server, interruptions)
         self._at_events = bool(self._faults.at_events)
         self._handlers: dict[type, Handler] = {
             StudyStarted: self._start,
@@ -106,7 +106,7 @@ class Core:
             MessageReceived: self._uplink.received,
             AnswerReceived: self._downlink.received,
             AckTimeout: self._ack_timeout,
-            RoundDeadline: self._server.deadline,
+            RoundDeadline: self.server.deadline,
             AvailabilityChanged: self._presence.changed,
             FaultStarted: self._faults.started,
             FaultEnded: self._faults.ended,
@@ -130,8 +130,8 @@ class Core:
         effects = self._presence.start(state, present, now)
         effects += self._faults.start(now)
         if rules.idles:
-            present = self._server.enlist(state)
-        effects += self._server.open(state, present, now)
+            present = self.server.enlist(state)
+        effects += self.server.open(state, present, now)
         agents = [state.agents[number] for number in present]
         return effects + [effect for agent in agents for effect in self._processes.request_step(state, agent, 0, now)]
 
@@ -141,9 +141,8 @@ class Core:
             return self._uplink.timed_out(state, sent, now)
         return self._downlink.timed_out(state, sent, now)
 
-    def is_current(self, event: Finished) -> bool:
-        """Say whether the step that has finished is the one that its agent works on; else its lease has expired."""
-        number, lease, _ = event
+    def is_current(self, number: int, lease: int) -> bool:
+        """Say whether a finished step with this lease is the one that its agent works on; else the lease has expired."""
         agent = self.state.agents[number]
         return agent.lease == lease and agent.current is not None
 

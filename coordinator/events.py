@@ -138,8 +138,8 @@ Event = (
 )
 
 # Events that happen by themselves: a run in which nothing else is left to happen is over.
-BACKGROUND = frozenset((AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded))
-MESSAGES = frozenset((MessageAtLink, MessageReceived, AnswerReceived, AckTimeout))
+BACKGROUND: Final = frozenset((AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded))
+MESSAGES: Final = frozenset((MessageAtLink, MessageReceived, AnswerReceived, AckTimeout))
 
 
 class Ask(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.base import Declaration, Payload
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import (
     TRANSMISSION_FAULTS,
     Corruption,
@@ -20,7 +21,7 @@ from fedbo.coordinator.environment.faults import (
     Restart,
     TransmissionFault,
 )
-from fedbo.coordinator.environment.timing import Timing, durations, same_for_all
+from fedbo.coordinator.environment.timing import Timing, same_for_all
 from fedbo.coordinator.events import (
     AckTimeout,
     After,
@@ -54,7 +55,7 @@ class Network:
         self._first = {way: durations(latency, f"latency {way}", streams) for way in ("up", "down")}
         self._again = {way: durations(latency, f"latency {way} again", streams) for way in ("up", "down")}
         self._asked = [durations(latency, f"latency {way} unmasking", streams) for way in ("down", "up")]
-        self._latency = same_for_all(models.latency for models in environment.groups())
+        self.latency = same_for_all(models.latency for models in environment.groups())
         plan = environment.plan
         self._faults = [
             (place, fault, frozenset(fault.agents))
@@ -65,9 +66,7 @@ class Network:
         self._has_bandwidth = any(models.bandwidth for models in environment.groups())
         self.has_outages = any(isinstance(fault, NetworkPartition | Restart) for fault in plan)
         # One constant latency and nothing else: what is sent arrives, after that time.
-        self._is_plain = self._latency is not None and not (
-            self._faults or self.has_outages or self._link or self._has_bandwidth
-        )
+        self.is_plain = self.latency is not None and not (self._faults or self.has_outages or self._link or self._has_bandwidth)
         self._replays = any(isinstance(fault, Corruption) and fault.how == "replay" for _, fault, _ in self._faults)
 
     def send_up(self, state: CoreState, message: Message, now: float) -> list[Effect]:
@@ -77,8 +76,8 @@ class Network:
         if bytes_:
             bytes_ += self._more_up
             self._log.append((now, "sent", sender, step, bytes_, "again" if attempt else ""))
-        if self._is_plain:
-            return [make(After, (self._latency, make(MessageReceived, (message,))))]
+        if self.is_plain:
+            return [make(After, (self.latency, make(MessageReceived, (message,))))]
         if state.outages or agent.partitions:
             return self._lost(message, bytes_, now)
         key = (sender, step, attempt, "up")
@@ -104,8 +103,8 @@ class Network:
 
     def send_down(self, state: CoreState, answer: Answer, bytes_: int, now: float) -> list[Effect]:
         """Send an answer to an agent."""
-        if self._is_plain:
-            return [make(After, (self._latency, make(AnswerReceived, (answer,))))]
+        if self.is_plain:
+            return [make(After, (self.latency, make(AnswerReceived, (answer,))))]
         if state.outages or state.agents[answer.agent].partitions:
             return self._lost(answer, bytes_, now)
         key = (answer.agent, answer.number, answer.attempt, "down")
@@ -138,15 +137,15 @@ class Network:
         """Give how long it takes until the last of some agents has answered a question of round `number` with so many bytes."""
         longest = 0.0
         for agent in agents:
-            both = (self._latency, self._latency) if self._latency is not None else [way(agent, number) for way in self._asked]
+            both = (self.latency, self.latency) if self.latency is not None else [way(agent, number) for way in self._asked]
             bandwidth = self._environment.of(agent).bandwidth
             longest = max(longest, sum(both) + (bytes_ / bandwidth if bandwidth else 0.0))
         return longest
 
     def _delay(self, key: Key, bytes_: int) -> float:
         agent, number, attempt, way = key
-        if self._latency is not None:
-            delay = self._latency
+        if self.latency is not None:
+            delay = self.latency
         elif attempt:
             delay = self._again[way](agent, number * self._environment.attempts + attempt)
         else:

@@ -97,13 +97,18 @@ class Server:
 
     def _answer(self, state: CoreState, now: float) -> list[Effect]:
         """Close the open round, or empty the buffer: aggregate, and send the answers."""
-        rounds, synchronous = state.rounds, self._synchronous
-        recipients, number = _recipients(rounds, synchronous), rounds.number
+        recipients = _recipients(state.rounds, self._synchronous)
         if self._idles:
             recipients = self._next_cohort(state, recipients)
         # Who has not begun only hears that it shall: no message would change its initial points.
         begun = [agent for agent in recipients if state.agents[agent].lease] if self._idles else recipients
         payloads = self._aggregate(state, begun, now)
+        effects = self.reply(state, recipients, payloads, now)
+        return effects + self.open(state, recipients, now) if self._synchronous else effects
+
+    def reply(self, state: CoreState, recipients: Sequence[int], payloads: dict[int, Any], now: float) -> list[Effect]:
+        """Close the open round, or the occasion of answering, and send what was written."""
+        rounds, synchronous, number = state.rounds, self._synchronous, state.rounds.number
         if not synchronous:  # others may have waited for what these have sent
             if list(payloads) != recipients:
                 recipients = sorted({*recipients, *(payloads.keys() & rounds.active)})
@@ -121,7 +126,7 @@ class Server:
             effects += self._network.send_down(state, make(Answer, (agent, inbound, number, 0)), bytes_, now)
         if rounds.unmasking:
             effects = [After(one.delay + rounds.unmasking, one.event) if isinstance(one, After) else one for one in effects]
-        return effects + self.open(state, recipients, now) if synchronous else effects
+        return effects
 
     def _next_cohort(self, state: CoreState, reported: Sequence[int]) -> list[int]:
         """Let those who have reported be idle again, and enlist others for the next round; nobody after the last one."""

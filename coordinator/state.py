@@ -14,7 +14,7 @@ from fedbo.coordinator.events import Message
 from fedbo.coordinator.rounds import Rounds
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class AgentStep:
     """The step that an agent works on.
 
@@ -32,16 +32,22 @@ class AgentStep:
     inbox: tuple[Inbound, ...]
     speaks: bool
     begun: float
-    timed: bool = False
-    costs: tuple[float, ...] | None = None
-    pulls: tuple[int, ...] | None = None
-    segments: tuple[float, ...] = ()
-    remaining: float = math.inf
-    since: float = 0.0
-    pace_history: list[tuple[float, float, float]] | None = None
-    void: bool = False
-    report: StepReport | None = None
-    order: StepRequest | None = None
+    timed: bool
+    costs: tuple[float, ...] | None
+    pulls: tuple[int, ...] | None
+    segments: tuple[float, ...]
+    remaining: float
+    since: float
+    pace_history: list[tuple[float, float, float]] | None
+    void: bool
+    report: StepReport | None
+    order: StepRequest | None
+
+    def __init__(self, inbox: tuple[Inbound, ...], speaks: bool, begun: float) -> None:  # one by `dataclass` is never compiled
+        self.inbox, self.speaks, self.begun = inbox, speaks, begun
+        self.timed = self.void = False
+        self.costs = self.pulls = self.pace_history = self.report = self.order = None
+        self.segments, self.remaining, self.since = (), math.inf, 0.0
 
     def set_pace(self, now: float, before: float, after: float) -> None:
         """Work on at another pace from now on."""

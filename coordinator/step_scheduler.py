@@ -20,9 +20,7 @@ class StepScheduler:
         asynchronous = not rules.is_synchronous and rules.aggregator is None
         self._all_are_asked = asynchronous and rules.exchange.selection.who == "all"
         self._queries, self._pulls, self._initial = rules.algorithm.queries, problem.pulls, problem.initial
-        self._durations = (
-            None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
-        )
+        self.durations = None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
 
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Begin an agent's step now."""
@@ -49,12 +47,12 @@ class StepScheduler:
 
     def dispatch(self, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
         """Tell an agent to do its step; `restore` says what it shall go back to before."""
-        durations, step, number = self._durations, agent.current, agent.number
+        durations, step, number = self.durations, agent.current, agent.number
         assert step is not None
         agent.lease += 1
         if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
-        priced = durations is not None and durations.needs_costs(number)
+        priced = durations is not None and durations.costly and durations.needs_costs(number)
         fields = (number, agent.step, agent.lease, step.inbox, step.speaks, restore, None, None, priced)
         step.order = order = make(StepRequest, fields)
         if durations is None:
@@ -66,7 +64,8 @@ class StepScheduler:
             return [Ask(order)]
         if self._pulls:
             count = min(count, self._pulls - agent.pulled)
-        if count == 1 and not step.timed and (length := durations.single(number, agent.next_evaluation)) is not None:
+        if count == 1 and durations.plain and not step.timed:
+            length = durations.of(number, agent.next_evaluation)
             agent.next_evaluation += 1
             step.segments, step.remaining = (0.0, length), length
             return self._fix(agent, step, now)
@@ -78,13 +77,13 @@ class StepScheduler:
         if event.lease != agent.lease or agent.current is None:
             return []
         order = agent.current.order
-        assert order is not None and self._durations is not None
-        choice = event.choice if self._durations.needs_costs(agent.number) else event.choice._replace(costs=None)
+        assert order is not None and self.durations is not None
+        choice = event.choice if self.durations.needs_costs(agent.number) else event.choice._replace(costs=None)
         return self._schedule(agent, order._replace(restore="", costs=choice.costs), choice, now)
 
     def _schedule(self, agent: AgentRecord, order: StepRequest, choice: DecisionSize, now: float) -> list[Effect]:
         """Fix how long a step takes, from its decision on."""
-        step, durations = agent.current, self._durations
+        step, durations = agent.current, self.durations
         assert step is not None and durations is not None
         evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
         step.costs, step.pulls = choice.costs, choice.pulls
@@ -116,7 +115,7 @@ class StepScheduler:
 
     def retry(self, agent: AgentRecord, report: StepReport, now: float) -> list[Effect]:
         """Let the evaluations that were retried take their time, after all others."""
-        step, durations = agent.current, self._durations
+        step, durations = agent.current, self.durations
         assert step is not None and durations is not None
         costs = None if step.costs is None else tuple(step.costs[point] for point in report.retried)
         pulls = None if step.pulls is None else tuple(step.pulls[point] for point in report.retried)

@@ -13,7 +13,8 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.streams import Streams
-from fedbo.coordinator.environment.timing import Constant, Timing, durations
+from fedbo.coordinator.environment.duration_blocks import durations
+from fedbo.coordinator.environment.timing import Constant, Timing
 from fedbo.coordinator.environment.traces import FORMATS, cycling, not_there, schedule
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.duration_blocks import Durations
 from fedbo.coordinator.environment.environment import Environment
-from fedbo.coordinator.environment.timing import Timing, durations
+from fedbo.coordinator.environment.timing import Timing
 
 
 class Evaluations(NamedTuple):
@@ -32,16 +33,16 @@ class StepDurations:
     def __init__(self, environment: Environment, streams: Streams, policy: Policy) -> None:
         self._environment, self._streams, self._policy = environment, streams, policy
         self._limit = math.inf if policy.time_limit is None else policy.time_limit
-        self._length = durations(self._evaluation_of, "evaluation time", streams)
-        self._again = durations(self._evaluation_of, "evaluation time again", streams)
+        self._lengths = Durations(self._evaluation_of, "evaluation time", streams)
+        self._again = Durations(self._evaluation_of, "evaluation time again", streams)
         self._factors: dict[int, float] = {}
         self.limited = policy.time_limit is not None
         groups = environment.groups()
         self._even = all(models.speed.factors == (1.0,) for models in groups)
         self._instant = not any(models.decision.coefficient for models in groups)
         costly = any(models.evaluation is not None and models.evaluation.costs for models in groups)
-        self._costly = costly
-        self._plain = self._even and self._instant and not self.limited and not costly
+        self.costly = costly
+        self.plain = self._even and self._instant and not self.limited and not costly
 
     def _evaluation_of(self, agent: int) -> Timing:
         evaluation = self._environment.of(agent).evaluation
@@ -50,14 +51,14 @@ class StepDurations:
 
     def needs_costs(self, agent: int) -> bool:
         """Say whether an agent's evaluations last as long as its objective says."""
-        if not self._costly:
+        if not self.costly:
             return False
         evaluation = self._environment.of(agent).evaluation
         return evaluation is not None and evaluation.costs
 
-    def single(self, agent: int, number: int) -> float | None:
-        """Give the length of one evaluation where the step takes nothing else; None where it may."""
-        return self._length(agent, number) if self._plain else None
+    def of(self, agent: int, number: int) -> float:
+        """Give the length of one evaluation where durations are `plain`: a step takes nothing else then."""
+        return self._lengths.of(agent, number)
 
     def segments(self, agent: int, evaluations: Evaluations, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
         """Give the lengths of a decision with `t_n` observations and of evaluations."""
@@ -80,8 +81,8 @@ class StepDurations:
         return (*lengths, *self._evaluations(agent, retries, True))
 
     def _evaluations(self, agent: int, numbers: range, again: bool) -> list[float]:
-        length = self._again if again else self._length
-        lengths = [length(agent, number) for number in numbers]
+        drawn = self._again if again else self._lengths
+        lengths = [drawn.of(agent, number) for number in numbers]
         if self._even:
             return lengths
         factor = self._factor(agent)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate
 from math import inf, isfinite
 from typing import Annotated, ClassVar, Protocol
@@ -15,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
-from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
 
@@ -225,66 +222,10 @@ class DecisionTimeModel:
         return float(self.coefficient * t_n**self.power)
 
 
-_BLOCK = 64
-_HELD = 100_000  # agents whose blocks are held at a time: 60 MB, and a draw again costs microseconds
-
-
-class Durations:
-    """The durations of one purpose in blocks of 64, which are functions of agent and number alone.
-
-    `timing_of` gives an agent's model and is asked once for each agent.
-    """
-
-    def __init__(self, timing_of: Callable[[int], Timing], purpose: str, streams: Streams) -> None:
-        self._timing_of, self._purpose, self._streams = timing_of, purpose, streams
-        self._models: dict[int, tuple[Timing, float]] = {}
-
-    def block(self, agent: int, number: int) -> Sequence[float]:
-        """Give an agent's durations from 64 * `number` on."""
-        model, speed = self._models.get(agent) or self._enter(agent)
-        if isinstance(model, Constant):
-            return _same(model.mean)
-        drawn = model.draw(self._streams.of(agent).at(number).rng(self._purpose), _BLOCK) * speed
-        return array("d", drawn.tobytes())  # a quarter of the memory of a list
-
-    def _enter(self, agent: int) -> tuple[Timing, float]:
-        model = self._timing_of(agent)
-        constant = isinstance(model, Constant)  # it needs no stream, and streams are most of the work
-        speed = 1.0 if constant else model.speed(self._streams.of(agent).at(0).rng(self._purpose + " speed"))
-        self._models[agent] = model, speed
-        return model, speed
-
-
-def durations(timing_of: Callable[[int], Timing], purpose: str, streams: Streams) -> Callable[[int, int], float]:
-    """Give the function (agent, step) -> duration of one purpose; `timing_of` gives an agent's model.
-
-    Duration number `step` of an agent is always the same one, whatever was asked before it. The block last used is kept,
-    so that a draw costs two look-ups.
-    """
-    block = Durations(timing_of, purpose, streams).block
-    held: dict[int, tuple[int, Sequence[float]]] = {}
-
-    def duration(agent: int, step: int) -> float:  # a closure takes two thirds of the time of an object's __call__
-        last = held.get(agent)
-        if last is None or last[0] != step // _BLOCK:
-            if len(held) >= _HELD:
-                held.clear()
-            last = held[agent] = step // _BLOCK, block(agent, step // _BLOCK)
-        return last[1][step % _BLOCK]
-
-    return duration
-
-
 def same_for_all(models: Iterable[Timing]) -> float | None:
     """Give the only duration of all these models, if they have but one: nothing need be looked up then."""
     found = {float(model.mean) if isinstance(model, Constant) else None for model in models}
     return found.pop() if len(found) == 1 else None
-
-
-@lru_cache(maxsize=256)
-def _same(value: float) -> list[float]:
-    """Give a block of equal durations, one list for all agents."""
-    return [float(value)] * _BLOCK
 
 
 def _lasting(rng: np.random.Generator, between: float) -> float:

@@ -33,8 +33,9 @@ from fedbo.coordinator.environment.faults import Crash
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.privacy.noise import secret_key
-from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent, RunHooks, run_virtual
+from fedbo.coordinator.runtime.engine import RecordedEvent, RunHooks, run_virtual
 from fedbo.coordinator.runtime.event_log import EventLog
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.replay_log import replay_events, resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall

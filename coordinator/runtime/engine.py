@@ -8,8 +8,8 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from dataclasses import dataclass
+from heapq import heappop
 from typing import NamedTuple
 
 from fedbo.actors.hosts import Hosts
@@ -18,8 +18,8 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
 from fedbo.coordinator.events import (
     BACKGROUND,
-    MESSAGES,
     After,
+    Answer,
     Ask,
     Commit,
     DecisionMade,
@@ -27,54 +27,17 @@ from fedbo.coordinator.events import (
     Event,
     EventLine,
     Finished,
-    ProcessControl,
-    StudyStarted,
+    Message,
     make,
 )
+from fedbo.coordinator.runtime.event_queue import EventQueue, arrival
+from fedbo.coordinator.runtime.fast_path import FastPath, has_fast_path
 
 Sink = Callable[[list[EventLine]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still
 _COLLECT = 10_000  # objects made before Python looks for cycles: what is made for an event is in none
 PROGRESS_INTERVAL = 0.4  # seconds between two reports of progress
 PROGRESS_REST = 50.0  # a report takes at most one part in so many of a run's time, since it asks all agents
-
-
-@dataclass(slots=True)
-class EventQueue:
-    """The event queue: a heap of (time, number of its scheduling, event), and how far the run is."""
-
-    heap: list[tuple[float, int, Event]] = field(default_factory=lambda: [(0.0, 0, StudyStarted())])
-    scheduled: int = 0
-    time: float = 0.0
-    events: int = 0
-    stopped: bool = False
-    waiting: int = 1
-
-    def become(self, other: EventQueue) -> None:
-        """Go on from where another one stood."""
-        self.heap, self.scheduled, self.time = other.heap, other.scheduled, other.time
-        self.events, self.waiting, self.stopped = other.events, other.waiting, False
-
-    @property
-    def quiet(self) -> bool:
-        """Say whether no message is under way."""
-        return not any(type(event) in MESSAGES for _, _, event in self.heap)
-
-    def ends(self) -> dict[int, float]:
-        """Give when each agent's step ends; one that was interrupted may have an earlier end there too."""
-        return {event.agent: time for time, _, event in self.heap if type(event) is Finished}
-
-    def push(self, time: float, event: Event) -> None:
-        """Put an event on the heap; those at one time happen in the order in which they were scheduled."""
-        self.scheduled += 1
-        self.waiting += type(event) not in BACKGROUND
-        heappush(self.heap, (time, self.scheduled, event))
-
-    def pop(self) -> tuple[int, Event]:
-        """Take the next event, with its number."""
-        _, number, event = heappop(self.heap)
-        self.waiting -= type(event) not in BACKGROUND
-        return number, event
 
 
 class RecordedEvent(NamedTuple):
@@ -105,7 +68,7 @@ class RunHooks:
     sink: Sink
     stop: Callable[[], bool] = lambda: False
     tick: Callable[[], None] = lambda: None
-    keep: Callable[[int], None] = lambda events: None
+    keep: Callable[[int], None] | None = None
     record: Callable[[RecordedEvent, StepReport | None], None] = lambda recorded, report: None
     enough: Callable[[], bool] = lambda: False
     die: Callable[[], None] = lambda: None
@@ -125,51 +88,77 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
     finally:
         gc.set_threshold(*thresholds)
     report_progress(core, hooks)
-    if not queue.stopped and (not queue.heap or queue.heap[0][0] <= until):
+    due = queue.next_time()
+    if not queue.stopped and (due is None or due <= until):
         core.close()
 
 
 def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until: float) -> None:
     """Let one event after the other happen."""
-    heap, clock = queue.heap, time.monotonic
-    progress, active, due, flushed = core.state.progress, core.state.rounds.active, clock() + PROGRESS_INTERVAL, True
-    while heap and (queue.waiting or core.will_recover()):
-        now, _, event = heap[0]
+    heap, under_way, progress, active = queue.heap, queue.under_way, core.state.progress, core.state.rounds.active
+    fast = FastPath(core, hosts, queue) if has_fast_path(core) else None
+    watch, flushed, pop, keep = _Watch(core, hooks, until), True, heappop, hooks.keep
+    while (heap or under_way) and (queue.waiting or core.will_recover()):
+        arrives = queue.arrives_first()
+        first = under_way[queue.arrived] if arrives else heap[0]
+        now: float = first[0]
+        event: Event | Message | Answer = first[2]
         if now > until or (not active and core.is_over and queue.quiet):
             break
-        idle = progress.events - progress.last_event
-        stands_still = idle >= _IDLE and idle % _IDLE == 0  # no step ends then, after which it is looked whether to stop
-        if stands_still or type(event) is Finished:
-            if hooks.stop():
-                queue.stopped = True
-                break
-            if (begun := clock()) > due:
-                report_progress(core, hooks)
-                due = (ended := clock()) + max(PROGRESS_INTERVAL, PROGRESS_REST * (ended - begun))
-        if stands_still:
-            require_progress(core, now, until)
+        report: StepReport | None = None
+        ends_step = type(event) is Finished
+        if (ends_step or progress.events - progress.last_event >= _IDLE) and watch.stops(now, ends_step):
+            queue.stopped = True
+            break
         if type(event) is Finished:
-            if not core.is_current(event):  # its agent was interrupted, and this end with it
+            number, lease, report = event
+            if not core.is_current(number, lease):  # its agent was interrupted, and this end with it
                 queue.pop()
                 continue
-            if event.report is None:  # an error here leaves the event where it is
-                event, flushed = make(Finished, (event.agent, event.lease, hosts.result(event.agent))), False
-        heappop(heap)
-        queue.time, queue.waiting = now, queue.waiting - (type(event) not in BACKGROUND)
-        for effect in core.handle(event, now):
-            if type(effect) is After:  # most of them are; `queue.push` does the same
-                delay, later = effect
-                queue.scheduled += 1
-                queue.waiting += type(later) not in BACKGROUND
-                heappush(heap, (now + delay, queue.scheduled, later))
-            else:
-                apply_effect(effect, now, hosts, queue)
-                flushed = False
+            if report is None:  # an error here leaves the event where it is
+                report, flushed = hosts.result(number), False
+        if arrives:
+            queue.arrive()
+        else:
+            pop(heap)
+            queue.waiting -= type(event) not in BACKGROUND
+        queue.time = now
+        if fast is None or not fast.take(event, report, now):
+            if type(event) is Finished:
+                event = make(Finished, (event.agent, event.lease, report))
+            happens = arrival(event) if isinstance(event, Message | Answer) else event
+            flushed = not apply_effects(core.handle(happens, now), now, hosts, queue) and flushed
         queue.events += 1
-        if not flushed and (not heap or heap[0][0] > now):
+        if not flushed and not queue.is_due(now):
             hosts.flush(queue.ends)
             flushed = True
-        hooks.keep(queue.events)
+        if keep is not None:
+            keep(queue.events)
+
+
+class _Watch:
+    """What is asked when a step ends, and now and then where none does: whether to stop, and whether the run goes on."""
+
+    def __init__(self, core: Core, hooks: RunHooks, until: float) -> None:
+        self._core, self._hooks, self._until, self._clock = core, hooks, until, time.monotonic
+        self._due = self._clock() + PROGRESS_INTERVAL
+
+    def stops(self, now: float, ends_step: bool) -> bool:
+        """Say whether the run ends here, or report its progress if that is due; EndlessError where it stands still."""
+        idle = self._core.state.progress.idle
+        stands_still = idle >= _IDLE and idle % _IDLE == 0
+        if not ends_step and not stands_still:
+            return False
+        if self._hooks.stop():
+            return True
+        begun = self._clock()
+        if begun > self._due:
+            report_progress(self._core, self._hooks)
+            ended = self._clock()
+            self._due = ended + max(PROGRESS_INTERVAL, PROGRESS_REST * (ended - begun))
+        if stands_still:
+            require_progress(self._core, now, self._until)
+        return False
 
 
 def _resume_steps(core: Core, hosts: Hosts) -> None:
@@ -185,18 +174,24 @@ def _resume_steps(core: Core, hosts: Hosts) -> None:
             hosts.result(order.agent)
 
 
-def apply_effect(effect: Effect, now: float, hosts: Hosts, queue: EventQueue) -> None:
-    """Apply one effect."""
-    if isinstance(effect, StepRequest):
-        hosts.submit(effect)
-    elif isinstance(effect, Commit):
-        hosts.commit(effect.agent, effect.times)
-    elif isinstance(effect, Ask):
-        choice = hosts.decide(effect.order)
-        queue.push(now, DecisionMade(effect.order.agent, effect.order.lease, choice))
-    else:
-        assert not isinstance(effect, ProcessControl), "nothing is done to a process in virtual time"
-        queue.push(now + effect.delay, effect.event)
+def apply_effects(effects: list[Effect], now: float, hosts: Hosts, queue: EventQueue) -> bool:
+    """Apply effects; say whether hosts have been told anything."""
+    told = False
+    for effect in effects:
+        if type(effect) is After:
+            delay, event = effect
+            queue.push(now + delay, event)
+            continue
+        told = True
+        if type(effect) is StepRequest:
+            hosts.submit(effect)
+        elif type(effect) is Commit:
+            number, times = effect
+            hosts.commit(number, times)
+        else:
+            assert isinstance(effect, Ask), "nothing is done to a process in virtual time"
+            queue.push(now, DecisionMade(effect.order.agent, effect.order.lease, hosts.decide(effect.order)))
+    return told
 
 
 def report_progress(core: Core, hooks: RunHooks) -> None:

@@ -10,7 +10,8 @@ from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.events import BACKGROUND, After, Commit, Event, Finished, ProcessControl, ProcessDied, StudyStarted
-from fedbo.coordinator.runtime.engine import DIED, FINISHED, EventQueue, RecordedEvent, RunHooks, report_progress
+from fedbo.coordinator.runtime.engine import DIED, FINISHED, RecordedEvent, RunHooks, report_progress
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.wall_clock import LiveHosts, control_process
 
 Happened = tuple[RecordedEvent, StepReport | None]
@@ -66,7 +67,7 @@ def replay_events(core: Core, hosts: Hosts, hooks: RunHooks, record: Iterable[Re
     for place, recorded in enumerate(record):
         now, number, agent, lease = recorded
         report = None
-        if number == FINISHED and core.is_current(Finished(agent, lease)):
+        if number == FINISHED and core.is_current(agent, lease):
             report = hosts.result(agent)
         elif number == FINISHED:  # it came too late, and counted for nothing
             report = StepReport(agent, steps.get((agent, lease), -1), 0, None, lease)

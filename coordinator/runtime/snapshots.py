@@ -15,8 +15,9 @@ from fedbo.actors.storage.sealed import sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotIndex, SnapshotStore
 from fedbo.actors.task import StepReport
 from fedbo.coordinator.core import Core
-from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
+from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.state import AgentRecord, CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
@@ -120,6 +121,7 @@ class Snapshotter:
         whole = whole or len(agents) + len(agents.settled) <= _MANY
         self._tried = number
         core.flush(event_log)
+        queue.gather()
         live = getattr(hosts, "live", None)
         with self.home.while_current():
             self._files, path = event_log.write(number), self.home.core(number)

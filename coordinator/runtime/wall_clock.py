@@ -14,12 +14,12 @@ from fedbo.coordinator.runtime.engine import (
     DIED,
     FINISHED,
     PROGRESS_INTERVAL,
-    EventQueue,
     RecordedEvent,
     RunHooks,
-    apply_effect,
+    apply_effects,
     report_progress,
 )
+from fedbo.coordinator.runtime.event_queue import EventQueue
 
 
 class LiveHosts(Hosts, Protocol):
@@ -93,12 +93,12 @@ class _WallClockLoop:
 
     def turn(self, until: float) -> None:
         """Process the event that is due, or wait for what comes first."""
-        heap = self.queue.heap
-        if heap and heap[0][0] <= self.clock():
-            number, event = self.queue.pop()
+        first = self.queue.next_time()
+        if first is not None and first <= self.clock():
+            _, number, event = self.queue.pop()
             self._process(event, number)
             return
-        due = min(heap[0][0] - self.clock() if heap else PROGRESS_INTERVAL, until - self.clock(), PROGRESS_INTERVAL)
+        due = min(PROGRESS_INTERVAL if first is None else first - self.clock(), until - self.clock(), PROGRESS_INTERVAL)
         reports, dead = self.hosts.ready(due)
         for report in reports:
             self._process(Finished(report.agent, report.lease, report), FINISHED)
@@ -120,9 +120,10 @@ class _WallClockLoop:
             elif isinstance(effect, ProcessControl):
                 control_process(effect, self.hosts)
             else:
-                apply_effect(effect, now, self.hosts, self.queue)
+                apply_effects([effect], now, self.hosts, self.queue)
         self.hosts.flush()
-        self.hooks.keep(self.queue.events)
+        if self.hooks.keep is not None:
+            self.hooks.keep(self.queue.events)
         if ends:
             report_progress(self.core, self.hooks)
             self.hooks.die()

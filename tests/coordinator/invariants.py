@@ -10,6 +10,7 @@ from typing import Any
 from small_runs import Ran, Setting
 
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import (
     Corruption,
     Crash,
@@ -23,7 +24,7 @@ from fedbo.coordinator.environment.faults import (
     Restart,
     Slow,
 )
-from fedbo.coordinator.environment.timing import Constant, durations
+from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.messages import declared_size
 
 NEAR = 1e-6
@@ -45,7 +46,8 @@ def check(setting: Setting) -> Ran:
         before = record.time
         for follower in followers:
             follower.line(record)
-    whole = not ran.outcome.heap or ran.outcome.heap[0][0] <= setting.until
+    first = ran.outcome.next_time()
+    whole = first is None or first <= setting.until
     for follower in followers:
         follower.end(ran, whole)
     return ran

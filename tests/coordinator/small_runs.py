@@ -22,7 +22,8 @@ from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.timing import Constant, Lognormal, Timing
 from fedbo.coordinator.events import EventRecord
 from fedbo.coordinator.exchange import LATE, MODES, Barrier, Exchange, Immediate
-from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.objectives.functions import Quadratic
 
 FTS = {"own": None, "every": 1, "length_scale": 0.3, "noise": 0.01, "features": 20, "p": 0.5}

@@ -15,8 +15,9 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Slow
-from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, durations
+from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal
 from fedbo.coordinator.exchange import Barrier, Immediate
 
 EVERYBODY = tuple(range(5))

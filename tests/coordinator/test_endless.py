@@ -20,7 +20,8 @@ from fedbo.coordinator.environment.faults import Crash, Hang, Loss, NetworkParti
 from fedbo.coordinator.environment.timing import Constant
 from fedbo.coordinator.errors import EndlessError
 from fedbo.coordinator.exchange import Barrier
-from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.execution.runner import RunError
 from fedbo.study.study import load_study
 

@@ -27,16 +27,9 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always, Markov
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.faults import Crash, Hang, Loss, Slow
-from fedbo.coordinator.environment.timing import (
-    Constant,
-    Cost,
-    DecisionTimeModel,
-    Exponential,
-    Lognormal,
-    SpeedClasses,
-    durations,
-)
+from fedbo.coordinator.environment.timing import Constant, Cost, DecisionTimeModel, Exponential, Lognormal, SpeedClasses
 from fedbo.coordinator.exchange import Barrier, Deadline, Exchange, FirstK, Immediate
 
 Z = 4.3

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.timing import (
     TIMINGS,
     Constant,
@@ -22,7 +23,6 @@ from fedbo.coordinator.environment.timing import (
     Pareto,
     SpeedClasses,
     Timing,
-    durations,
 )
 
 RANDOM = [Lognormal(2.0, 0.5, 0.3), Exponential(2.0, 0.3), Pareto(2.0, 5.0, 0.3), Gamma(2.0, 3.0, 0.3)]

@@ -61,7 +61,8 @@ from fedbo.coordinator.privacy.ledger import LedgerEntry, accounted, table_of
 from fedbo.coordinator.privacy.noise import NoiseSource, Secure, Seeded, secret_key
 from fedbo.coordinator.privacy.sensitivity import noise_stds, sensitivities
 from fedbo.coordinator.rules import Rules
-from fedbo.coordinator.runtime.engine import EventQueue, RunHooks, run_virtual
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.selection import Selection
 
 SEVEN: list[Exchange] = [

@@ -29,8 +29,9 @@ from fedbo.coordinator.environment.faults import Crash, Duplication, Loss
 from fedbo.coordinator.exchange import Barrier
 from fedbo.coordinator.privacy.noise import secret_key
 from fedbo.coordinator.runtime.actor import Coordinator, Run
-from fedbo.coordinator.runtime.engine import EventQueue, RecordedEvent
+from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.coordinator.runtime.event_log import EventLog, read_moments
+from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.snapshots import PARTS, Snapshotter
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.base import Measured

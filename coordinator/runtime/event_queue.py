@@ -1,0 +1,109 @@
+"""The event queue of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any
+
+from fedbo.coordinator.events import (
+    BACKGROUND,
+    MESSAGES,
+    Answer,
+    AnswerReceived,
+    Event,
+    Finished,
+    Message,
+    MessageReceived,
+    StudyStarted,
+)
+
+# (time, number of its scheduling, event). Where it is compiled, a tuple of fixed length would be taken apart and made again.
+Entry = tuple[Any, ...]
+_ARRIVED = 1000  # messages that have arrived and are still in the list, at most
+
+
+@dataclass(slots=True)
+class EventQueue:
+    """The event queue, with (time, number of its scheduling, event) of all that is to happen, and how far the run is.
+
+    What arrives in the order in which it was sent needs no heap: it may be `under_way`, with messages and answers in place of
+    the events of their arrival, from place `arrived` on if there is any. All else is in the `heap`.
+    """
+
+    heap: list[Entry] = field(default_factory=lambda: [(0.0, 0, StudyStarted())])
+    scheduled: int = 0
+    time: float = 0.0
+    events: int = 0
+    stopped: bool = False
+    waiting: int = 1
+    under_way: list[Entry] = field(default_factory=list)
+    arrived: int = 0
+
+    def become(self, other: EventQueue) -> None:
+        """Go on from where another one stood."""
+        self.heap, self.scheduled, self.time = other.heap, other.scheduled, other.time
+        self.events, self.waiting, self.stopped = other.events, other.waiting, False
+        self.under_way, self.arrived = other.under_way, other.arrived
+
+    @property
+    def quiet(self) -> bool:
+        """Say whether no message is under way."""
+        return not self.under_way and not any(type(event) in MESSAGES for _, _, event in self.heap)
+
+    def ends(self) -> dict[int, float]:
+        """Give when each agent's step ends; one that was interrupted may have an earlier end there too."""
+        return {event.agent: time for time, _, event in self.heap if type(event) is Finished}
+
+    def push(self, time: float, event: Event) -> None:
+        """Let an event happen at a time; those at one time happen in the order in which they were scheduled."""
+        self.scheduled += 1
+        self.waiting += type(event) not in BACKGROUND
+        heappush(self.heap, (time, self.scheduled, event))
+
+    def send(self, time: float, sent: Message | Answer) -> None:
+        """Let what is sent arrive at a time that is not before that of what was sent before."""
+        self.scheduled += 1
+        self.waiting += 1
+        self.under_way.append((time, self.scheduled, sent))
+
+    def arrives_first(self) -> bool:
+        """Say whether what happens next is that a message arrives which is under way."""
+        return bool(self.under_way) and not (self.heap and self.heap[0] < self.under_way[self.arrived])
+
+    def next_time(self) -> float | None:
+        """Say when something happens next."""
+        if self.arrives_first():
+            return float(self.under_way[self.arrived][0])
+        return float(self.heap[0][0]) if self.heap else None
+
+    def is_due(self, now: float) -> bool:
+        """Say whether something else happens now."""
+        heap, under_way = self.heap, self.under_way
+        return bool((heap and heap[0][0] <= now) or (under_way and under_way[self.arrived][0] <= now))
+
+    def arrive(self) -> None:
+        """Take out the message that arrives next."""
+        self.waiting -= 1
+        self.arrived += 1
+        if self.arrived in (len(self.under_way), _ARRIVED):
+            del self.under_way[: self.arrived]
+            self.arrived = 0
+
+    def pop(self) -> Entry:
+        """Take out the next event of the heap."""
+        first = heappop(self.heap)
+        self.waiting -= type(first[2]) not in BACKGROUND
+        return first
+
+    def gather(self) -> None:
+        """Put all into the heap, as it is stored."""
+        for time, number, sent in self.under_way[self.arrived :]:
+            heappush(self.heap, (time, number, arrival(sent)))
+        self.under_way.clear()
+        self.arrived = 0
+
+
+def arrival(sent: Message | Answer) -> MessageReceived | AnswerReceived:
+    """Give the event of an arrival."""
+    return MessageReceived(sent) if isinstance(sent, Message) else AnswerReceived(sent)

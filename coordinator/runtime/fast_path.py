@@ -1,0 +1,143 @@
+"""The fast path of a run in which nothing can come between: what an event does, without effects on the way.
+
+Agents are always there, messages take one constant time and meet no fault, a step is one evaluation, and every message is
+answered at once. A step that ends, sends its message and is followed by the next, a message that takes effect and is
+answered to its sender alone, and such an answer do here what the parts of the core would do, to the same state and the same
+queue. All else, such as a failed evaluation, a message that is refused or an agent's last step, is left to the core.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedbo.actors.hosts import Hosts
+from fedbo.actors.task import StepReport, StepRequest
+from fedbo.algorithms.base import Inbound, LocallyPrivate, Waiting
+from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.environment.availability import leaves, never_before_steps
+from fedbo.coordinator.events import After, Answer, AnswerReceived, Event, Finished, Message, make
+from fedbo.coordinator.exchange import Immediate
+from fedbo.coordinator.messages import LARGEST, checker, size, sizer
+from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.coordinator.state import AgentStep
+
+
+def has_fast_path(core: Core) -> bool:
+    """Say whether nothing can come between in a run."""
+    rules, durations = core.rules, core.scheduler.durations
+    exchange, algorithm = rules.exchange, rules.algorithm
+    return (
+        not rules.environment.plan
+        and core.network.is_plain
+        and all(never_before_steps(models.availability) for models in rules.environment.groups())
+        and not any(leaves(models.availability) for models in rules.environment.groups())
+        and (type(exchange) is Immediate and exchange.staleness.is_constant and exchange.selection.who == "all")
+        and (rules.aggregator is None and not isinstance(algorithm, LocallyPrivate | Waiting))
+        and (rules.upload is not None and rules.download is not None)
+        and (durations is not None and durations.plain and algorithm.queries == 1 and not rules.problem.pulls)
+    )
+
+
+class FastPath:
+    """The fast path of a run that has one."""
+
+    def __init__(self, core: Core, hosts: Hosts, queue: EventQueue) -> None:
+        rules, durations, latency = core.rules, core.scheduler.durations, core.network.latency
+        assert durations is not None and latency is not None and rules.upload is not None and rules.download is not None
+        self._state, self._server, self._hosts, self._queue, self._log = core.state, core.server, hosts, queue, rules.log
+        self._durations, self._latency, (self._seed, self._replicate, _, _, self._scope) = durations, latency, rules.streams
+        algorithm = rules.algorithm
+        self._sends, self._receive, self._broadcast = algorithm.sends, algorithm.receive, algorithm.broadcast
+        self._wrong, self._bytes = checker(rules.upload, LARGEST), sizer(rules.upload)
+        self._wrong_answer, self._answer_bytes = checker(rules.download), sizer(rules.download)
+        self._ones = np.ones(rules.problem.n_agents)
+        self._targets, self._iterations, self._checkpoint = rules.targets, rules.problem.iterations, rules.task.checkpoint
+
+    def take(self, event: Event | Message | Answer, report: StepReport | None, now: float) -> bool:
+        """Let an event happen, with the report of a step that is over; where it is left to the core, nothing has happened."""
+        if report is not None:
+            return self._finished(report, now)
+        if type(event) is Message:
+            return self._received(event, now)
+        return type(event) is Answer and self._delivered(event, now)
+
+    def _finished(self, report: StepReport, now: float) -> bool:
+        """Note what came of a step, send its message, and begin the next step."""
+        number, ended, queries, payload, _, t_n, retried, failed, _, pulled = report
+        state, log, queue = self._state, self._log, self._queue
+        agent = state.agents[number]
+        done = agent.current
+        if retried or failed or queries != 1 or not 0 < ended < self._iterations or (payload is None and self._sends(ended)):
+            return False
+        if done is None or ended != agent.step or number not in self._targets:
+            return False
+        state.progress.events += 1
+        state.progress.note(now)
+        agent.last_duration, agent.t_n, agent.pulled = now - done.begun, t_n, pulled
+        if ended % self._checkpoint == 0:
+            agent.saved_t_n = t_n
+        log.append((now, "finished", number, ended, 0, ""))
+        message = None
+        if payload is not None:
+            agent.unacknowledged[ended] = message = make(Message, (number, number, ended, agent.base, now, payload, 0))
+            if bytes_ := size(payload):
+                log.append((now, "sent", number, ended, bytes_, ""))
+        inbox, agent.inbox = tuple(agent.inbox), []
+        agent.step, agent.base, agent.lease = ended + 1, state.rounds.age, agent.lease + 1
+        log.append((now, "started", number, agent.step, 0, ""))
+        agent.current = step = AgentStep(inbox, self._sends(agent.step), now)
+        step.order = order = make(StepRequest, (number, agent.step, agent.lease, inbox, step.speaks, "", None, None, False))
+        length = self._durations.of(number, agent.next_evaluation)
+        agent.next_evaluation += 1
+        step.segments, step.remaining, step.since, step.timed = (0.0, length), length, now, True
+        self._hosts.commit(number, (done.begun, now))
+        if message is not None:
+            queue.send(now + self._latency, message)
+        self._hosts.submit(order)
+        queue.push(now + length, make(Finished, (number, agent.lease, None)))
+        return True
+
+    def _received(self, message: Message, now: float) -> bool:
+        """Let a message take effect, and answer its sender."""
+        number, claimed, step, base, sent, payload, _ = message
+        state = self._state
+        agent, rounds = state.agents[number], state.rounds
+        if claimed != number or agent.ended or step not in agent.unacknowledged or step in agent.accepted_steps:
+            return False
+        if rounds.waiting or rounds.buffer or self._wrong(payload):
+            return False
+        state.progress.events += 1
+        state.progress.note(now)
+        agent.accepted_steps.add(step)
+        state.server = self._receive(state.server, make(Inbound, (number, step, sent, payload)), now)
+        agent.newest_base = base
+        stale = (rounds.age - base) // len(self._targets)
+        self._log.append((now, "arrived", number, step, self._bytes(payload), str(stale)))
+        del agent.unacknowledged[step]
+        agent.unheard = False
+        streams = make(Streams, (self._seed, self._replicate, COORDINATOR, rounds.number, self._scope))
+        payloads, state.server = self._broadcast(state.server, [number], self._ones, streams)
+        answer = payloads.get(number)
+        if len(payloads) != 1 or answer is None or self._wrong_answer(answer):
+            for effect in self._server.reply(state, [number], payloads, now):
+                assert isinstance(effect, After) and isinstance(effect.event, AnswerReceived)
+                self._queue.send(now + effect.delay, effect.event.answer)
+            return True
+        inbound = make(Inbound, (COORDINATOR, rounds.number, now, answer))
+        reply = make(Answer, (number, inbound, rounds.number, 0))
+        rounds.close(now, by=1)
+        self._queue.send(now + self._latency, reply)
+        return True
+
+    def _delivered(self, answer: Answer, now: float) -> bool:
+        """Give an agent an answer for its next step."""
+        number, inbound, place, _ = answer
+        agent = self._state.agents[number]
+        if agent.ended or inbound is None or place in agent.received_answers or self._state.rounds.waiting:
+            return False
+        self._state.progress.events += 1
+        agent.received_answers.add(place)
+        agent.inbox.append(inbound)
+        self._log.append((now, "delivered", number, place, self._answer_bytes(inbound.payload), ""))
+        return True

@@ -93,7 +93,7 @@ class Streams(NamedTuple):
         counter = [np.full(len(owners), word, dtype=np.uint64) for word in (1, self.step, 0, _word(self.scope + purpose))]
         counter[2] = (owners + 2).astype(np.uint64)
         words = _philox(counter, self.seed, self.replicate)
-        return (words >> np.uint64(11)) * 2.0**-53
+        return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
     def shared(self, purpose: str) -> np.random.Generator:
         """Give the generator that every agent of this replicate obtains for this purpose, at any step."""

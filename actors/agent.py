@@ -98,7 +98,7 @@ class HostedAgent:
             return self._work_overlapping(request, before, decision, self.overlapping)
         result = self._evaluate(request, decision, before.evaluated)
         state = self._learn(state, decision, result)
-        retried = tuple(query.point for query in result.queries[len(decision.x) :])
+        retried = tuple([query.point for query in result.queries[len(decision.x) :]])
         return self._end(request, state, before, result, retried)
 
     def _work_overlapping(
@@ -120,10 +120,11 @@ class HostedAgent:
         q, failed = len(state.decision.x), result.failed
         if self.task.algorithm.sends(request.step) and request.speaks:
             payload, algorithm = self.task.algorithm.outbox(algorithm, self._streams.at(request.step))
-        report = StepReport(
-            self.number, request.step, q, payload, request.lease, state.t_n, retried, failed, pulled=state.pulled
-        )
-        self.state = state._replace(algorithm=algorithm, step=request.step, decision=None, before_decision=None)
+        counted = (request.lease, state.t_n, retried, failed, None, state.pulled)
+        report = StepReport(self.number, request.step, q, payload, *counted)
+        # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
+        _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, pending = state
+        self.state = AgentState(algorithm, evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, pending)
         self.uncommitted = UncommittedStep(before, report, result)
         return report
 
@@ -188,7 +189,9 @@ class HostedAgent:
         cut = False
         if self._problem.pulls:
             decision, cut = cut_to_budget(decision, self._problem.pulls - state.pulled)
-        return state._replace(algorithm=own, decision=decision, before_decision=state.algorithm, cut=cut), decision
+        before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, pending = state
+        decided = AgentState(own, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending)
+        return decided, decision
 
     def _initial_points(self) -> Array:
         if self.number not in self.task.problem.targets:
@@ -209,7 +212,8 @@ class HostedAgent:
             pulls = pull_counts(decision)
             seen, made = int(pulls[told].sum()), int(pulls.sum())
         if len(values):
-            worst = float(values.min()) if worst is None else min(worst, float(values.min()))
+            least = float(values[0]) if len(values) == 1 else float(values.min())
+            worst = least if worst is None else min(worst, least)
         if self.task.policy.failure == "worst" and worst is not None and len(told) < len(decision.x):
             every = np.full(len(decision.x), worst)
             every[told] = values
@@ -220,8 +224,9 @@ class HostedAgent:
         if len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)
-        evaluated, t_n, pulled = state.evaluated + result.size, state.t_n + seen, state.pulled + made
-        return state._replace(algorithm=algorithm, evaluated=evaluated, t_n=t_n, worst=worst, pulled=pulled)
+        _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, pending = state
+        evaluated, t_n, pulled = evaluated + result.size, t_n + seen, pulled + made
+        return AgentState(algorithm, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending)
 
 
 def objective_of(federation: Federation, number: int, world: Streams) -> Objective:

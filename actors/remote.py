@@ -14,7 +14,7 @@ from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, raise_if_failed
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
-_MOST = 64  # requests in one call: with messages of a hundred numbers they are less than Ray sends by way of its store
+_MOST = 112  # requests in one call: with messages of a hundred numbers they are just less than Ray sends by way of its store
 
 
 class HostLost(RuntimeError):
@@ -49,7 +49,8 @@ class RayHosts:
     """Agents in Ray actors. Several calls of an actor may be under way.
 
     A request is sent as soon as its actor has fewer than two calls to work on; the rest waits in a buffer, so that the
-    load on Ray falls when the actors are busy. None of this can change a result: a request is complete when it is made.
+    load on Ray falls when the actors are busy. The agents of a round are asked at one moment: an actor with nothing to do gets
+    a first call while others are still being asked. None of this can change a result: a request is complete when it is made.
     """
 
     def __init__(self, actors: Sequence[Any], task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
@@ -73,12 +74,14 @@ class RayHosts:
         return self.remote[agent % len(self.remote)]
 
     def submit(self, request: StepRequest) -> None:
-        """Put the request in its host's buffer."""
+        """Put the request in its host's buffer, and send a full one to a host that has nothing to do."""
         host = self._host_of(request.agent)
         host.buffer.pop(request.agent, None)  # a request that is replaced loses its place
         host.buffer[request.agent] = request
         self._reports.pop((request.agent, self._given.get(request.agent, request.lease)), None)
         self._given[request.agent] = request.lease
+        if len(host.buffer) >= _MOST and not host.calls:
+            self._send(host)
 
     def decide(self, request: StepRequest) -> DecisionSize:
         """Wait for the agent's decision."""

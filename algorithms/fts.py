@@ -88,7 +88,8 @@ class FTS(Federated):
 
     def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         if self.relay == "one":
-            return state._replace(omega=payload["omega"][None, :], weight=_ONE)
+            local, features, known, values, rows, _, _, t, factor = state
+            return FederatedState(local, features, known, values, rows, payload["omega"][None, :], _ONE, t, factor)
         return state._replace(omega=payload["omega"], weight=payload["weight"])
 
     def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
@@ -158,18 +159,14 @@ class FTS(Federated):
 
     def _relayed(self, state: FTSServer, preference: Array, recipients: Sequence[int], streams: Streams) -> dict[int, Payload]:
         """Draw one sender for each recipient from P_N without the recipient itself, by inversion."""
-        reach = np.cumsum(preference)
-        payloads: dict[int, Payload] = {}
-        for agent in recipients:
-            own = preference.item(agent)
-            others = reach.item(-1) - own
-            if not others > 0:
-                continue
-            place = streams.of(agent).rng("P_N at the coordinator").random() * others
-            place += own if place >= reach.item(agent) - own else 0.0
-            chosen = int(reach.searchsorted(place, side="right"))
-            payloads[agent] = {"omega": state.omega[state.row[chosen]].copy(), "sender": np.array([chosen])}
-        return payloads
+        reach, asked = np.cumsum(preference), np.array(recipients, dtype=np.int64)
+        asked = asked[reach[-1] - preference[asked] > 0]  # the others know nobody but themselves
+        own = preference[asked]
+        place = streams.uniforms(asked, "P_N at the coordinator") * (reach[-1] - own)
+        place += np.where(place >= reach[asked] - own, own, 0.0)
+        chosen = reach.searchsorted(place, side="right")
+        sent = zip(asked.tolist(), state.row[chosen].tolist(), chosen[:, None], strict=True)
+        return {agent: {"omega": state.omega[row].copy(), "sender": sender} for agent, row, sender in sent}
 
 
 FAITHFUL = {

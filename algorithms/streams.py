@@ -8,6 +8,7 @@ algorithm under comparison enters, so a crash, a resume or another policy leaves
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -16,6 +17,10 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random.bit_generator import ISeedSequence
 
+Words = npt.NDArray[np.uint64]
+_MULTIPLIERS, _WEYL = (0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
+_HALF, _LOWER = np.uint64(32), np.uint64(2**32 - 1)
+_FEW = 64  # generators that cost no more than the arrays of all of them
 WORLD = -1  # owner of draws that all agents share
 COORDINATOR = -2
 
@@ -43,6 +48,25 @@ def _word(purpose: str) -> int:
     return int.from_bytes(blake2b(purpose.encode(), digest_size=8).digest(), "little")
 
 
+def _philox(counter: Sequence[Words], *key: int) -> Words:
+    """Give the first word of each block of Philox-4x64-10 (Salmon et al. 2011), as `numpy.random.Philox` does."""
+    first, second, third, fourth = counter
+    for turn in range(10):
+        high, low = zip(*map(_product, (first, third), _MULTIPLIERS), strict=True)
+        left, right = (np.uint64((word + turn * weyl) % 2**64) for word, weyl in zip(key, _WEYL, strict=True))
+        first, second, third, fourth = high[1] ^ second ^ left, low[1], high[0] ^ fourth ^ right, low[0]
+    return first
+
+
+def _product(words: Words, factor: int) -> tuple[Words, Words]:
+    """Give the upper and the lower 64 bits of products."""
+    high, low = words >> _HALF, words & _LOWER
+    above, below = np.uint64(factor >> 32), np.uint64(factor % 2**32)
+    middle = high * below + (low * below >> _HALF)
+    other = low * above + (middle & _LOWER)
+    return high * above + (middle >> _HALF) + (other >> _HALF), words * np.uint64(factor)
+
+
 class Streams(NamedTuple):
     """The random streams of one owner at one step of one replicate.
 
@@ -58,9 +82,20 @@ class Streams(NamedTuple):
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Give the generator for one purpose; asking again starts the same stream again."""
-        counter = np.array([0, self.step, self.owner + 2, _word(self.scope + purpose)], dtype=np.uint64)
-        key: Any = _key(self.seed, self.replicate)  # NumPy takes any seed sequence, its stubs only its own
+        seed, replicate, owner, step, scope = self
+        word = _word(scope + purpose if scope else purpose)  # a name that is not put together knows its hash
+        counter = np.array([0, step, owner + 2, word], dtype=np.uint64)
+        key: Any = _key(seed, replicate)  # NumPy takes any seed sequence, its stubs only its own
         return np.random.Generator(np.random.Philox(key, counter=counter))
+
+    def uniforms(self, owners: npt.NDArray[np.int64], purpose: str) -> npt.NDArray[np.float64]:
+        """Give the first uniform number that each of these owners' generators for one purpose would give."""
+        if len(owners) < _FEW:
+            return np.array([self.of(owner).rng(purpose).random() for owner in owners.tolist()])
+        counter = [np.full(len(owners), word, dtype=np.uint64) for word in (1, self.step, 0, _word(self.scope + purpose))]
+        counter[2] = (owners + 2).astype(np.uint64)
+        words = _philox(counter, self.seed, self.replicate)
+        return np.asarray((words >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
 
     def shared(self, purpose: str) -> np.random.Generator:
         """Give the generator that every agent of this replicate obtains for this purpose, at any step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,13 +13,14 @@ from fedbo.objectives.base import Array, Parameter
 
 Ends = tuple[tuple[float, float], ...]
 _FEW = 8  # numbers of which Python's own are faster than an array of them
+_MOST_KNOWN = 256
 
 
 def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
     """Give x `(d,)` or `(n, d)` in native units as floats, or refuse it: ValueError when it is outside the box."""
-    low, high, _, ends = _box(tuple(parameters))
+    low, high, _, ends, _ = _box(parameters)
     points = _shaped(len(parameters), np.asarray(x, dtype=np.float64))
-    if ends and points.size <= _FEW and _are_inside(points, ends):
+    if ends and points.size <= _FEW and _are_inside(_rows(points), ends):
         return points
     if not ((points >= low) & (points <= high)).all():  # written so that NaN is outside
         raise _outside(points, [(p.name, p.low, p.high) for p in parameters])
@@ -36,21 +37,22 @@ def from_unit(parameters: Sequence[Parameter], u: npt.ArrayLike) -> Array:
     A linear parameter is `low + u (high - low)`, in this order of operations, which is also that of the published
     experiments. ValueError when a coordinate is not in [0, 1].
     """
-    low, high, curved, ends = _box(tuple(parameters))
+    low, high, curved, ends, unit = _box(parameters)
     points = _shaped(len(parameters), np.asarray(u, dtype=np.float64))
-    if ends and points.size <= _FEW and _are_inside(points, ((0.0, 1.0),) * len(ends)):
-        return np.array([_native(row, ends) for row in points.tolist()] if points.ndim == 2 else _native(points.tolist(), ends))
+    if ends and points.size <= _FEW and _are_inside(rows := _rows(points), unit):
+        native = [_native(row, ends) for row in rows]
+        return np.array(native if points.ndim == 2 else native[0])
     if not ((points >= 0.0) & (points <= 1.0)).all():
         raise _outside(points, [(f"{p.name} (in the unit cube)", 0.0, 1.0) for p in parameters])
-    native = low + points * (high - low)
+    mapped = low + points * (high - low)
     for i in curved:
-        native[..., i] = low[i] * (high[i] / low[i]) ** points[..., i]
+        mapped[..., i] = low[i] * (high[i] / low[i]) ** points[..., i]
     for i, parameter in enumerate(parameters):
         if parameter.whole:
-            native[..., i] = _whole(parameter, points[..., i])
+            mapped[..., i] = _whole(parameter, points[..., i])
     # Rounding may step over the edge by one bit, and must not.
-    native = np.minimum(np.maximum(native, low), high)
-    return np.where(points == 1.0, high, native)
+    mapped = np.minimum(np.maximum(mapped, low), high)
+    return np.where(points == 1.0, high, mapped)
 
 
 def to_unit(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
@@ -70,25 +72,50 @@ def _columns(points: Array) -> list[Array]:
 
 
 class _Box(NamedTuple):
-    """The lower and upper ends `(d,)` of a box, which parameters have a log range, and pairs of ends if all are linear."""
+    """The lower and upper ends `(d,)` of a box, which parameters have a log range, and pairs of ends if all are linear.
+
+    `unit` are the pairs of ends of the unit cube.
+    """
 
     low: Array
     high: Array
     curved: tuple[int, ...]
     ends: Ends
+    unit: Ends
 
 
-@lru_cache(maxsize=256)
-def _box(parameters: tuple[Parameter, ...]) -> _Box:
+_KNOWN: dict[int, tuple[Sequence[Parameter], _Box]] = {}
+
+
+def _box(parameters: Sequence[Parameter]) -> _Box:
+    """Give the box of parameters, remembered by the identity of the tuple, whose hash would be most of the time."""
+    known = _KNOWN.get(id(parameters))
+    if known is not None and known[0] is parameters:
+        return known[1]
+    box = _made(tuple(parameters))
+    if type(parameters) is tuple:  # it cannot change
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[id(parameters)] = (parameters, box)
+    return box
+
+
+@lru_cache(maxsize=_MOST_KNOWN)
+def _made(parameters: tuple[Parameter, ...]) -> _Box:
     low, high = (np.array([getattr(parameter, end) for parameter in parameters]) for end in ("low", "high"))
     linear = not any(parameter.log or parameter.whole for parameter in parameters)
     ends = tuple(zip(low.tolist(), high.tolist(), strict=True)) if linear else ()
-    return _Box(low, high, tuple(i for i, parameter in enumerate(parameters) if parameter.log), ends)
+    curved = tuple(i for i, parameter in enumerate(parameters) if parameter.log)
+    return _Box(low, high, curved, ends, ((0.0, 1.0),) * len(parameters))
 
 
-def _are_inside(points: Array, ends: Ends) -> bool:
+def _rows(points: Array) -> list[list[float]]:
+    """Give few points `(d,)` or `(n, d)` as lists of their coordinates."""
+    return points.tolist() if points.ndim == 2 else [points.tolist()]
+
+
+def _are_inside(rows: Sequence[Sequence[float]], ends: Ends) -> bool:
     """Say whether few points are in a box."""
-    rows: Any = points.tolist() if points.ndim == 2 else [points.tolist()]
     for row in rows:
         for number, (low, high) in zip(row, ends, strict=True):
             if not low <= number <= high:

@@ -53,11 +53,15 @@ def draw_features(
 
 def phi(features: Features, x: Array) -> Array:
     """Feature rows of the points `x (n, d)`, shape `(n, m)` (FTS appendix A)."""
-    c: Array = np.cos(x @ features.frequencies.T + features.phases)
+    c: Array = x @ features.frequencies.T
+    c += features.phases
+    np.cos(c, out=c)
     if features.normalise:
         norm: Array = np.sqrt(np.einsum("ij,ij->i", c, c))
-        return c * (sqrt(features.variance) / norm)[:, None]
-    return c * sqrt(2.0 * features.variance / features.phases.size)
+        c *= (sqrt(features.variance) / norm)[:, None]
+    else:
+        c *= sqrt(2.0 * features.variance / features.phases.size)
+    return c
 
 
 def phi_and_jacobian(features: Features, x: Array) -> tuple[Array, Array]:

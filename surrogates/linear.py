@@ -129,10 +129,12 @@ def draw_weights(
         return np.asarray(beta * rng.standard_normal(m))
     normals = rng.standard_normal(m + n if n < m else m)
     if n < m:
-        factor = gram_factor(phi_rows, noise_variance, factor)
-        if len(factor) == n * (n + 1) // 2:
-            omega: Array = beta * normals[:m]
-            _compiled().matheron(phi_rows, y, factor, omega, (beta * sqrt(noise_variance)) * normals[m:])
+        wanted = n * (n + 1) // 2
+        if factor is None or len(factor) != wanted:
+            factor = gram_factor(phi_rows, noise_variance, factor)
+        if len(factor) == wanted:
+            omega = np.empty(m)
+            _compiled().matheron(phi_rows, y, factor, normals, beta, beta * sqrt(noise_variance), omega)
             return omega
     return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
 

@@ -39,6 +39,8 @@ class StepResult(NamedTuple):
         """Give the points that succeeded, in ascending order, and their values."""
         if self.batch:
             return np.arange(self.size), np.asarray(self.records[0].value)
+        if len(self.records) == 1 and self.records[0].error is None:
+            return np.array([self.queries[0].point]), np.array([self.records[0].value])
         pairs = zip(self.queries, self.records, strict=True)
         values = {query.point: record.value for query, record in pairs if record.error is None}
         points = sorted(values)
@@ -47,7 +49,7 @@ class StepResult(NamedTuple):
     @property
     def failed(self) -> tuple[str, ...]:
         """Say in a line what was wrong with each evaluation that failed."""
-        return tuple(record.error.splitlines()[0] for record in self.records if record.error)
+        return tuple([record.error.splitlines()[0] for record in self.records if record.error])
 
     def rows(self, t_n: int, times: Sequence[float] = ()) -> tuple[Row, ...]:
         """Make the rows of an agent that had `t_n` observations before.
@@ -78,9 +80,10 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     if decision.pulls is not None or decision.clip is not None:
         pulls = [Pulls(times, decision.clip, task.noise) for times in pull_counts(decision).tolist()]
     phase, origin, note = _phase(task, step), checked(decision.origin), decision.note
+    made = enumerate(zip(natives, units, pulls, strict=True))
     return [
-        Query(agent, first + point, point, natives[point], unit, phase, step, origin, note, 0, pulls[point])
-        for point, unit in enumerate(units)
+        tuple.__new__(Query, (agent, first + point, point, x, u, phase, step, origin, note, 0, times, None, None))
+        for point, (x, u, times) in made
     ]
 
 
@@ -123,17 +126,19 @@ class StepEvaluator:
         self, request: StepRequest, decision: Decision, queries: list[Query], batch: BatchEvaluation | None
     ) -> StepResult:
         """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
-        policy, made, records = self._task.policy, list[Query](), list[EvaluationRecord]()
+        policy = self._task.policy
+        made: list[Query] = []  # `list[Query]()` takes ten times as long
+        records: list[EvaluationRecord] = []
         left, first = queries, queries[0].number if queries else 0
         for _ in range(1 + policy.retries):
-            failed = list[Query]()
+            failed: list[Query] = []
             for point in left:
                 query = self._next(request, point, len(made), first + len(made))
                 if batch is not None:
                     query = query._replace(known=batch.of(query.point))
                 made.append(query)
                 record = self._evaluator(self._objective, query, self._streams.at(query.number), self._clock)
-                records.append(self._with_noise(decision, record))
+                records.append(self._with_noise(decision, record) if self._task.noise else record)
                 if record.error is not None:
                     failed.append(point)
             left, batch = failed, None
@@ -153,8 +158,8 @@ class StepEvaluator:
         return query._replace(number=number, length=length)
 
     def _with_noise(self, decision: Decision, record: EvaluationRecord) -> EvaluationRecord:
-        """Give an evaluation as the agent sees it: with noise, where the study adds some; a mean of pulls has it already."""
-        if not self._task.noise or record.error is not None or decision.pulls is not None or decision.clip is not None:
+        """Give an evaluation with the noise that the study adds; a mean of pulls has it already."""
+        if record.error is not None or decision.pulls is not None or decision.clip is not None:
             return record
         noise = self._streams.at(record.number + 1).rng("added noise").standard_normal()
         return record._replace(value=record.value + float(np.sqrt(self._task.noise) * noise))

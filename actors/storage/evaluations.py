@@ -52,7 +52,8 @@ class Query(NamedTuple):
 
     def evaluated(self, value: float, score: float, metrics: str | None = None) -> EvaluationRecord:
         """Give the record of an evaluation that succeeded, without times."""
-        return EvaluationRecord(self.agent, self.number, self.x.tolist(), value, score, 0.0, 0.0, None, self.times, metrics)
+        found = (self.agent, self.number, self.x.tolist(), value, score, 0.0, 0.0, None, self.times, metrics)
+        return tuple.__new__(EvaluationRecord, found)
 
     def failed(self, why: str, metrics: str | None = None) -> EvaluationRecord:
         """Give the record of an evaluation that failed, without times."""

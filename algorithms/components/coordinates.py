@@ -17,6 +17,7 @@ from fedbo.algorithms.base import Array
 
 COORDINATES = ("arcsine", "plain", "stretched")
 STRETCH = 1000.0
+_FROM_ANGLE, _TO_ANGLE = 2 / np.pi, 0.5 * np.pi
 
 
 def to_coordinates(x: Array, name: str) -> Array:
@@ -24,7 +25,7 @@ def to_coordinates(x: Array, name: str) -> Array:
     if name == "plain":
         return x
     if name == "arcsine":
-        return (2 / np.pi) * np.arcsin(np.sqrt(x))
+        return _FROM_ANGLE * np.arcsin(np.sqrt(x))
     near = np.log1p(2.0 * STRETCH * np.minimum(x, 1.0 - x)) / (2.0 * np.log1p(STRETCH))
     return np.asarray(np.where(x <= 0.5, near, 1.0 - near))
 
@@ -34,7 +35,8 @@ def from_coordinates(u: Array, name: str) -> Array:
     if name == "plain":
         return u
     if name == "arcsine":
-        return np.sin(0.5 * np.pi * u) ** 2
+        sine = np.sin(_TO_ANGLE * u)
+        return sine * sine
     near = np.expm1(2.0 * np.log1p(STRETCH) * np.minimum(u, 1.0 - u)) / (2.0 * STRETCH)
     return np.asarray(np.where(u <= 0.5, near, 1.0 - near))
 

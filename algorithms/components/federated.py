@@ -122,8 +122,10 @@ class Federated(ABC):
         for message in inbox:
             state = self._receive_answer(state, message.payload)
         # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
-        state = state._replace(t=state.t + 1, local=self.own.fit(state.local, streams))
-        if not np.count_nonzero(state.weight) or streams.rng("coin").random() <= probability(self.p, state.t):
+        local, features, known, values, rows, omega, weight, t, factor = state
+        local, t = self.own.fit(local, streams), t + 1
+        state = FederatedState(local, features, known, values, rows, omega, weight, t, factor)
+        if not np.count_nonzero(weight) or streams.rng("coin").random() <= probability(self.p, t):
             return self._local_query(state, streams)
         u, state = self._federated_query(state, streams)
         if distance(state.local.taken, u) < self.apart:
@@ -134,7 +136,7 @@ class Federated(ABC):
 
     def _local_query(self, state: FederatedState, streams: Streams) -> tuple[Decision, FederatedState]:
         decision, own = self.own.ask(state.local, (), streams)
-        return decision, state._replace(local=own)
+        return decision, state if own is state.local else state._replace(local=own)
 
     def pending(self, state: FederatedState, x: Array) -> FederatedState:
         """Take note of the points that are being evaluated."""
@@ -144,7 +146,8 @@ class Federated(ABC):
         """Append the observations."""
         own = self.own.tell(state.local, x, y)
         if own.phi is not None and self._is_one_model and not len(state.history_y):
-            return state._replace(local=own, phi=own.phi, factor=own.factor)
+            _, features, known, values, _, omega, weight, t, _ = state
+            return FederatedState(own, features, known, values, own.phi, omega, weight, t, own.factor)
         rows = np.concatenate([state.phi, phi(state.features, to_coordinates(x, self.own.coordinates))])
         factor = state.factor
         if self.every:

@@ -6,6 +6,8 @@ import itertools
 import pickle
 
 import numpy as np
+import numpy.typing as npt
+import pytest
 from scipy import stats
 
 from fedbo.algorithms.streams import COORDINATOR, WORLD, Streams
@@ -19,6 +21,13 @@ def test_a_stream_is_the_philox_of_its_key_and_counter() -> None:
     expected = np.random.Generator(np.random.Philox(key=key, counter=counter)).random(100)
     got = Streams(7, 3, 2, 5, "task ").rng("coin").random(100)
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("streams", [Streams(1, step=5), Streams(2**64 - 1, 2**63 + 5, step=2**40, scope="task "), Streams(0)])
+@pytest.mark.parametrize("owners", [np.arange(-2, 400), np.array([10**12, 3]), np.arange(0)], ids=["many", "few", "none"])
+def test_uniform_numbers_of_many_owners_are_those_of_their_generators(streams: Streams, owners: npt.NDArray[np.int64]) -> None:
+    expected = [streams.of(int(owner)).rng("coin").random() for owner in owners]
+    np.testing.assert_array_equal(streams.uniforms(owners, "coin"), expected)
 
 
 def test_asking_again_starts_the_same_stream_again_and_two_askers_do_not_disturb_each_other() -> None:

@@ -12,6 +12,7 @@ import pytest
 import fedbo
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.remote import RayHosts, start_hosts
 
 STUDY: dict[str, Any] = {
@@ -173,6 +174,26 @@ def test_an_order_that_a_later_decision_replaces_is_never_carried_out(ray_sessio
     assert hosts.result(1).failed == ()
     hosts.submit(StepRequest(0, 0, lease=2))
     assert hosts.result(0).failed == ()
+
+
+@pytest.mark.ray
+def test_an_idle_host_begins_while_other_agents_of_its_round_are_still_asked(ray_session: None) -> None:
+    """What it is sent first is in no order of ends, which changes no report."""
+    from small_runs import Setting
+
+    from fedbo.actors.task import StepRequest
+    from fedbo.algorithms.catalog import entry
+
+    task = Setting(entry("random").make(), agents=300, initial=1).task()
+    inline, packed = InlineHosts(task, range(300)), RayHosts(start_hosts(1), task, range(300))
+    for agent in range(300):
+        inline.submit(StepRequest(agent, 0, lease=1))
+        packed.submit(StepRequest(agent, 0, lease=1))
+    (host,) = packed.remote
+    assert len(host.calls) == 1 and 0 < len(host.buffer) < 200
+    packed.flush(lambda: {agent: -float(agent) for agent in range(300)})
+    assert not host.buffer
+    assert [packed.result(agent) for agent in range(300)] == [inline.result(agent) for agent in range(300)]
 
 
 @pytest.mark.long

@@ -3,7 +3,9 @@
 "plain" leaves x as it is. "arcsine" is u = (2 / pi) arcsin(sqrt(x)) in each input, which keeps [0, 1] and stretches what lies
 near the faces: a stationary kernel in u may then vary quickly where ranges end, as objectives do when a range spans several
 orders of magnitude on a linear axis, and is nearly unchanged inside. "stretched" does so more strongly: on either half u grows
-with the logarithm of the distance e from the face, log(1 + 2 K e) / (2 log(1 + K)) with K = 1,000.
+with the logarithm of the distance e from the face, log(1 + 2 K e) / (2 log(1 + K)) with K = 1,000. They may also be one name
+for each input. "learned" begins with arcsine in up to two inputs and with plain in more, where most of the cube lies near some
+face; what a surrogate then sees is likelier by the evidence (`surrogate.Surrogate`).
 """
 
 from __future__ import annotations
@@ -16,12 +18,17 @@ from scipy.stats import qmc
 from fedbo.algorithms.base import Array
 
 COORDINATES = ("arcsine", "plain", "stretched")
+LEARNED = (*COORDINATES, "learned")
 STRETCH = 1000.0
 _FROM_ANGLE, _TO_ANGLE = 2 / np.pi, 0.5 * np.pi
+FEW = 2  # inputs
 
 
-def to_coordinates(x: Array, name: str) -> Array:
+def to_coordinates(x: Array, name: str | tuple[str, ...]) -> Array:
     """Turn points of the unit cube `(n, d)` into coordinates `(n, d)`."""
+    if isinstance(name, tuple):
+        return np.column_stack([to_coordinates(x[:, k], one) for k, one in enumerate(name)])
+    name = beginning(name, x.shape[-1])
     if name == "plain":
         return x
     if name == "arcsine":
@@ -30,8 +37,11 @@ def to_coordinates(x: Array, name: str) -> Array:
     return np.asarray(np.where(x <= 0.5, near, 1.0 - near))
 
 
-def from_coordinates(u: Array, name: str) -> Array:
+def from_coordinates(u: Array, name: str | tuple[str, ...]) -> Array:
     """Turn coordinates `(n, d)` into points of the unit cube `(n, d)`; the faces stay faces."""
+    if isinstance(name, tuple):
+        return np.column_stack([from_coordinates(u[:, k], one) for k, one in enumerate(name)])
+    name = beginning(name, u.shape[-1])
     if name == "plain":
         return u
     if name == "arcsine":
@@ -49,6 +59,11 @@ def slopes(u: Array, name: str) -> Array:
         return 0.5 * np.pi * np.sin(np.pi * u)
     rate = np.log1p(STRETCH)
     return np.asarray((rate / STRETCH) * np.exp(2.0 * rate * np.minimum(u, 1.0 - u)))
+
+
+def beginning(name: str, dim: int) -> str:
+    """Say which coordinates "learned" ones begin with."""
+    return name if name != "learned" else "arcsine" if dim <= FEW else "plain"
 
 
 @lru_cache(maxsize=16)

@@ -15,12 +15,22 @@ from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.acquisition import (
+    Criterion,
+    log_expected_improvement,
+    maximise_criterion,
+    prediction,
+    upper_confidence_bound,
+)
 from fedbo.surrogates.draws import Draw, derivatives, value
 from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_function, with_curvature
+from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected
 
 
-def maximise_draw(draw: Draw, local: LocalState, coordinates: str, streams: Streams, extra: Array | None = None) -> Array:
+def maximise_draw(
+    draw: Draw, local: LocalState, coordinates: str | tuple[str, ...], streams: Streams, extra: Array | None = None
+) -> Array:
     """Give the point `(d,)`, in coordinates, where a draw is largest; `extra (e, d)` are further starts."""
     dim = local.u.shape[1]
     if local.lattice is None:
@@ -31,7 +41,7 @@ def maximise_draw(draw: Draw, local: LocalState, coordinates: str, streams: Stre
 def maximise_acquisition(
     function: Callable[[Array], tuple[Array, Array]],
     local: LocalState,
-    coordinates: str,
+    coordinates: str | tuple[str, ...],
     streams: Streams,
     how: MaximiserSettings,
 ) -> Array:
@@ -46,11 +56,27 @@ def maximise_acquisition(
     return maximise_projected(values, with_curvature(function), _projected(local, coordinates), local.u)[0]
 
 
+def maximise_posterior(
+    posterior: Posterior, criterion: Criterion, local: LocalState, coordinates: str | tuple[str, ...], streams: Streams
+) -> Array:
+    """Give the point `(d,)`, in coordinates, where a criterion of a Gaussian process is largest."""
+    if local.lattice is None:
+        return maximise_criterion(posterior, criterion, streams.rng("maximiser"))[0]
+
+    def function(u: Array) -> tuple[Array, Array]:
+        at = prediction(posterior, u)
+        if criterion.bounding:
+            return upper_confidence_bound(at, criterion.level)
+        return log_expected_improvement(at, criterion.level)
+
+    return maximise_acquisition(function, local, coordinates, streams, MaximiserSettings())
+
+
 def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:
     """Give the maximiser's random stream where it needs one, beyond three inputs."""
     return streams.rng("maximiser") if dim > 3 else None
 
 
-def _projected(local: LocalState, coordinates: str) -> ProjectedSpace:
+def _projected(local: LocalState, coordinates: str | tuple[str, ...]) -> ProjectedSpace:
     assert local.lattice is not None
     return ProjectedSpace(local.lattice, partial(to_coordinates, name=coordinates), partial(from_coordinates, name=coordinates))

@@ -11,11 +11,23 @@ import numpy as np
 from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
-from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, from_coordinates, to_coordinates
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.gp import ROBUST, FittedParameter, GPSettings, Hyperparameters, Posterior, condition, fit_gp, predict
+from fedbo.surrogates.gp import (
+    ROBUST,
+    SCALED,
+    FittedParameter,
+    GPSettings,
+    Hyperparameters,
+    Posterior,
+    condition,
+    fit_gp,
+    fit_warped,
+    predict,
+    warp,
+)
 from fedbo.surrogates.projected import Lattice
 
 # For objectives that are smooth, and perhaps free of noise: a squared exponential, and hardly a floor under the noise.
@@ -28,15 +40,20 @@ SMOOTH = replace(
 )
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 KNOWN = (*FITTED, "fixed")
+SUITED = ("suited", "warped", *KNOWN)
+QUICK = replace(SCALED, noisy=0.0)  # one climb, from what is known already
+TRIED = 3  # inputs whose coordinates are tried in a fit
+COST = 5.0  # log units by which observations must be likelier in other coordinates than those to begin with
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
 class LocalState(NamedTuple):
     """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
-    `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are
-    the features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be
-    evaluated, where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates.
+    `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are the
+    features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be evaluated,
+    where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates. `power` is
+    that of the transform of the values with the surrogate "warped".
     """
 
     u: Array
@@ -48,6 +65,8 @@ class LocalState(NamedTuple):
     factor: Array | None = None
     lattice: Lattice | None = None
     waiting: Array | None = None
+    power: float = 1.0
+    axes: tuple[str, ...] | None = None
 
     @property
     def taken(self) -> Array:
@@ -60,14 +79,20 @@ class Surrogate:
     """An agent's own model.
 
     `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
-    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), which are fitted
-    anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of `length_scale`
-    with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to mean 0 and
-    variance 1. `coordinates` are those of the surrogate (see the module of this name). Values below the quantile `clip` of
-    those observed are taken as that quantile, so that the surrogate resolves what is good and not how bad the rest is.
+    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), "warped" (as
+    "robust", but with priors that know the number of inputs and allow for values without noise, after a power transform of the
+    values that the evidence chooses), or "suited": "robust" in up to two inputs and "warped" in more. They are fitted anew
+    after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of `length_scale` with
+    noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to mean 0 and variance
+    1.
+
+    `coordinates` are those of the surrogate (see the module of this name). With "learned" ones, the fit of a "warped" surrogate
+    tries others for some inputs at a time, and takes those in which the observations are likelier. But with "warped", values
+    below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what is good and not
+    how bad the rest is.
     """
 
-    surrogate: Annotated[str, OneOf(KNOWN)] = "robust"
+    surrogate: Annotated[str, OneOf(SUITED)] = "robust"
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
     clip: Annotated[float, Ge(0), Lt(1)] = 0.5
     refit: Annotated[int, Ge(1)] = 5
@@ -97,43 +122,94 @@ class Surrogate:
             return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
         return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
 
+    def kind(self, dim: int) -> str:
+        """Say which surrogate it is: "suited" is "robust" in up to two inputs and "warped" in more."""
+        return self.surrogate if self.surrogate != "suited" else "robust" if dim <= FEW else "warped"
+
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""
         if not len(state.u):
             return state
-        y = self.clipped(state.y)
-        if self.surrogate == "fixed":
+        kind = self.kind(state.u.shape[1])
+        if kind == "fixed":
+            y = self.clipped(state.y)
             offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
             return state._replace(hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
         if state.hyper is not None and len(state.u) - state.fitted < self.refit:
             return state
-        settings = FITTED[self.surrogate]
-        hyper = fit_gp(state.u, y, settings, streams.rng("restarts"), state.hyper)
-        return state._replace(hyper=hyper, fitted=len(state.u))
+        rng, n = streams.rng("restarts"), len(state.u)
+        if kind == "warped":
+            return self._warped(state, rng)._replace(fitted=n)
+        hyper = fit_gp(state.u, self.clipped(state.y), FITTED[kind], rng, state.hyper)
+        return state._replace(hyper=hyper, fitted=n)
+
+    def _warped(self, state: LocalState, rng: np.random.Generator) -> LocalState:
+        """Fit hyperparameters and the power of the values, and try other coordinates for some inputs where they are learned."""
+        if self.coordinates != "learned":
+            fit = fit_warped(state.u, state.y, SCALED, (rng, state.hyper))
+            return state._replace(hyper=fit.hyper, power=fit.power)
+        x, dim = from_coordinates(state.u, "learned"), state.u.shape[1]
+        first = (beginning("learned", dim),) * dim
+        axes = state.axes or first
+        fit = fit_warped(to_coordinates(x, axes), state.y, SCALED, (rng, state.hyper))
+        for k in rng.permutation(dim)[:TRIED]:
+            for name in COORDINATES:
+                other = (*axes[:k], name, *axes[k + 1 :])
+                if other == axes:
+                    continue
+                found = fit_warped(to_coordinates(x, other), state.y, QUICK, (rng, fit.hyper), (fit.power,))
+                if found.density - fit.density > COST * (_apart(other, first) - _apart(axes, first)):
+                    axes, fit = other, found
+        return state._replace(hyper=fit.hyper, power=fit.power, axes=axes)
+
+    def seen(self, state: LocalState) -> LocalState:
+        """Give the state with its points in the coordinates in which a "warped" surrogate sees them, its `axes`."""
+        if state.axes is None:
+            return state
+        waiting = None if state.waiting is None else self._turned(state.waiting, state.axes)
+        return state._replace(u=self._turned(state.u, state.axes), waiting=waiting)
+
+    def _turned(self, u: Array, axes: tuple[str, ...]) -> Array:
+        return to_coordinates(from_coordinates(u, self.coordinates), axes)
+
+    def chosen(self, u: Array, state: LocalState, streams: Streams) -> Decision:
+        """Decide for the point `(d,)` that is given in the coordinates of `seen`."""
+        if state.axes is not None:
+            u = to_coordinates(from_coordinates(u[None, :], state.axes), self.coordinates)[0]
+        return self.fresh(u, state, streams, "own")
+
+    def modelled(self, state: LocalState) -> Array:
+        """Give the values `(n,)` as the surrogate models them, transformed or clipped."""
+        return warp(state.y, state.power) if self.kind(state.u.shape[1]) == "warped" else self.clipped(state.y)
 
     def clipped(self, y: Array) -> Array:
         """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""
         return np.maximum(y, np.sort(y)[int(self.clip * (len(y) - 1))]) if self.clip else y
 
     def posterior(self, state: LocalState) -> Posterior:
-        """Condition the process on the clipped values, in units in which it has mean 0 and its scale is 1."""
+        """Condition the process on the values as it models them, in units in which it has mean 0 and its scale is 1."""
         assert state.hyper is not None
         hyper = state.hyper
         u, y = self.supposed(state)
         return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
 
     def supposed(self, state: LocalState) -> tuple[Array, Array]:
-        """Give the points `(n + p, d)` and clipped values `(n + p,)`, of those still being evaluated what is expected of them.
+        """Give the points `(n + p, d)` and modelled values `(n + p,)`, of those still being evaluated what is expected of them.
 
         So a point that is under way is as certain as if it had been seen, and little is gained near it (the hallucinated
         values of Desautels et al. 2014).
         """
         assert state.hyper is not None
-        y = self.clipped(state.y)
+        y = self.modelled(state)
         if state.waiting is None:
             return state.u, y
         expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
         return state.taken, np.concatenate([y, expected])
+
+
+def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:
+    """Count the inputs whose coordinates are not those to begin with."""
+    return sum(one != other for one, other in zip(axes, first, strict=True))
 
 
 def distance(points: Array, u: Array) -> float:

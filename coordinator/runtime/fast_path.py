@@ -85,12 +85,8 @@ class FastPath:
         inbox, agent.inbox = tuple(agent.inbox), []
         agent.step, agent.base, agent.lease = ended + 1, state.rounds.age, agent.lease + 1
         log.append((now, "started", number, agent.step, 0, ""))
-        begun, step.begun, step.inbox, step.speaks = (
-            step.begun,
-            now,
-            inbox,
-            self._sends(agent.step),
-        )  # all else is as in a new one
+        # One record stands for all steps of an agent here: what is not set is as in a new one.
+        begun, step.begun, step.inbox, step.speaks = step.begun, now, inbox, self._sends(agent.step)
         step.order = order = make(StepRequest, (number, agent.step, agent.lease, inbox, step.speaks, "", None, None, False))
         length = self._durations.of(number, agent.next_evaluation)
         agent.next_evaluation += 1

@@ -106,12 +106,12 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
         if now > until or (not active and core.is_over and queue.quiet):
             break
         report: StepReport | None = None
-        ends_step = type(event) is Finished
-        if (ends_step or progress.events - progress.last_event >= _IDLE) and watch.stops(now, ends_step):
+        ended = event if type(event) is Finished else None
+        if (ended or progress.events - progress.last_event >= _IDLE) and watch.stops(now, ended is not None):
             queue.stopped = True
             break
-        if type(event) is Finished:
-            number, lease, report = event
+        if ended is not None:
+            number, lease, report = ended
             if not core.is_current(number, lease):  # its agent was interrupted, and this end with it
                 queue.pop()
                 continue
@@ -124,8 +124,8 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             queue.waiting -= type(event) not in BACKGROUND
         queue.time = now
         if fast is None or not fast.take(event, report, now):
-            if type(event) is Finished:
-                event = make(Finished, (event.agent, event.lease, report))
+            if ended is not None:
+                event = make(Finished, (ended.agent, ended.lease, report))
             happens = arrival(event) if isinstance(event, Message | Answer) else event
             flushed = not apply_effects(core.handle(happens, now), now, hosts, queue) and flushed
         queue.events += 1

@@ -20,7 +20,6 @@ from fedbo.coordinator.events import After, Answer, AnswerReceived, Event, Finis
 from fedbo.coordinator.exchange import Immediate
 from fedbo.coordinator.messages import LARGEST, checker, size, sizer
 from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.state import AgentStep
 
 
 def has_fast_path(core: Core) -> bool:
@@ -67,14 +66,14 @@ class FastPath:
         number, ended, queries, payload, _, t_n, retried, failed, _, pulled = report
         state, log, queue = self._state, self._log, self._queue
         agent = state.agents[number]
-        done = agent.current
+        step = agent.current
         if retried or failed or queries != 1 or not 0 < ended < self._iterations or (payload is None and self._sends(ended)):
             return False
-        if done is None or ended != agent.step or number not in self._targets:
+        if step is None or ended != agent.step or number not in self._targets:
             return False
         state.progress.events += 1
         state.progress.note(now)
-        agent.last_duration, agent.t_n, agent.pulled = now - done.begun, t_n, pulled
+        agent.last_duration, agent.t_n, agent.pulled = now - step.begun, t_n, pulled
         if ended % self._checkpoint == 0:
             agent.saved_t_n = t_n
         log.append((now, "finished", number, ended, 0, ""))
@@ -86,12 +85,13 @@ class FastPath:
         inbox, agent.inbox = tuple(agent.inbox), []
         agent.step, agent.base, agent.lease = ended + 1, state.rounds.age, agent.lease + 1
         log.append((now, "started", number, agent.step, 0, ""))
-        agent.current = step = AgentStep(inbox, self._sends(agent.step), now)
+        # One record stands for all steps of an agent here: what is not set is as in a new one.
+        begun, step.begun, step.inbox, step.speaks = step.begun, now, inbox, self._sends(agent.step)
         step.order = order = make(StepRequest, (number, agent.step, agent.lease, inbox, step.speaks, "", None, None, False))
         length = self._durations.of(number, agent.next_evaluation)
         agent.next_evaluation += 1
-        step.segments, step.remaining, step.since, step.timed = (0.0, length), length, now, True
-        self._hosts.commit(number, (done.begun, now))
+        step.segments, step.remaining, step.since = (0.0, length), length, now
+        self._hosts.commit(number, (begun, now))
         if message is not None:
             queue.send(now + self._latency, message)
         self._hosts.submit(order)

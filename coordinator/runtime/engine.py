@@ -59,8 +59,8 @@ FINISHED, DIED = -1, -2
 class RunHooks:
     """The hooks of a run: `sink` takes the records, `stop` says whether to end now, `tick` is called twice a second or so.
 
-    `keep` is called after every event, with their number, and may keep a snapshot of the run as it stands then. `record` is
-    told in real time what is about to happen and when, so that the run can go on from there and be replayed.
+    `keep`, if there is one, is called after every event, with their number, and may keep a snapshot of the run as it stands
+    then. `record` is told in real time what is about to happen and when, so that the run can go on from there and be replayed.
     `enough` says there whether the run shall end now, and counts as ended. `die` ends this very process there, where the fault
     plan lets the coordinator die.
     """

@@ -1,18 +1,26 @@
-"""Acquisition functions of a Gaussian prediction, with gradients; larger is better."""
+"""Acquisition functions of a Gaussian prediction, with gradients, larger being better, and where they are largest."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache, lru_cache
+from math import isnan, log
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.linalg import lapack
 from scipy.special import erfcx, ndtr
 
-from fedbo.surrogates.posterior import Posterior, predict_with_gradients
+from fedbo.surrogates.posterior import Posterior, predict, predict_with_gradients
 
 Array = npt.NDArray[np.float64]
 TINY = 1e-300
 FAR = -1e4  # standard deviations below the best, from where the tail's first term is enough
+EVERYWHERE, NEAR = 1024, 128  # candidates everywhere, and about each of the best points
+BEST = 4  # points about which there are candidates
+WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a point
+CLIMBS, STEPS = 8, 60  # climbs from either kind of candidates, and steps of each
+SEED = 20202
 
 
 class Prediction(NamedTuple):
@@ -72,3 +80,83 @@ def upper_confidence_bound(at: Prediction, beta: float) -> tuple[Array, Array]:
     """Mean plus `beta` standard deviations, `(n,)`, and its gradient `(n, d)`."""
     sd = np.sqrt(np.maximum(at.variance, TINY))
     return at.mean + beta * sd, at.mean_gradient + (0.5 * beta / sd)[:, None] * at.variance_gradient
+
+
+class Criterion(NamedTuple):
+    """The logarithm of expected improvement over `level`, or with `bounding` the mean plus `level` standard deviations."""
+
+    level: float
+    bounding: bool = False
+
+
+def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.random.Generator) -> tuple[Array, float]:
+    """The point `(d,)` of `[0, 1]^d` where a criterion is largest, and its value there.
+
+    Candidates are a Sobol set that is shifted at random, and normal points about the observed ones with the largest posterior
+    means, at scales of several orders of magnitude; from the best of each kind L-BFGS-B climbs. Raises ValueError when a value
+    is not finite.
+    """
+    dim = posterior.x.shape[1]
+    far = (_sobol(dim) + rng.random(dim)) % 1.0
+    means = predict(posterior, posterior.x)[0]
+    centres = posterior.x[np.argsort(-means, kind="stable")[:BEST]]
+    widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(centres), NEAR, 1)))
+    near = centres[:, None] + widths * rng.standard_normal((len(centres), NEAR, dim))
+    place = np.empty(dim)
+    value = _compiled().climb(
+        process(posterior),
+        _standard(posterior, criterion),
+        _cube(dim),
+        far,
+        np.clip(near, 0.0, 1.0).reshape(-1, dim),
+        (CLIMBS, CLIMBS, STEPS),
+        place,
+    )
+    if isnan(value):
+        raise ValueError("the acquisition has values that are not finite")
+    return place, _native(posterior, criterion, value)
+
+
+def process(posterior: Posterior) -> Any:
+    """A Gaussian process as `compiled.search` takes it, in units in which it has mean 0 and its scale is 1."""
+    hyper, dim = posterior.hyper, posterior.x.shape[1]
+    inverse = 1.0 / np.broadcast_to(np.asarray(hyper.length_scale, dtype=np.float64), (dim,))
+    root = posterior.factor
+    if len(root):
+        root = np.tril(lapack.dtrtri(root, lower=1)[0])
+    centres = np.ascontiguousarray((posterior.x * inverse).T)
+    number, rows = hyper.kernel.number, np.ascontiguousarray(root)
+    return number, centres, inverse, hyper.variance, posterior.alpha, rows, np.ascontiguousarray(rows.T)
+
+
+def _standard(posterior: Posterior, criterion: Criterion) -> tuple[float, bool]:
+    if criterion.bounding:
+        return criterion.level, True
+    return (criterion.level - posterior.hyper.offset) / posterior.hyper.scale, False
+
+
+def _native(posterior: Posterior, criterion: Criterion, value: float) -> float:
+    """The criterion in the units of the posterior."""
+    scale = posterior.hyper.scale
+    return posterior.hyper.offset + scale * value if criterion.bounding else log(scale) + value
+
+
+@cache
+def _compiled() -> Any:
+    """Import the compiled routines, once."""
+    from fedbo.surrogates.compiled import search
+
+    return search
+
+
+@lru_cache(maxsize=64)
+def _cube(dim: int) -> Array:
+    return np.column_stack([np.zeros(dim), np.ones(dim)])
+
+
+@lru_cache(maxsize=64)
+def _sobol(dim: int) -> Array:
+    """Scrambled Sobol points `(EVERYWHERE, d)`, the same in every process."""
+    from scipy.stats import qmc  # takes a second, which processes that only evaluate need not spend
+
+    return np.asarray(qmc.Sobol(dim, rng=np.random.default_rng(SEED)).random(EVERYWHERE), dtype=np.float64)

@@ -1,13 +1,13 @@
 """Gaussian processes: settings, the fit of hyperparameters, and the posterior.
 
 `GPSettings()` as it stands is what the authors of FTS ran (isotropic SE, zero mean, raw y, maximum marginal
-likelihood with ten restarts); `ROBUST` is what we recommend for new studies.
+likelihood with ten restarts); `ROBUST` suits few inputs, and `SCALED` any number of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,9 @@ from fedbo.surrogates.posterior import (
 )
 
 __all__ = [
+    "POWERS",
     "ROBUST",
+    "SCALED",
     "GPSettings",
     "Hyperparameters",
     "NotPositiveDefinite",
@@ -37,13 +39,17 @@ __all__ = [
     "covariance",
     "fit_gp",
     "fit_shared_gp",
+    "fit_warped",
     "log_marginal_likelihood",
     "predict",
     "predict_with_gradients",
+    "warp",
 ]
 
 Array = npt.NDArray[np.float64]
 Evidence = Callable[[Array], tuple[float, Array]]
+# Of the transforms between which the evidence chooses: values that span orders of magnitude are no draw of a stationary process.
+POWERS = (1.0, 0.5, 0.0, -0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,11 @@ class FittedParameter:
 class GPSettings:
     """How a Gaussian process is fitted; the defaults are the setting of the authors of FTS.
 
-    `spread` is the standard deviation, in log units, of the restarts about the start value where there is no prior.
+    With `growing` start and median of the length scales are multiplied by the square root of the number of inputs, as the distances
+    of points are (Hvarfner et al. 2024). With `alike` their logarithms have in common a normal number of that standard deviation
+    besides, so that the scale of all may be far from its median and the scales near each other. `spread` is the standard
+    deviation, in log units, of the restarts about the start value where there is no prior. With `noisy` two climbs begin at the
+    start values besides, one of them with this noise variance: what is modelled may be fine detail, or coarse shape and noise.
     """
 
     kernel: str = "se"
@@ -73,6 +83,9 @@ class GPSettings:
     centre: bool = False
     standardise: bool = False
     length_scale: FittedParameter = field(default_factory=lambda: FittedParameter(1.0))
+    growing: bool = False
+    alike: float = 0.0
+    noisy: float = 0.0
     variance: FittedParameter = field(default_factory=lambda: FittedParameter(0.1))
     noise_variance: FittedParameter = field(default_factory=lambda: FittedParameter(1e-4, (1e-8, 1e3)))
     restarts: int = 10
@@ -85,7 +98,11 @@ class GPSettings:
 
     def parameters(self, dim: int) -> list[FittedParameter]:
         """The parameters of a problem with `dim` inputs, in the order of the log hyperparameters."""
-        return [self.length_scale] * (dim if self.ard else 1) + [self.variance, self.noise_variance]
+        scale = self.length_scale
+        if self.growing:
+            start, prior = scale.start * dim**0.5, scale.prior and (scale.prior[0] * dim**0.5, scale.prior[1])
+            scale = replace(scale, start=start, bounds=(scale.bounds[0], max(scale.bounds[1], start)), prior=prior)
+        return [scale] * (dim if self.ard else 1) + [self.variance, self.noise_variance]
 
 
 ROBUST = GPSettings(
@@ -96,6 +113,20 @@ ROBUST = GPSettings(
     variance=FittedParameter(1.0, (0.05, 20.0), prior=(1.0, 1.0)),
     noise_variance=FittedParameter(0.01, (1e-4, 1.0), prior=(0.01, 1.4)),
     restarts=1,
+)
+
+# For any number of inputs, and for values that may be free of noise.
+SCALED = GPSettings(
+    kernel="matern52",
+    ard=True,
+    standardise=True,
+    length_scale=FittedParameter(1.0, (0.005, 100.0), prior=(1.0, 0.5)),
+    growing=True,
+    alike=0.7,
+    variance=FittedParameter(1.0, (0.05, 20.0), prior=(1.0, 1.0)),
+    noise_variance=FittedParameter(1e-4, (1e-8, 1.0), prior=(1e-4, 3.0)),
+    noisy=0.3,
+    restarts=0,
 )
 
 
@@ -123,10 +154,47 @@ def fit_gp(
     theta = starts[0].copy()
     if len(x) and not all(p.fixed for p in parameters):
         number, columns = FAMILIES[settings.kernel].number, np.ascontiguousarray(x.T)
-        lowest = fit(number, columns, (y - offset) / scale, _priors(parameters), starts, bounds, settings.iterations, theta)
+        lowest = fit(
+            number, columns, (y - offset) / scale, _priors(settings, x.shape[1]), starts, bounds, settings.iterations, theta
+        )
         if not lowest < np.inf:
             raise NotPositiveDefinite("a covariance matrix has no Cholesky factor at any rung of the jitter ladder")
     return _unpack(theta, settings, offset, scale)
+
+
+def fit_warped(
+    x: Array, y: Array, settings: GPSettings, rng: np.random.Generator, start: Hyperparameters | None = None
+) -> tuple[Hyperparameters, float]:
+    """Fit hyperparameters as `fit_gp` does to `y (n,)` at `x (n, d)`, n > 0, after each transform; give the likeliest and its power.
+
+    What is compared is the density of the values as they are, each transform's derivative included.
+    """
+    q, middle = _distances(y)
+    found = []
+    for power in POWERS:
+        values = warp(y, power)
+        hyper = fit_gp(x, values, settings, rng, start)
+        slopes = (power - 1.0) * float(np.log(q).sum()) - len(y) * np.log(middle * hyper.scale)
+        found.append((log_marginal_likelihood(hyper, x, values)[0] + slopes, hyper, power))
+    _, likeliest, power = max(found, key=lambda one: one[0])
+    return likeliest, power
+
+
+def warp(y: Array, power: float) -> Array:
+    """Transform values `(n,)` by an increasing function, that of Box and Cox (1964) of the distance below the largest.
+
+    A value y becomes -(q^p - 1) / p, for p = 0 -log q, with q = 1 + (max y - y) / a, where a is the median distance. Power 1
+    changes nothing but units; the smaller the power, the more is resolved of what is good.
+    """
+    q = _distances(y)[0]
+    return -np.log(q) if power == 0.0 else (1.0 - q**power) / power
+
+
+def _distances(y: Array) -> tuple[Array, float]:
+    """Give 1 + (max y - y) / a, `(n,)`, and a, which is 1 where more than half of the values are the largest."""
+    below = y.max() - y
+    middle = float(np.median(below)) or 1.0
+    return 1.0 + below / middle, middle
 
 
 def fit_shared_gp(
@@ -150,7 +218,7 @@ def fit_shared_gp(
     starts, bounds = _starts(settings, dim, rng, start)
     if all(p.fixed for p in parameters):
         return _unpack(starts[0], settings, 0.0, 1.0)
-    theta = _best_climb(_with_priors(together, parameters), starts, bounds, settings.iterations)
+    theta = _best_climb(_with_priors(together, settings, dim), starts, bounds, settings.iterations)
     return _unpack(theta, settings, 0.0, 1.0)
 
 
@@ -161,6 +229,9 @@ def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyp
     first = np.log([p.start for p in parameters]) if start is None else _pack(start, settings, dim)
     bounds = np.log([(p.start, p.start) if p.fixed else p.bounds for p in parameters])
     starts = np.vstack([first, _restart_points(normals, parameters, settings.spread)])
+    if settings.noisy:
+        usual = np.log([p.start for p in parameters])
+        starts = np.vstack([starts, usual, [*usual[:-1], np.log(settings.noisy)]])
     return np.clip(starts, bounds[:, 0], bounds[:, 1]), bounds
 
 
@@ -188,19 +259,26 @@ def _restart_points(normals: Array, parameters: list[FittedParameter], spread: f
     return np.asarray(centre + width * normals)
 
 
-def _priors(parameters: list[FittedParameter]) -> Array:
-    """Medians and precisions of the log hyperparameters, `(2, p)`."""
+def _priors(settings: GPSettings, dim: int) -> Array:
+    """Medians m and precisions q of the log hyperparameters and a vector g, `(3, p)`: their prior is N(m, (diag(q) - g g')^-1).
+
+    By the formula of Sherman and Morrison that is the prior whose length scales have covariance tau^2 I + s^2 11', s = `alike`.
+    """
+    parameters = settings.parameters(dim)
     medians = np.log([p.prior[0] if p.prior else 1.0 for p in parameters])
-    return np.array([medians, [p.prior[1] ** -2 if p.prior else 0.0 for p in parameters]])
+    precisions = np.array([p.prior[1] ** -2 if p.prior else 0.0 for p in parameters])
+    scales, common = len(parameters) - 2, np.zeros(len(parameters))
+    common[:scales] = precisions[0] * settings.alike / np.sqrt(1.0 + scales * precisions[0] * settings.alike**2)
+    return np.array([medians, precisions, common])
 
 
-def _with_priors(evidence: Evidence, parameters: list[FittedParameter]) -> Evidence:
+def _with_priors(evidence: Evidence, settings: GPSettings, dim: int) -> Evidence:
     """Minus the log posterior density of the log hyperparameters, up to a constant, with its gradient."""
-    medians, precisions = _priors(parameters)
+    medians, precisions, common = _priors(settings, dim)
 
     def objective(theta: Array) -> tuple[float, Array]:
         value, gradient = evidence(theta)
-        pull = precisions * (theta - medians)
+        pull = precisions * (theta - medians) - common * float(common @ (theta - medians))
         return 0.5 * float(pull @ (theta - medians)) - value, pull - gradient
 
     return objective

@@ -3,4 +3,5 @@
 import fedbo.surrogates.compiled.distance
 import fedbo.surrogates.compiled.draws
 import fedbo.surrogates.compiled.fit
-import fedbo.surrogates.compiled.maximise  # noqa: F401
+import fedbo.surrogates.compiled.maximise
+import fedbo.surrogates.compiled.search  # noqa: F401

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import exp, log, pi, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,12 +15,24 @@ from fedbo.surrogates.compiled.jit import compiled
 Array = Any
 
 
+class Evidence(NamedTuple):
+    """What `negative_log_posterior` takes, and `bounds (p, 2)` of the log hyperparameters."""
+
+    family: int
+    x: Array
+    y: Array
+    prior: Array
+    bounds: Array
+    room: Array
+
+
 @compiled()
 def negative_log_posterior(family: int, x: Array, y: Array, prior: Array, theta: Array, room: Array, gradient: Array) -> float:
     """Minus the log posterior density of the log hyperparameters `theta (p,)`, up to a constant; its gradient is written.
 
-    `x (d, n)` has a point in each column; `prior (2, p)` are medians and precisions of the log hyperparameters, and `room
-    (5, n, n)` is scratch space. Infinite where the covariance matrix has no Cholesky factor.
+    `x (d, n)` has a point in each column; `prior (3, p)` are medians m and precisions q of the log hyperparameters, and a vector g:
+    their prior is N(m, (diag(q) - g g')^-1). `room (5, n, n)` is scratch space. Infinite where the covariance matrix has no
+    Cholesky factor.
     """
     n, scales = len(y), len(theta) - 2
     covariance, slope, factor, root, inverse = room[0], room[1], room[2], room[3], room[4]
@@ -45,11 +57,15 @@ def negative_log_posterior(family: int, x: Array, y: Array, prior: Array, theta:
     excess = 0.5 * (size - trace)
     gradient[scales] = (noise + jitter) * excess - 0.5 * (quadratic - n)
     gradient[scales + 1] = -noise * excess
+    together = 0.0
     for k in range(len(theta)):
         away = theta[k] - prior[0, k]
         value += 0.5 * prior[1, k] * away * away
         gradient[k] += prior[1, k] * away
-    return value
+        together += prior[2, k] * away
+    for k in range(len(theta)):
+        gradient[k] -= prior[2, k] * together
+    return value - 0.5 * together * together
 
 
 @compiled()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
@@ -15,6 +16,7 @@ from fedbo.surrogates import gp
 from fedbo.surrogates.evidence import evidence_function
 from fedbo.surrogates.gp import (
     ROBUST,
+    SCALED,
     FittedParameter,
     GPSettings,
     Hyperparameters,
@@ -192,7 +194,7 @@ def case_of(seed: int) -> tuple[Array, Array, GPSettings]:
     n, dim = 1 + seed % 30, 1 + seed % 4
     x = rng.random((n, dim))
     y = np.sin(5 * x[:, 0]) + x.sum(axis=1) + 0.1 * rng.standard_normal(n) if seed % 5 else rng.standard_normal(n)
-    return x, y, (ROBUST, SMOOTH, GPSettings())[seed % 3]
+    return x, y, (ROBUST, SMOOTH, GPSettings(), SCALED)[seed % 4]
 
 
 def test_the_compiled_evidence_and_its_gradient_are_those_of_numpy() -> None:
@@ -203,9 +205,9 @@ def test_the_compiled_evidence_and_its_gradient_are_those_of_numpy() -> None:
         parameters = settings.parameters(x.shape[1])
         theta = np.random.default_rng(seed).normal(-1.0, 0.7, len(parameters))
         evidence = evidence_function(settings.kernel, x, y, ard=settings.ard)
-        value, gradient = gp._with_priors(evidence, parameters)(theta)
+        value, gradient = gp._with_priors(evidence, settings, x.shape[1])(theta)
         found, room = np.empty(len(theta)), np.empty((5, len(y), len(y)))
-        number, priors = FAMILIES[settings.kernel].number, gp._priors(parameters)
+        number, priors = FAMILIES[settings.kernel].number, gp._priors(settings, x.shape[1])
         ours = negative_log_posterior(number, np.ascontiguousarray(x.T), y, priors, theta, room, found)
         assert ours == pytest.approx(value, rel=1e-10, abs=1e-10)
         np.testing.assert_allclose(found, gradient, rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(gradient).max())))
@@ -215,10 +217,10 @@ def test_the_compiled_fit_ends_where_l_bfgs_b_of_scipy_does() -> None:
     exact = 0
     for seed in range(200):
         x, y, settings = case_of(seed)
-        parameters, dim = settings.parameters(x.shape[1]), x.shape[1]
+        dim = x.shape[1]
         found = fit_gp(x, y, settings, np.random.default_rng(seed))
         evidence = evidence_function(settings.kernel, x, (y - found.offset) / found.scale, ard=settings.ard)
-        objective = gp._with_priors(evidence, parameters)
+        objective = gp._with_priors(evidence, settings, dim)
         expected = gp._best_climb(objective, *gp._starts(settings, dim, np.random.default_rng(seed), None), settings.iterations)
         theta = gp._pack(found, settings, dim)
         # Where the evidence is flat, rounding decides about the last steps.
@@ -232,4 +234,29 @@ def test_a_fit_to_what_has_no_cholesky_factor_is_refused() -> None:
 
     x, y = np.zeros((1, 3)), np.array([1.0, 2.0, 1e200])
     theta, wide = np.empty(3), np.array([[-700.0, 700.0]] * 3)
-    assert fit(0, x, y, np.zeros((2, 3)), np.array([[0.0, np.inf, 0.0]]), wide, 10, theta) == np.inf
+    assert fit(0, x, y, np.zeros((3, 3)), np.array([[0.0, np.inf, 0.0]]), wide, 10, theta) == np.inf
+
+
+@pytest.mark.parametrize("dim", [1, 3, 10])
+def test_length_scales_that_are_alike_have_the_prior_of_a_common_and_an_own_part(dim: int) -> None:
+    """Differences of the log prior are those of the normal law with covariance tau^2 I + s^2 11', centred on m sqrt(d)."""
+    settings, rng = SCALED, np.random.default_rng(dim)
+    assert settings.length_scale.prior is not None
+    median, tau = settings.length_scale.prior
+    law = multivariate_normal(np.full(dim, np.log(median * np.sqrt(dim))), tau**2 * np.eye(dim) + settings.alike**2)
+    objective = gp._with_priors(lambda theta: (0.0, np.zeros(len(theta))), settings, dim)
+    parameters = settings.parameters(dim)
+    rest = np.log([p.prior[0] for p in parameters[dim:] if p.prior])
+    first, second = rng.normal(0.0, 2.0, (2, dim))
+    apart = objective(np.concatenate([second, rest]))[0] - objective(np.concatenate([first, rest]))[0]
+    assert apart == pytest.approx(float(law.logpdf(first) - law.logpdf(second)), rel=1e-9)
+
+
+def test_with_as_many_points_the_scaled_prior_finds_as_much_in_ten_inputs_as_in_two() -> None:
+    """A function that varies slowly along every axis: the fit does not take it for noise, nor for fine detail."""
+    for dim in (2, 10):
+        rng = np.random.default_rng(dim)
+        x, far = rng.random((60, dim)), rng.random((400, dim))
+        truth = np.sin(2.0 * x).sum(axis=1), np.sin(2.0 * far).sum(axis=1)
+        posterior = condition(fit_gp(x, truth[0], SCALED, rng), x, truth[0])
+        assert np.corrcoef(predict(posterior, far)[0], truth[1])[0, 1] > 0.95

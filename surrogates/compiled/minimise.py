@@ -1,0 +1,247 @@
+"""L-BFGS-B (Byrd, Lu, Nocedal and Zhu 1995; Morales and Nocedal 2011) for hyperparameters and for acquisitions.
+
+There are so few variables that the quasi-Newton matrix is formed: from a multiple of the identity by the BFGS updates of
+the last ten steps, which is what the compact form stands for. Rules and tolerances are those of SciPy, so that the steps are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedbo.surrogates.compiled.evidence import negative_log_posterior
+from fedbo.surrogates.compiled.improvement import negative_acquisition
+from fedbo.surrogates.compiled.jit import compiled
+from fedbo.surrogates.compiled.line_search import Point, advance, begin, has_ended
+
+Array = Any
+EPSILON = 2.220446049250313e-16
+MEMORY, TRIALS = 10, 20
+VALUE_TOLERANCE, GRADIENT_TOLERANCE = 2.2204460492503131e-09, 1e-5
+
+
+@compiled()
+def _evaluate(model: Any, x: Array, gradient: Array) -> float:
+    """The value of a model at `x (p,)`; its gradient is written. The compiler keeps the branch of the model's type alone."""
+    if len(model) == 6:
+        return negative_log_posterior(model.family, model.x, model.y, model.prior, x, model.room, gradient)
+    return negative_acquisition(model, x, gradient)
+
+
+@compiled()
+def _projected_gradient(x: Array, gradient: Array, bounds: Array) -> float:
+    largest = 0.0
+    for i in range(len(x)):
+        if gradient[i] < 0.0:
+            largest = max(largest, -max(x[i] - bounds[i, 1], gradient[i]))
+        else:
+            largest = max(largest, min(x[i] - bounds[i, 0], gradient[i]))
+    return largest
+
+
+@compiled()
+def _product(matrix: Array, x: Array) -> Array:
+    total = np.zeros(len(x))
+    for i in range(len(x)):
+        for j in range(len(x)):
+            total[i] += matrix[i, j] * x[j]
+    return total
+
+
+@compiled()
+def _dot(a: Array, b: Array) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total
+
+
+@compiled()
+def _quasi_newton(steps: Array, changes: Array, count: int, theta: float) -> Array:
+    """The matrix B `(p, p)`: theta I, updated by `count` steps and changes of the gradient, the oldest first."""
+    p = steps.shape[1]
+    matrix = np.zeros((p, p))
+    for i in range(p):
+        matrix[i, i] = theta
+    for k in range(count):
+        image = _product(matrix, steps[k])
+        along, bent = _dot(steps[k], image), _dot(steps[k], changes[k])
+        for i in range(p):
+            for j in range(p):
+                matrix[i, j] += changes[k, i] * changes[k, j] / bent - image[i] * image[j] / along
+    return matrix
+
+
+@compiled()
+def _cauchy_point(x: Array, gradient: Array, bounds: Array, matrix: Array, free: Array) -> Array:
+    """The first minimum of the quadratic model along the projected gradient; `free` says which are off their bounds there."""
+    p = len(x)
+    point, d, ends = x.copy(), np.zeros(p), np.full(p, np.inf)
+    for i in range(p):
+        below, above = x[i] - bounds[i, 0], bounds[i, 1] - x[i]
+        pinned = bounds[i, 1] <= bounds[i, 0] or (below <= 0.0 and gradient[i] >= 0.0) or (above <= 0.0 and gradient[i] <= 0.0)
+        free[i] = not pinned
+        if pinned or gradient[i] == 0.0:
+            continue
+        d[i] = -gradient[i]
+        ends[i] = below / gradient[i] if gradient[i] > 0.0 else above / -gradient[i]
+    moved, reached, first = np.zeros(p), 0.0, 0.0
+    while True:
+        slope, bend = _dot(gradient, d) + _dot(d, _product(matrix, moved)), _dot(d, _product(matrix, d))
+        first = max(first, bend)
+        if slope >= 0.0 or bend <= 0.0:
+            return point
+        step, next_ = -slope / max(bend, EPSILON * first), -1
+        for i in range(p):
+            if d[i] != 0.0 and (next_ < 0 or ends[i] < ends[next_]):
+                next_ = i
+        if step < ends[next_] - reached:
+            for i in range(p):
+                point[i] += step * d[i]
+            return point
+        step = ends[next_] - reached
+        for i in range(p):
+            if i != next_:
+                point[i] += step * d[i]
+                moved[i] += step * d[i]
+        point[next_] = bounds[next_, 1] if d[next_] > 0.0 else bounds[next_, 0]
+        moved[next_] = point[next_] - x[next_]
+        reached, d[next_], free[next_] = ends[next_], 0.0, False
+
+
+@compiled()
+def _subspace_step(x: Array, cauchy: Array, gradient: Array, matrix: Array, free: Array) -> Array:
+    """The step `(p,)` from the Cauchy point to the model's minimum over the free inputs."""
+    p = len(x)
+    right = _product(matrix, cauchy - x)
+    room = np.zeros((p, p))
+    for i in range(p):
+        right[i] = -gradient[i] - right[i] if free[i] else 0.0
+        for j in range(p):
+            room[i, j] = matrix[i, j] if free[i] and free[j] else 1.0 if i == j else 0.0
+    for k in range(p):  # by elimination: the matrix is positive definite
+        for i in range(k + 1, p):
+            weight = room[i, k] / room[k, k]
+            for j in range(k, p):
+                room[i, j] -= weight * room[k, j]
+            right[i] -= weight * right[k]
+    for k in range(p - 1, -1, -1):
+        for j in range(k + 1, p):
+            right[k] -= room[k, j] * right[j]
+        right[k] /= room[k, k]
+    return right
+
+
+@compiled()
+def _target(x: Array, gradient: Array, bounds: Array, matrix: Array, direct: bool) -> Array:
+    """Where the line search leads to: the Cauchy point, or the minimum over the free inputs from there, within the bounds."""
+    p = len(x)
+    free = np.empty(p, np.bool_)
+    cauchy = _cauchy_point(x, gradient, bounds, matrix, free)
+    if not direct or not free.any():
+        return cauchy
+    d = _subspace_step(x, cauchy, gradient, matrix, free)
+    target, slope, inside = cauchy.copy(), 0.0, True
+    for i in range(p):
+        if free[i]:
+            end = cauchy[i] + d[i]
+            target[i] = min(max(end, bounds[i, 0]), bounds[i, 1])
+            inside = inside and target[i] == end
+        slope += (target[i] - x[i]) * gradient[i]
+    if inside or slope <= 0.0:
+        return target
+    # The projection does not lead down: go along the step up to the first bound.
+    part, first = 1.0, -1
+    for i in range(p):
+        if not free[i] or d[i] == 0.0:
+            continue
+        room = bounds[i, 1] - cauchy[i] if d[i] > 0.0 else bounds[i, 0] - cauchy[i]
+        if abs(room) < abs(part * d[i]):
+            part, first = room / d[i], i
+    for i in range(p):
+        target[i] = cauchy[i] + part * d[i] if free[i] else cauchy[i]
+    if first >= 0:
+        target[first] = bounds[first, 1] if d[first] > 0.0 else bounds[first, 0]
+    return target
+
+
+@compiled()
+def _longest(x: Array, target: Array, bounds: Array) -> float:
+    """How many times the way to the target leads to the first bound."""
+    longest = 1e10
+    for i in range(len(x)):
+        d = target[i] - x[i]
+        end = bounds[i, 1] - x[i] if d > 0.0 else bounds[i, 0] - x[i]
+        if d != 0.0 and abs(d * longest) > abs(end):
+            longest = end / d
+    return max(longest, 0.0)
+
+
+@compiled()
+def _search(model: Any, start: Array, target: Array, value: float, gradient: Array, longest: float, there: Array) -> Any:
+    """Search along the way to the target: whether a step was found, the value and the step; point and gradient are written."""
+    bounds = model.bounds
+    slope, step = _dot(gradient, target - start), min(1.0, longest)
+    if slope >= 0.0:
+        return False, value, step
+    search = begin(value, slope, step, longest)
+    for _ in range(TRIALS):
+        for i in range(len(start)):
+            there[i] = min(max(start[i] + step * (target[i] - start[i]), bounds[i, 0]), bounds[i, 1])
+            if step == 1.0:
+                there[i] = target[i]
+        value = _evaluate(model, there, gradient)
+        if not value < np.inf:
+            return False, value, step
+        at = Point(step, value, _dot(gradient, target - start))
+        if has_ended(search, at, longest):
+            return True, value, step
+        search, step = advance(search, at, longest)
+    return False, value, step
+
+
+@compiled()
+def _remember(steps: Array, changes: Array, count: int, step: Array, change: Array) -> int:
+    """Append a step and a change of the gradient, in place of the oldest where the memory is full; give their number."""
+    if count == MEMORY:
+        for k in range(MEMORY - 1):
+            steps[k] = steps[k + 1]
+            changes[k] = changes[k + 1]
+        count -= 1
+    steps[count], changes[count] = step, change
+    return count + 1
+
+
+@compiled()
+def descend(model: Any, theta: Array, most: int) -> float:
+    """Descend from `theta (p,)`, which is moved to where the descent ends, in at most so many steps; the value there."""
+    p, bounds = len(theta), model.bounds
+    gradient, there = np.empty(p), np.empty(p)
+    steps, changes, count, scale = np.empty((MEMORY, p)), np.empty((MEMORY, p)), 0, 1.0
+    value = _evaluate(model, theta, gradient)
+    done = 0
+    while value < np.inf and done < most and _projected_gradient(theta, gradient, bounds) > GRADIENT_TOLERANCE:
+        target = _target(theta, gradient, bounds, _quasi_newton(steps, changes, count, scale), count > 0)
+        start, last, before = theta.copy(), value, gradient.copy()
+        longest = _longest(start, target, bounds) if done else 1.0
+        found, value, step = _search(model, start, target, last, gradient, longest, there)
+        if not value < np.inf:
+            return np.inf
+        if not found:
+            value = last
+            gradient[:] = before
+            if count == 0:
+                break
+            count, scale = 0, 1.0  # begin again along the gradient
+            continue
+        theta[:] = there
+        done += 1
+        if last - value <= VALUE_TOLERANCE * max(abs(last), abs(value), 1.0):
+            break
+        moved, change = there - start, gradient - before
+        bent = _dot(moved, change)
+        if bent > -EPSILON * step * _dot(before, target - start):
+            count = _remember(steps, changes, count, moved, change)
+            scale = _dot(change, change) / bent
+    return float(value)

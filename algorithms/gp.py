@@ -11,16 +11,18 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.inner_search import maximise_acquisition
+from fedbo.algorithms.components.coordinates import COORDINATES
+from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable
+from fedbo.algorithms.components.surrogate import WARPED, LocalState, Surrogate, evaluable
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
-from fedbo.surrogates.acquisition import expected_improvement, prediction, upper_confidence_bound
+from fedbo.surrogates.acquisition import Criterion, expected_improvement, prediction, upper_confidence_bound
 from fedbo.surrogates.gp import Posterior, predict
 from fedbo.surrogates.maximise import MaximiserSettings
 
 INCUMBENTS = ("mean", "observed")
+SEARCHES = ("climb", "newton")
 # An acquisition costs far more than a draw: fewer candidates, fewer climbs.
 SEARCH = MaximiserSettings(spacing=1.6, starts=8, iterations=20)
 
@@ -31,12 +33,17 @@ class GP(Surrogate, LocalOnly):
 
     `acquisition` is "ei", expected improvement (Mockus 1978; Jones et al. 1998) over the `incumbent`, which is the largest
     posterior "mean" at an evaluated point, as suits noisy values, or the largest "observed" value; or "ucb", mean plus `beta`
-    standard deviations (Srinivas et al. 2010).
+    standard deviations (Srinivas et al. 2010). `search` "climb" climbs it by L-BFGS-B, for the improvement its logarithm (Ament
+    et al. 2023), from candidates everywhere and near the best points; "newton" by Newton's method from candidates everywhere.
     """
 
+    surrogate: Annotated[str, OneOf(WARPED)] = "warped"
+    coordinates: Annotated[str, OneOf(COORDINATES)] = "automatic"
+    refit: Annotated[int, Ge(1)] = 1
     acquisition: Annotated[str, OneOf(("ei", "ucb"))] = "ei"
     incumbent: Annotated[str, OneOf(INCUMBENTS)] = "mean"
     beta: Annotated[float, Ge(0)] = 2.0
+    search: Annotated[str, OneOf(SEARCHES)] = "climb"
 
     def agent_init(self, problem: Problem, streams: Streams) -> LocalState:
         """Begin without observations."""
@@ -48,15 +55,22 @@ class GP(Surrogate, LocalOnly):
         if not len(state.u):
             return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
         state = self.fit(state, streams)
-        posterior = self.posterior(state)
-        best = incumbent(posterior, self.incumbent, len(state.u))
+        u = self._maximum(self.posterior(state), state, streams)
+        return self.fresh(u, state, streams, "own"), state
+
+    def _maximum(self, posterior: Posterior, state: LocalState, streams: Streams) -> Array:
+        """Give the point `(d,)`, in coordinates, where the acquisition is largest."""
+        # What is expected of points under way counts too: one that promises much would be chosen again else.
+        best = incumbent(posterior, self.incumbent, len(state.u if self.search == "newton" else posterior.x))
+        if self.search == "climb":
+            criterion = Criterion(best) if self.acquisition == "ei" else Criterion(self.beta, bounding=True)
+            return maximise_posterior(posterior, criterion, state, self.coordinates, streams)
 
         def acquisition(u: Array) -> tuple[Array, Array]:
             at = prediction(posterior, u)
             return expected_improvement(at, best) if self.acquisition == "ei" else upper_confidence_bound(at, self.beta)
 
-        u = maximise_acquisition(acquisition, state, self.coordinates, streams, SEARCH)
-        return self.fresh(u, state, streams, "own"), state
+        return maximise_acquisition(acquisition, state, self.coordinates, streams, SEARCH)
 
     def pending(self, state: LocalState, x: Array) -> LocalState:
         """Take note of the points that are being evaluated."""
@@ -68,7 +82,7 @@ class GP(Surrogate, LocalOnly):
 
 
 def incumbent(posterior: Posterior, kind: str, seen: int) -> float:
-    """Give the value to improve on, the largest of the posterior's "mean" at the `seen` points or of those "observed"."""
+    """Give the value to improve on, the largest posterior "mean" at the first `seen` points or the largest value "observed"."""
     values = posterior.y[:seen] if kind == "observed" else predict(posterior, posterior.x[:seen])[0]
     return float(values.max())
 
@@ -77,13 +91,13 @@ ALGORITHMS = {
     "gp_ei": Entry(
         GP,
         {"acquisition": "ei", "beta": 2.0},
-        {"faithful": {**surrogate.FAITHFUL, "incumbent": "observed"}},
+        {"faithful": {**surrogate.FAITHFUL, "incumbent": "observed", "search": "newton"}},
         "Bayesian optimisation with expected improvement, every agent alone",
     ),
     "gp_ucb": Entry(
         GP,
         {"acquisition": "ucb", "incumbent": "mean"},
-        {"faithful": surrogate.FAITHFUL},
+        {"faithful": {**surrogate.FAITHFUL, "search": "newton"}},
         "Bayesian optimisation with an upper confidence bound, every agent alone",
     ),
 }

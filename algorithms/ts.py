@@ -13,18 +13,22 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
+from fedbo.algorithms.components.coordinates import COORDINATES, FEW
 from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
-from fedbo.algorithms.components.surrogate import KNOWN, LocalState, Surrogate, evaluable, standardised
+from fedbo.algorithms.components.surrogate import WARPED, LocalState, Surrogate, evaluable, standardised
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.draws import Draw, WeightSpace, posterior_draw, weight_space_draw
 from fedbo.surrogates.features import phi
+from fedbo.surrogates.gp import predict
 from fedbo.surrogates.linear import draw_weights, gram_factor, linear_model, mean, update
+from fedbo.surrogates.trust_region import box, side, within
 
 DRAWS = ("pathwise", "weights")
+REGIONS = ("trust", "cube")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +38,17 @@ class TS(Surrogate, LocalOnly):
     Another `surrogate` is "features", a Bayesian linear model on as many random features of the kernel of "fixed" as
     `features` says, which all agents share and which costs least.
 
+    A draw is maximised in a trust region about the best point where there are more than two inputs (Eriksson et al. 2019), but
+    for the surrogate "features" and typed spaces, or with `region` "cube" everywhere.
+
     `draw` is "pathwise", from the exact posterior, or "weights", with `features` fresh random features, as the papers do.
     `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is
     the value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
     """
 
-    surrogate: Annotated[str, OneOf((*KNOWN, "features"))] = "robust"
+    surrogate: Annotated[str, OneOf((*WARPED, "features"))] = "warped"
+    coordinates: Annotated[str, OneOf(COORDINATES)] = "automatic"
+    region: Annotated[str, OneOf(REGIONS)] = "trust"
     draw: Annotated[str, OneOf(DRAWS)] = "pathwise"
     features: Annotated[int, Ge(1)] = 200
     beta: float | str = 1.0
@@ -65,10 +74,21 @@ class TS(Surrogate, LocalOnly):
         if not len(state.u):
             return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
         state = self.fit(state, streams)
+        u = self._maximum(self.function(state, streams), state, streams)
+        return self.fresh(u, state, streams, "own"), state
+
+    def _maximum(self, draw: Draw, state: LocalState, streams: Streams) -> Array:
+        """Give the point `(d,)`, in coordinates, where a draw is largest, in the cube or the trust region."""
         # The incumbents of a smooth draw are not worth the climb: its candidates are dense enough.
         extra = None if self.surrogate == "features" else state.u
-        u = maximise_draw(self.function(state, streams), state, self.coordinates, streams, extra)
-        return self.fresh(u, state, streams, "own"), state
+        dim = state.u.shape[1]
+        if self.region == "cube" or dim <= FEW or extra is None or state.lattice is not None:
+            return maximise_draw(draw, state, self.coordinates, streams, extra)
+        posterior = self.posterior(state._replace(waiting=None))
+        centre = state.u[int(predict(posterior, state.u)[0].argmax())]
+        low, high = box(centre, side(state.y, dim), posterior.hyper.length_scale)
+        starts = np.clip((state.u - low) / (high - low), 0.0, 1.0)
+        return low + (high - low) * maximise_draw(within(draw, low, high), state, self.coordinates, streams, starts)
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""
@@ -123,7 +143,7 @@ class TS(Surrogate, LocalOnly):
         return state._replace(phi=rows, factor=gram_factor(rows, self.noise, state.factor))
 
 
-FAITHFUL = {**surrogate.FAITHFUL, "draw": "weights", "features": 200, "beta": 1.0}
+FAITHFUL = {**surrogate.FAITHFUL, "region": "cube", "draw": "weights", "features": 200, "beta": 1.0}
 
 ALGORITHMS = {
     "ts": Entry(TS, presets={"faithful": FAITHFUL}, summary="Thompson sampling on a Gaussian process, every agent alone")

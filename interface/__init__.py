@@ -97,8 +97,9 @@ def tune(
     `seconds`, after so many `evaluations` in all, when one has reached `target`, or when one of the `callbacks`, which are told
     of every evaluation, returns True.
 
-    `algorithm` is a name or a table with settings, `address` a Ray cluster, `study` are tables of a study that override all
-    this. With `resume`, the study in `out` is resumed, if it has begun. Raises what `run` raises. See docs/tuning.md.
+    `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent; `address` is a Ray
+    cluster, and `study` are tables of a study that override all this. With `resume`, the study in `out` is resumed, if it has
+    begun. Raises what `run` raises. See docs/tuning.md.
     """
     from fedbo.tuning.tune import tuned
 

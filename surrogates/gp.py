@@ -48,7 +48,8 @@ __all__ = [
 
 Array = npt.NDArray[np.float64]
 Evidence = Callable[[Array], tuple[float, Array]]
-# Of the transforms between which the evidence chooses: values that span orders of magnitude are no draw of a stationary process.
+# Powers of the transforms of values between which the evidence chooses. Values that span orders of magnitude, as sums of
+# squares do, are no draw of a stationary process; their logarithms may be.
 POWERS = (1.0, 0.5, 0.0, -0.5)
 
 
@@ -71,11 +72,12 @@ class FittedParameter:
 class GPSettings:
     """How a Gaussian process is fitted; the defaults are the setting of the authors of FTS.
 
-    With `growing` start and median of the length scales are multiplied by the square root of the number of inputs, as the distances
-    of points are (Hvarfner et al. 2024). With `alike` their logarithms have in common a normal number of that standard deviation
-    besides, so that the scale of all may be far from its median and the scales near each other. `spread` is the standard
-    deviation, in log units, of the restarts about the start value where there is no prior. With `noisy` two climbs begin at the
-    start values besides, one of them with this noise variance: what is modelled may be fine detail, or coarse shape and noise.
+    With `growing` start and median of the length scales are multiplied by the square root of the number of inputs, as the
+    distances of points are (Hvarfner et al. 2024). With `alike` their logarithms have in common a normal number of that
+    standard deviation besides, so that the scale of all may be far from its median and the scales near each other. `spread` is
+    the standard deviation, in log units, of the restarts about the start value where there is no prior. With `noisy` two climbs
+    begin at the start values besides, one of them with this noise variance: what is modelled may be fine detail, or coarse
+    shape and noise.
     """
 
     kernel: str = "se"
@@ -165,9 +167,9 @@ def fit_gp(
 def fit_warped(
     x: Array, y: Array, settings: GPSettings, rng: np.random.Generator, start: Hyperparameters | None = None
 ) -> tuple[Hyperparameters, float]:
-    """Fit hyperparameters as `fit_gp` does to `y (n,)` at `x (n, d)`, n > 0, after each transform; give the likeliest and its power.
+    """Hyperparameters as `fit_gp` gives them, n > 0, and the power of the transform of `y (n,)` that they belong to.
 
-    What is compared is the density of the values as they are, each transform's derivative included.
+    It is the one with the largest density of the values as they are, each transform's derivative included.
     """
     q, middle = _distances(y)
     found = []

@@ -1,7 +1,8 @@
 """A trust region about the best point (TuRBO: Eriksson et al. 2019), as a function of what was observed, in order.
 
-In many inputs most of a cube is far from all observations: a draw from the posterior is nearly one from the prior there, and the
-largest of many such values is noise. A box about the best point, which grows with success and shrinks without, keeps it sensible.
+In many inputs most of a cube is far from all observations: a draw from the posterior is nearly one from the prior there, and
+the largest of many such values is noise. A box about the best point, which grows with success and shrinks without, keeps it
+sensible.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 "plain" leaves x as it is. "arcsine" is u = (2 / pi) arcsin(sqrt(x)) in each input, which keeps [0, 1] and stretches what lies
 near the faces: a stationary kernel in u may then vary quickly where ranges end, as objectives do when a range spans several
 orders of magnitude on a linear axis, and is nearly unchanged inside. "stretched" does so more strongly: on either half u grows
-with the logarithm of the distance e from the face, log(1 + 2 K e) / (2 log(1 + K)) with K = 1,000.
+with the logarithm of the distance e from the face, log(1 + 2 K e) / (2 log(1 + K)) with K = 1,000. "automatic" is arcsine in up
+to two inputs and plain in more, where most of the cube lies near some face.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from scipy.stats import qmc
 
 from fedbo.algorithms.base import Array
 
-COORDINATES = ("arcsine", "plain", "stretched")
+COORDINATES = ("arcsine", "plain", "stretched", "automatic")
 STRETCH = 1000.0
+FEW = 2  # inputs
 
 
 def to_coordinates(x: Array, name: str) -> Array:
     """Turn points of the unit cube `(n, d)` into coordinates `(n, d)`."""
+    name = _named(name, x)
     if name == "plain":
         return x
     if name == "arcsine":
@@ -31,6 +34,7 @@ def to_coordinates(x: Array, name: str) -> Array:
 
 def from_coordinates(u: Array, name: str) -> Array:
     """Turn coordinates `(n, d)` into points of the unit cube `(n, d)`; the faces stay faces."""
+    name = _named(name, u)
     if name == "plain":
         return u
     if name == "arcsine":
@@ -41,12 +45,18 @@ def from_coordinates(u: Array, name: str) -> Array:
 
 def slopes(u: Array, name: str) -> Array:
     """Give the derivatives dx / du at coordinates `(n, d)`."""
+    name = _named(name, u)
     if name == "plain":
         return np.ones_like(u)
     if name == "arcsine":
         return 0.5 * np.pi * np.sin(np.pi * u)
     rate = np.log1p(STRETCH)
     return np.asarray((rate / STRETCH) * np.exp(2.0 * rate * np.minimum(u, 1.0 - u)))
+
+
+def _named(name: str, points: Array) -> str:
+    """Say which coordinates "automatic" are for points `(n, d)`."""
+    return name if name != "automatic" else "arcsine" if points.shape[-1] <= FEW else "plain"
 
 
 @lru_cache(maxsize=16)

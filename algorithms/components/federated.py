@@ -10,13 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import sqrt
 from typing import Annotated, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
-from fedbo.algorithms.components.coordinates import to_coordinates
+from fedbo.algorithms.components.coordinates import FEW, to_coordinates
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.surrogate import LocalState, distance, evaluable, scaled
@@ -51,9 +52,10 @@ class Federated(ABC):
     """The settings and the agent half that such methods share; a method says what is sent, held and followed.
 
     In iteration t an agent maximises a draw from its own posterior with probability `p` (see `schedules`), as `own` says, and
-    otherwise what it holds of others. All agents share `features` random features with `kernel` and `length_scale`, and
-    `noise` is the noise variance of the linear model on them; with `centre` it is one of the values less their mean and over
-    their standard deviation.
+    otherwise what it holds of others. All agents share `features` random features with `kernel` and `length_scale`, by default
+    0.2 in up to two inputs and 0.35 sqrt(d) in more, since with short ones a message says nothing there. `noise` is the noise
+    variance of the linear model on them; with `centre` it is one of the values less their mean and over their standard
+    deviation.
 
     A federated query that is nearer than `apart` to an evaluated point, in every coordinate, would tell little: the agent
     follows its own surrogate then.
@@ -68,7 +70,7 @@ class Federated(ABC):
     p: Schedule = "1-1/sqrt(t)"
     features: Annotated[int, Ge(1)] = 100
     kernel: Annotated[str, OneOf(KERNELS)] = "matern52"
-    length_scale: Annotated[float, Gt(0)] = 0.2
+    length_scale: Annotated[float, Gt(0)] | None = None
     noise: Annotated[float, Gt(0)] = 0.01
     centre: bool = True
     apart: Annotated[float, Ge(0)] = 0.03
@@ -106,7 +108,7 @@ class Federated(ABC):
 
     def agent_init(self, problem: Problem, streams: Streams) -> FederatedState:
         """Draw the shared features and take in what was learned before."""
-        features = shared_features(streams, problem.dim, self.features, self.length_scale, self.kernel)
+        features = shared_features(streams, problem.dim, self.features, self._scale(problem.dim), self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         rows = phi(features, to_coordinates(known, self.own.coordinates))
@@ -140,7 +142,7 @@ class Federated(ABC):
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
         """Append the observations."""
         own = self.own.tell(state.local, x, y)
-        if own.phi is not None and self._is_one_model and not len(state.history_y):
+        if own.phi is not None and self._is_one_model(x.shape[1]) and not len(state.history_y):
             return state._replace(local=own, phi=own.phi, factor=own.factor)
         rows = np.concatenate([state.phi, phi(state.features, to_coordinates(x, self.own.coordinates))])
         factor = state.factor
@@ -149,10 +151,15 @@ class Federated(ABC):
             factor = gram_factor(known, self.noise, factor)
         return state._replace(local=own, phi=rows, factor=factor)
 
-    @property
-    def _is_one_model(self) -> bool:
+    def _scale(self, dim: int) -> float:
+        """Give the length scale of the shared features."""
+        if self.length_scale is not None:
+            return self.length_scale
+        return 0.2 if dim <= FEW else 0.35 * sqrt(dim)
+
+    def _is_one_model(self, dim: int) -> bool:
         """Say whether an agent's own linear model is on the features that all share, with the same noise."""
-        mine = (self.features, self.length_scale, self.noise)
+        mine = (self.features, self._scale(dim), self.noise)
         return self.kernel == "se" and mine == (self.own.features, self.own.length_scale, self.own.noise)
 
     def outbox(self, state: FederatedState, streams: Streams) -> tuple[Payload | None, FederatedState]:

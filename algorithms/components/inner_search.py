@@ -15,8 +15,16 @@ from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.acquisition import (
+    Criterion,
+    log_expected_improvement,
+    maximise_criterion,
+    prediction,
+    upper_confidence_bound,
+)
 from fedbo.surrogates.draws import Draw, derivatives, value
 from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_function, with_curvature
+from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected
 
 
@@ -44,6 +52,22 @@ def maximise_acquisition(
         return function(u)[0]
 
     return maximise_projected(values, with_curvature(function), _projected(local, coordinates), local.u)[0]
+
+
+def maximise_posterior(
+    posterior: Posterior, criterion: Criterion, local: LocalState, coordinates: str, streams: Streams
+) -> Array:
+    """Give the point `(d,)`, in coordinates, where a criterion of a Gaussian process is largest."""
+    if local.lattice is None:
+        return maximise_criterion(posterior, criterion, streams.rng("maximiser"))[0]
+
+    def function(u: Array) -> tuple[Array, Array]:
+        at = prediction(posterior, u)
+        if criterion.bounding:
+            return upper_confidence_bound(at, criterion.level)
+        return log_expected_improvement(at, criterion.level)
+
+    return maximise_acquisition(function, local, coordinates, streams, MaximiserSettings())
 
 
 def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:

@@ -15,7 +15,19 @@ from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinate
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.gp import ROBUST, FittedParameter, GPSettings, Hyperparameters, Posterior, condition, fit_gp, predict
+from fedbo.surrogates.gp import (
+    ROBUST,
+    SCALED,
+    FittedParameter,
+    GPSettings,
+    Hyperparameters,
+    Posterior,
+    condition,
+    fit_gp,
+    fit_warped,
+    predict,
+    warp,
+)
 from fedbo.surrogates.projected import Lattice
 
 # For objectives that are smooth, and perhaps free of noise: a squared exponential, and hardly a floor under the noise.
@@ -28,15 +40,17 @@ SMOOTH = replace(
 )
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 KNOWN = (*FITTED, "fixed")
+WARPED = ("warped", *KNOWN)
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
 class LocalState(NamedTuple):
     """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
-    `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are
-    the features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be
-    evaluated, where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates.
+    `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are the
+    features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be evaluated,
+    where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates. `power` is
+    that of the transform of the values with the surrogate "warped".
     """
 
     u: Array
@@ -48,6 +62,7 @@ class LocalState(NamedTuple):
     factor: Array | None = None
     lattice: Lattice | None = None
     waiting: Array | None = None
+    power: float = 1.0
 
     @property
     def taken(self) -> Array:
@@ -59,15 +74,17 @@ class LocalState(NamedTuple):
 class Surrogate:
     """An agent's own model.
 
-    `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
-    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), which are fitted
-    anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of `length_scale`
-    with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to mean 0 and
-    variance 1. `coordinates` are those of the surrogate (see the module of this name). Values below the quantile `clip` of
-    those observed are taken as that quantile, so that the surrogate resolves what is good and not how bad the rest is.
+    `surrogate` is "warped" (Matern-5/2, one length scale for each input, with a prior that knows their number, of values after
+    a power transform that the evidence chooses), "robust" (the same prior in any number of inputs, standardised values),
+    "smooth" (squared exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs),
+    which are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of
+    `length_scale` with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to
+    mean 0 and variance 1. `coordinates` are those of the surrogate (see the module of this name). Except with "warped", values
+    below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what is good and not
+    how bad the rest is.
     """
 
-    surrogate: Annotated[str, OneOf(KNOWN)] = "robust"
+    surrogate: Annotated[str, OneOf(WARPED)] = "robust"
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
     clip: Annotated[float, Ge(0), Lt(1)] = 0.5
     refit: Annotated[int, Ge(1)] = 5
@@ -101,35 +118,42 @@ class Surrogate:
         """Fit the hyperparameters anew when enough observations have come in."""
         if not len(state.u):
             return state
-        y = self.clipped(state.y)
         if self.surrogate == "fixed":
+            y = self.clipped(state.y)
             offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
             return state._replace(hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
         if state.hyper is not None and len(state.u) - state.fitted < self.refit:
             return state
-        settings = FITTED[self.surrogate]
-        hyper = fit_gp(state.u, y, settings, streams.rng("restarts"), state.hyper)
-        return state._replace(hyper=hyper, fitted=len(state.u))
+        rng, n = streams.rng("restarts"), len(state.u)
+        if self.surrogate == "warped":
+            hyper, power = fit_warped(state.u, state.y, SCALED, rng, state.hyper)
+            return state._replace(hyper=hyper, power=power, fitted=n)
+        hyper = fit_gp(state.u, self.clipped(state.y), FITTED[self.surrogate], rng, state.hyper)
+        return state._replace(hyper=hyper, fitted=n)
+
+    def modelled(self, state: LocalState) -> Array:
+        """Give the values `(n,)` as the surrogate models them, transformed or clipped."""
+        return warp(state.y, state.power) if self.surrogate == "warped" else self.clipped(state.y)
 
     def clipped(self, y: Array) -> Array:
         """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""
         return np.maximum(y, np.sort(y)[int(self.clip * (len(y) - 1))]) if self.clip else y
 
     def posterior(self, state: LocalState) -> Posterior:
-        """Condition the process on the clipped values, in units in which it has mean 0 and its scale is 1."""
+        """Condition the process on the values as it models them, in units in which it has mean 0 and its scale is 1."""
         assert state.hyper is not None
         hyper = state.hyper
         u, y = self.supposed(state)
         return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
 
     def supposed(self, state: LocalState) -> tuple[Array, Array]:
-        """Give the points `(n + p, d)` and clipped values `(n + p,)`, of those still being evaluated what is expected of them.
+        """Give the points `(n + p, d)` and modelled values `(n + p,)`, of those still being evaluated what is expected of them.
 
         So a point that is under way is as certain as if it had been seen, and little is gained near it (the hallucinated
         values of Desautels et al. 2014).
         """
         assert state.hyper is not None
-        y = self.clipped(state.y)
+        y = self.modelled(state)
         if state.waiting is None:
             return state.u, y
         expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]

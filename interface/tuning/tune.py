@@ -91,7 +91,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         "agents": {"initial": options.get("initial", 3)},
         "budget": _given(options, target="target", evaluations="evaluations", time="seconds")
         | {"iterations": options.get("iterations", 20)},
-        "algorithm": [_algorithm(options.get("algorithm", "fts"))],
+        "algorithm": [_algorithm(options.get("algorithm", "fts" if agents > 1 else "gp_ei"))],
         "timing": {"clock": "wall"},
         "exchange": {"mode": "immediate"},
         "evaluation": _given(

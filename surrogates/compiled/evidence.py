@@ -30,9 +30,9 @@ class Evidence(NamedTuple):
 def negative_log_posterior(family: int, x: Array, y: Array, prior: Array, theta: Array, room: Array, gradient: Array) -> float:
     """Minus the log posterior density of the log hyperparameters `theta (p,)`, up to a constant; its gradient is written.
 
-    `x (d, n)` has a point in each column; `prior (3, p)` are medians m and precisions q of the log hyperparameters, and a vector g:
-    their prior is N(m, (diag(q) - g g')^-1). `room (5, n, n)` is scratch space. Infinite where the covariance matrix has no
-    Cholesky factor.
+    `x (d, n)` has a point in each column; `prior (3, p)` are medians m and precisions q of the log hyperparameters, and a
+    vector g: their prior is N(m, (diag(q) - g g')^-1). `room (5, n, n)` is scratch space. Infinite where the covariance matrix
+    has no Cholesky factor.
     """
     n, scales = len(y), len(theta) - 2
     covariance, slope, factor, root, inverse = room[0], room[1], room[2], room[3], room[4]

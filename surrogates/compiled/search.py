@@ -36,7 +36,8 @@ def value_and_gradient(process: Any, criterion: Any, bounds: Array, x: Array, gr
 def climb(process: Any, criterion: Any, bounds: Array, far: Array, near: Array, limits: Any, best: Array) -> float:
     """Write the highest end `(d,)` of climbs from the best of the candidates `far (a, d)` and `near (b, d)`; its value, or NaN.
 
-    `limits` are the numbers of climbs from the one and from the other, and of steps of a climb; `bounds (d, 2)` those of the cube.
+    `limits` are the numbers of climbs from the one and from the other, and of steps of a climb; `bounds (d, 2)` those of the
+    cube.
     """
     model, highest = _model(process, criterion, bounds), -np.inf
     for points, count in ((far, limits[0]), (near, limits[1])):

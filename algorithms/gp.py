@@ -11,10 +11,10 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.coordinates import COORDINATES
+from fedbo.algorithms.components.coordinates import LEARNED
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.surrogate import WARPED, LocalState, Surrogate, evaluable
+from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.acquisition import Criterion, expected_improvement, prediction, upper_confidence_bound
@@ -37,8 +37,8 @@ class GP(Surrogate, LocalOnly):
     et al. 2023), from candidates everywhere and near the best points; "newton" by Newton's method from candidates everywhere.
     """
 
-    surrogate: Annotated[str, OneOf(WARPED)] = "warped"
-    coordinates: Annotated[str, OneOf(COORDINATES)] = "automatic"
+    surrogate: Annotated[str, OneOf(SUITED)] = "warped"
+    coordinates: Annotated[str, OneOf(LEARNED)] = "learned"
     refit: Annotated[int, Ge(1)] = 1
     acquisition: Annotated[str, OneOf(("ei", "ucb"))] = "ei"
     incumbent: Annotated[str, OneOf(INCUMBENTS)] = "mean"
@@ -55,22 +55,23 @@ class GP(Surrogate, LocalOnly):
         if not len(state.u):
             return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
         state = self.fit(state, streams)
-        u = self._maximum(self.posterior(state), state, streams)
-        return self.fresh(u, state, streams, "own"), state
+        seen = self.seen(state)
+        return self.chosen(self._maximum(self.posterior(seen), seen, streams), state, streams), state
 
     def _maximum(self, posterior: Posterior, state: LocalState, streams: Streams) -> Array:
         """Give the point `(d,)`, in coordinates, where the acquisition is largest."""
         # What is expected of points under way counts too: one that promises much would be chosen again else.
+        coordinates = state.axes or self.coordinates
         best = incumbent(posterior, self.incumbent, len(state.u if self.search == "newton" else posterior.x))
         if self.search == "climb":
             criterion = Criterion(best) if self.acquisition == "ei" else Criterion(self.beta, bounding=True)
-            return maximise_posterior(posterior, criterion, state, self.coordinates, streams)
+            return maximise_posterior(posterior, criterion, state, coordinates, streams)
 
         def acquisition(u: Array) -> tuple[Array, Array]:
             at = prediction(posterior, u)
             return expected_improvement(at, best) if self.acquisition == "ei" else upper_confidence_bound(at, self.beta)
 
-        return maximise_acquisition(acquisition, state, self.coordinates, streams, SEARCH)
+        return maximise_acquisition(acquisition, state, coordinates, streams, SEARCH)
 
     def pending(self, state: LocalState, x: Array) -> LocalState:
         """Take note of the points that are being evaluated."""

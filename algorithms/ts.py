@@ -13,11 +13,11 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.coordinates import COORDINATES, FEW
+from fedbo.algorithms.components.coordinates import FEW, LEARNED
 from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
-from fedbo.algorithms.components.surrogate import WARPED, LocalState, Surrogate, evaluable, standardised
+from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable, standardised
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
@@ -46,8 +46,8 @@ class TS(Surrogate, LocalOnly):
     the value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
     """
 
-    surrogate: Annotated[str, OneOf((*WARPED, "features"))] = "warped"
-    coordinates: Annotated[str, OneOf(COORDINATES)] = "automatic"
+    surrogate: Annotated[str, OneOf((*SUITED, "features"))] = "suited"
+    coordinates: Annotated[str, OneOf(LEARNED)] = "learned"
     region: Annotated[str, OneOf(REGIONS)] = "trust"
     draw: Annotated[str, OneOf(DRAWS)] = "pathwise"
     features: Annotated[int, Ge(1)] = 200
@@ -74,8 +74,8 @@ class TS(Surrogate, LocalOnly):
         if not len(state.u):
             return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
         state = self.fit(state, streams)
-        u = self._maximum(self.function(state, streams), state, streams)
-        return self.fresh(u, state, streams, "own"), state
+        seen = self.seen(state)
+        return self.chosen(self._maximum(self.function(seen, streams), seen, streams), state, streams), state
 
     def _maximum(self, draw: Draw, state: LocalState, streams: Streams) -> Array:
         """Give the point `(d,)`, in coordinates, where a draw is largest, in the cube or the trust region."""
@@ -83,7 +83,7 @@ class TS(Surrogate, LocalOnly):
         extra = None if self.surrogate == "features" else state.u
         dim = state.u.shape[1]
         if self.region == "cube" or dim <= FEW or extra is None or state.lattice is not None:
-            return maximise_draw(draw, state, self.coordinates, streams, extra)
+            return maximise_draw(draw, state, state.axes or self.coordinates, streams, extra)
         posterior = self.posterior(state._replace(waiting=None))
         centre = state.u[int(predict(posterior, state.u)[0].argmax())]
         low, high = box(centre, side(state.y, dim), posterior.hyper.length_scale)

@@ -112,8 +112,8 @@ def _digits(seed: int) -> Evaluate:
     """One of 30 agents with few, partly mislabelled images; its best value is not known."""
     rng = np.random.default_rng((seed, 1))
     agent = Digits().objective(seed % 30, np.random.default_rng((seed, 0)), rng)
-    low, high = (np.log([getattr(p, end) for p in Digits.parameters]) for end in ("low", "high"))
-    return lambda x: agent.evaluate(np.exp(low + (high - low) * x), rng)
+    low, high = (np.array([getattr(p, end) for p in Digits.parameters]) for end in ("low", "high"))
+    return lambda x: agent.evaluate(np.clip(low * (high / low) ** x, low, high), rng)
 
 
 LCBENCH = Path(os.environ.get("FEDBO_DATA", "data")) / "yahpo" / "lcbench"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ __all__ = [
     "NotPositiveDefinite",
     "FittedParameter",
     "Posterior",
+    "WarpedFit",
     "condition",
     "covariance",
     "fit_gp",
@@ -164,22 +165,32 @@ def fit_gp(
     return _unpack(theta, settings, offset, scale)
 
 
-def fit_warped(
-    x: Array, y: Array, settings: GPSettings, rng: np.random.Generator, start: Hyperparameters | None = None
-) -> tuple[Hyperparameters, float]:
-    """Hyperparameters as `fit_gp` gives them, n > 0, and the power of the transform of `y (n,)` that they belong to.
+class WarpedFit(NamedTuple):
+    """Hyperparameters of transformed values, the power of the transform, and the log density of the values as they are."""
 
-    It is the one with the largest density of the values as they are, each transform's derivative included.
+    hyper: Hyperparameters
+    power: float
+    density: float
+
+
+def fit_warped(
+    x: Array,
+    y: Array,
+    settings: GPSettings,
+    begin: tuple[np.random.Generator, Hyperparameters | None],
+    powers: Sequence[float] = POWERS,
+) -> WarpedFit:
+    """Fit hyperparameters as `fit_gp` does, n > 0, after each transform of `y (n,)`, and give the likeliest.
+
+    The densities that are compared are those of the values as they are, each transform's derivative included.
     """
     q, middle = _distances(y)
     found = []
-    for power in POWERS:
-        values = warp(y, power)
-        hyper = fit_gp(x, values, settings, rng, start)
-        slopes = (power - 1.0) * float(np.log(q).sum()) - len(y) * np.log(middle * hyper.scale)
-        found.append((log_marginal_likelihood(hyper, x, values)[0] + slopes, hyper, power))
-    _, likeliest, power = max(found, key=lambda one: one[0])
-    return likeliest, power
+    for power in powers:
+        hyper = fit_gp(x, warp(y, power), settings, *begin)
+        slopes = (power - 1.0) * float(np.log(q).sum()) - len(y) * float(np.log(middle * hyper.scale))
+        found.append(WarpedFit(hyper, power, log_marginal_likelihood(hyper, x, warp(y, power))[0] + slopes))
+    return max(found, key=lambda fit: fit.density)
 
 
 def warp(y: Array, power: float) -> Array:

@@ -3,8 +3,9 @@
 "plain" leaves x as it is. "arcsine" is u = (2 / pi) arcsin(sqrt(x)) in each input, which keeps [0, 1] and stretches what lies
 near the faces: a stationary kernel in u may then vary quickly where ranges end, as objectives do when a range spans several
 orders of magnitude on a linear axis, and is nearly unchanged inside. "stretched" does so more strongly: on either half u grows
-with the logarithm of the distance e from the face, log(1 + 2 K e) / (2 log(1 + K)) with K = 1,000. "automatic" is arcsine in up
-to two inputs and plain in more, where most of the cube lies near some face.
+with the logarithm of the distance e from the face, log(1 + 2 K e) / (2 log(1 + K)) with K = 1,000. They may also be one name
+for each input. "learned" begins with arcsine in up to two inputs and with plain in more, where most of the cube lies near some
+face; what a surrogate then sees is likelier by the evidence (`surrogate.Surrogate`).
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from scipy.stats import qmc
 
 from fedbo.algorithms.base import Array
 
-COORDINATES = ("arcsine", "plain", "stretched", "automatic")
+COORDINATES = ("arcsine", "plain", "stretched")
+LEARNED = (*COORDINATES, "learned")
 STRETCH = 1000.0
 FEW = 2  # inputs
 
 
-def to_coordinates(x: Array, name: str) -> Array:
+def to_coordinates(x: Array, name: str | tuple[str, ...]) -> Array:
     """Turn points of the unit cube `(n, d)` into coordinates `(n, d)`."""
-    name = _named(name, x)
+    if isinstance(name, tuple):
+        return np.column_stack([to_coordinates(x[:, k], one) for k, one in enumerate(name)])
+    name = beginning(name, x.shape[-1])
     if name == "plain":
         return x
     if name == "arcsine":
@@ -32,9 +36,11 @@ def to_coordinates(x: Array, name: str) -> Array:
     return np.asarray(np.where(x <= 0.5, near, 1.0 - near))
 
 
-def from_coordinates(u: Array, name: str) -> Array:
+def from_coordinates(u: Array, name: str | tuple[str, ...]) -> Array:
     """Turn coordinates `(n, d)` into points of the unit cube `(n, d)`; the faces stay faces."""
-    name = _named(name, u)
+    if isinstance(name, tuple):
+        return np.column_stack([from_coordinates(u[:, k], one) for k, one in enumerate(name)])
+    name = beginning(name, u.shape[-1])
     if name == "plain":
         return u
     if name == "arcsine":
@@ -45,7 +51,6 @@ def from_coordinates(u: Array, name: str) -> Array:
 
 def slopes(u: Array, name: str) -> Array:
     """Give the derivatives dx / du at coordinates `(n, d)`."""
-    name = _named(name, u)
     if name == "plain":
         return np.ones_like(u)
     if name == "arcsine":
@@ -54,9 +59,9 @@ def slopes(u: Array, name: str) -> Array:
     return np.asarray((rate / STRETCH) * np.exp(2.0 * rate * np.minimum(u, 1.0 - u)))
 
 
-def _named(name: str, points: Array) -> str:
-    """Say which coordinates "automatic" are for points `(n, d)`."""
-    return name if name != "automatic" else "arcsine" if points.shape[-1] <= FEW else "plain"
+def beginning(name: str, dim: int) -> str:
+    """Say which coordinates "learned" ones begin with."""
+    return name if name != "learned" else "arcsine" if dim <= FEW else "plain"
 
 
 @lru_cache(maxsize=16)

@@ -28,7 +28,9 @@ from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected
 
 
-def maximise_draw(draw: Draw, local: LocalState, coordinates: str, streams: Streams, extra: Array | None = None) -> Array:
+def maximise_draw(
+    draw: Draw, local: LocalState, coordinates: str | tuple[str, ...], streams: Streams, extra: Array | None = None
+) -> Array:
     """Give the point `(d,)`, in coordinates, where a draw is largest; `extra (e, d)` are further starts."""
     dim = local.u.shape[1]
     if local.lattice is None:
@@ -39,7 +41,7 @@ def maximise_draw(draw: Draw, local: LocalState, coordinates: str, streams: Stre
 def maximise_acquisition(
     function: Callable[[Array], tuple[Array, Array]],
     local: LocalState,
-    coordinates: str,
+    coordinates: str | tuple[str, ...],
     streams: Streams,
     how: MaximiserSettings,
 ) -> Array:
@@ -55,7 +57,7 @@ def maximise_acquisition(
 
 
 def maximise_posterior(
-    posterior: Posterior, criterion: Criterion, local: LocalState, coordinates: str, streams: Streams
+    posterior: Posterior, criterion: Criterion, local: LocalState, coordinates: str | tuple[str, ...], streams: Streams
 ) -> Array:
     """Give the point `(d,)`, in coordinates, where a criterion of a Gaussian process is largest."""
     if local.lattice is None:
@@ -75,6 +77,6 @@ def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:
     return streams.rng("maximiser") if dim > 3 else None
 
 
-def _projected(local: LocalState, coordinates: str) -> ProjectedSpace:
+def _projected(local: LocalState, coordinates: str | tuple[str, ...]) -> ProjectedSpace:
     assert local.lattice is not None
     return ProjectedSpace(local.lattice, partial(to_coordinates, name=coordinates), partial(from_coordinates, name=coordinates))

@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
-from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, from_coordinates, to_coordinates
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import Features
@@ -40,7 +40,10 @@ SMOOTH = replace(
 )
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 KNOWN = (*FITTED, "fixed")
-WARPED = ("warped", *KNOWN)
+SUITED = ("suited", "warped", *KNOWN)
+QUICK = replace(SCALED, noisy=0.0)  # one climb, from what is known already
+TRIED = 3  # inputs whose coordinates are tried in a fit
+COST = 2.0  # log units by which observations must be likelier in other coordinates than those to begin with
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
@@ -63,6 +66,7 @@ class LocalState(NamedTuple):
     lattice: Lattice | None = None
     waiting: Array | None = None
     power: float = 1.0
+    axes: tuple[str, ...] | None = None
 
     @property
     def taken(self) -> Array:
@@ -74,17 +78,21 @@ class LocalState(NamedTuple):
 class Surrogate:
     """An agent's own model.
 
-    `surrogate` is "warped" (Matern-5/2, one length scale for each input, with a prior that knows their number, of values after
-    a power transform that the evidence chooses), "robust" (the same prior in any number of inputs, standardised values),
-    "smooth" (squared exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs),
-    which are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of
-    `length_scale` with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to
-    mean 0 and variance 1. `coordinates` are those of the surrogate (see the module of this name). Except with "warped", values
+    `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
+    exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), "warped" (as
+    "robust", but with priors that know the number of inputs and allow for values without noise, after a power transform of the
+    values that the evidence chooses), or "suited": "robust" in up to two inputs and "warped" in more. They are fitted anew
+    after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of `length_scale` with
+    noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to mean 0 and variance
+    1.
+
+    `coordinates` are those of the surrogate (see the module of this name). With "learned" ones, the fit of a "warped" surrogate
+    tries others for some inputs at a time, and takes those in which the observations are likelier. But with "warped", values
     below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what is good and not
     how bad the rest is.
     """
 
-    surrogate: Annotated[str, OneOf(WARPED)] = "robust"
+    surrogate: Annotated[str, OneOf(SUITED)] = "robust"
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
     clip: Annotated[float, Ge(0), Lt(1)] = 0.5
     refit: Annotated[int, Ge(1)] = 5
@@ -114,26 +122,65 @@ class Surrogate:
             return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
         return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
 
+    def kind(self, dim: int) -> str:
+        """Say which surrogate it is: "suited" is "robust" in up to two inputs and "warped" in more."""
+        return self.surrogate if self.surrogate != "suited" else "robust" if dim <= FEW else "warped"
+
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""
         if not len(state.u):
             return state
-        if self.surrogate == "fixed":
+        kind = self.kind(state.u.shape[1])
+        if kind == "fixed":
             y = self.clipped(state.y)
             offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
             return state._replace(hyper=Hyperparameters(self.length_scale, 1.0, self.noise, "se", offset, scale))
         if state.hyper is not None and len(state.u) - state.fitted < self.refit:
             return state
         rng, n = streams.rng("restarts"), len(state.u)
-        if self.surrogate == "warped":
-            hyper, power = fit_warped(state.u, state.y, SCALED, rng, state.hyper)
-            return state._replace(hyper=hyper, power=power, fitted=n)
-        hyper = fit_gp(state.u, self.clipped(state.y), FITTED[self.surrogate], rng, state.hyper)
+        if kind == "warped":
+            return self._warped(state, rng)._replace(fitted=n)
+        hyper = fit_gp(state.u, self.clipped(state.y), FITTED[kind], rng, state.hyper)
         return state._replace(hyper=hyper, fitted=n)
+
+    def _warped(self, state: LocalState, rng: np.random.Generator) -> LocalState:
+        """Fit hyperparameters and the power of the values, and try other coordinates for some inputs where they are learned."""
+        if self.coordinates != "learned":
+            fit = fit_warped(state.u, state.y, SCALED, (rng, state.hyper))
+            return state._replace(hyper=fit.hyper, power=fit.power)
+        x, dim = from_coordinates(state.u, "learned"), state.u.shape[1]
+        first = (beginning("learned", dim),) * dim
+        axes = state.axes or first
+        fit = fit_warped(to_coordinates(x, axes), state.y, SCALED, (rng, state.hyper))
+        for k in rng.permutation(dim)[:TRIED]:
+            for name in COORDINATES:
+                other = (*axes[:k], name, *axes[k + 1 :])
+                if other == axes:
+                    continue
+                found = fit_warped(to_coordinates(x, other), state.y, QUICK, (rng, fit.hyper), (fit.power,))
+                if found.density - fit.density > COST * (_apart(other, first) - _apart(axes, first)):
+                    axes, fit = other, found
+        return state._replace(hyper=fit.hyper, power=fit.power, axes=axes)
+
+    def seen(self, state: LocalState) -> LocalState:
+        """Give the state with its points in the coordinates in which a "warped" surrogate sees them, its `axes`."""
+        if state.axes is None:
+            return state
+        waiting = None if state.waiting is None else self._turned(state.waiting, state.axes)
+        return state._replace(u=self._turned(state.u, state.axes), waiting=waiting)
+
+    def _turned(self, u: Array, axes: tuple[str, ...]) -> Array:
+        return to_coordinates(from_coordinates(u, self.coordinates), axes)
+
+    def chosen(self, u: Array, state: LocalState, streams: Streams) -> Decision:
+        """Decide for the point `(d,)` that is given in the coordinates of `seen`."""
+        if state.axes is not None:
+            u = to_coordinates(from_coordinates(u[None, :], state.axes), self.coordinates)[0]
+        return self.fresh(u, state, streams, "own")
 
     def modelled(self, state: LocalState) -> Array:
         """Give the values `(n,)` as the surrogate models them, transformed or clipped."""
-        return warp(state.y, state.power) if self.surrogate == "warped" else self.clipped(state.y)
+        return warp(state.y, state.power) if self.kind(state.u.shape[1]) == "warped" else self.clipped(state.y)
 
     def clipped(self, y: Array) -> Array:
         """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""
@@ -158,6 +205,11 @@ class Surrogate:
             return state.u, y
         expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
         return state.taken, np.concatenate([y, expected])
+
+
+def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:
+    """Count the inputs whose coordinates are not those to begin with."""
+    return sum(one != other for one, other in zip(axes, first, strict=True))
 
 
 def distance(points: Array, u: Array) -> float:

@@ -233,7 +233,8 @@ def test_without_a_message_it_is_expected_improvement_alone(name: str) -> None:
     algorithm = made(name)
     state, _ = told(algorithm)
     decision, _ = algorithm.ask(state, (), Streams(1, owner=0).at(1))
-    alone = entry("gp_ei").make(incumbent="observed")
+    own = {"surrogate": "robust", "coordinates": "arcsine", "refit": 5}  # those of the transfer methods
+    alone = entry("gp_ei").make(incumbent="observed", search="newton", **own)
     mine = alone.agent_init(PROBLEM, Streams(1, owner=0))
     mine = alone.tell(mine, np.sin(0.5 * np.pi * state.local.u) ** 2, state.local.y)
     other, _ = alone.ask(mine, (), Streams(1, owner=0).at(1))
@@ -295,7 +296,7 @@ def test_bayesian_optimisation_alone_maximises_its_acquisition(acquisition: str)
     x = np.random.default_rng(1).random((8, 2))
     state = algorithm.tell(state, x, bowl(x))
     decision, state = algorithm.ask(state, (), Streams(2, owner=0).at(1))
-    posterior = condition(state.hyper, state.u, algorithm.clipped(state.y))
+    posterior = condition(state.hyper, state.u, algorithm.modelled(state))
     best = predict(posterior, posterior.x)[0].max()
 
     def value(u: Array) -> Array:

@@ -51,24 +51,25 @@ def test_the_likeliest_transform_is_that_with_the_largest_density_of_the_values_
             slopes = [(at(v + 1e-6) - at(v - 1e-6)) / 2e-6 for v in y]
             law = multivariate_normal(np.full(15, hyper.offset), covariance)
             densities.append(float(law.logpdf(t)) + float(np.log(slopes).sum()))
-        hyper, power = fit_warped(x, y, SCALED, rng)
-        assert power == POWERS[int(np.argmax(densities))]
-        assert hyper == fit_gp(x, warp(y, power), SCALED, rng)
+        found = fit_warped(x, y, SCALED, (rng, None))
+        assert found.power == POWERS[int(np.argmax(densities))]
+        assert found.density == pytest.approx(max(densities), abs=1e-5)
+        assert found.hyper == fit_gp(x, warp(y, found.power), SCALED, rng)
 
 
 def test_values_of_an_exponential_are_taken_by_their_logarithms() -> None:
     rng = np.random.default_rng(3)
     x = rng.random((40, 2))
     smooth = np.sin(3.0 * x[:, 0]) + x[:, 1]
-    assert fit_warped(x, -np.exp(-4.0 * smooth), SCALED, rng)[1] <= 0.0
-    assert fit_warped(x, smooth, SCALED, rng)[1] >= 0.5
+    assert fit_warped(x, -np.exp(-4.0 * smooth), SCALED, (rng, None)).power <= 0.0
+    assert fit_warped(x, smooth, SCALED, (rng, None)).power >= 0.5
 
 
 def test_a_start_changes_where_the_climbs_begin_alone() -> None:
     rng = np.random.default_rng(4)
     x = rng.random((20, 3))
     y = np.cos(4.0 * x).sum(axis=1)
-    first, power = fit_warped(x, y, SCALED, rng)
-    again, same = fit_warped(x, y, SCALED, rng, first)
-    assert same == power
-    np.testing.assert_allclose(np.log(again.length_scale), np.log(first.length_scale), atol=1e-2)
+    first = fit_warped(x, y, SCALED, (rng, None))
+    again = fit_warped(x, y, SCALED, (rng, first.hyper))
+    assert again.power == first.power
+    np.testing.assert_allclose(np.log(again.hyper.length_scale), np.log(first.hyper.length_scale), atol=1e-2)

@@ -1,0 +1,90 @@
+"""The agent's own model: learned coordinates, what suits few and many inputs, and states that stay plain data."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbo.algorithms.base import Problem
+from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.components.coordinates import COORDINATES, from_coordinates, to_coordinates
+from fedbo.algorithms.components.surrogate import LocalState
+from fedbo.algorithms.streams import Streams
+
+
+def told(name: str, dim: int, n: int, function: Any, **settings: Any) -> tuple[Any, LocalState]:
+    algorithm: Any = entry(name).make(**settings)
+    state = algorithm.agent_init(Problem(dim, 1, [0], n, 10, 0), Streams(3, owner=0))
+    x = np.random.default_rng(dim).random((n, dim))
+    return algorithm, algorithm.tell(state, x, function(x))
+
+
+def decades(x: np.ndarray) -> np.ndarray:
+    """The first input spans four decades on a linear axis, the others none."""
+    return -((np.log10(1e-4 + x[:, 0]) + 2.0) ** 2) - 0.3 * ((x[:, 1:] - 0.4) ** 2).sum(axis=1)
+
+
+@pytest.mark.parametrize("names", [("plain", "arcsine", "stretched"), ("stretched",) * 3, "learned"])
+def test_coordinates_of_each_input_lead_back(names: Any) -> None:
+    x = np.random.default_rng(0).random((20, 3))
+    u = to_coordinates(x, names)
+    np.testing.assert_allclose(from_coordinates(u, names), x, atol=1e-12)
+    for k, name in enumerate(names if isinstance(names, tuple) else ("plain",) * 3):
+        np.testing.assert_array_equal(u[:, k], to_coordinates(x, name)[:, k])
+
+
+def test_learned_coordinates_begin_with_arcsine_in_two_inputs_and_plain_in_three() -> None:
+    x = np.random.default_rng(0).random((5, 3))
+    assert (to_coordinates(x, "learned") == x).all()
+    assert (to_coordinates(x[:, :2], "learned") == to_coordinates(x[:, :2], "arcsine")).all()
+
+
+def test_an_input_that_spans_decades_on_a_linear_axis_is_stretched_and_the_others_are_left() -> None:
+    algorithm, state = told("gp_ei", 4, 40, decades)
+    for step in range(1, 6):  # some inputs are tried in each fit
+        state = algorithm.fit(state._replace(fitted=0), Streams(3, owner=0).at(step))
+    assert state.axes is not None
+    assert state.axes[0] != "plain"
+    assert state.axes[1:].count("plain") >= 2
+    assert set(state.axes) <= set(COORDINATES)
+
+
+def test_smooth_functions_keep_the_coordinates_to_begin_with() -> None:
+    algorithm, state = told("gp_ei", 3, 30, lambda x: np.sin(3.0 * x).sum(axis=1))
+    for step in range(1, 4):
+        state = algorithm.fit(state._replace(fitted=0), Streams(3, owner=0).at(step))
+    assert state.axes == ("plain",) * 3
+
+
+@pytest.mark.parametrize("name", ["ts", "gp_ei"])
+def test_a_decision_lies_in_the_cube_and_a_state_stays_plain_data(name: str) -> None:
+    algorithm, state = told(name, 3, 15, decades)
+    for step in range(1, 8):
+        decision, state = algorithm.ask(pickle.loads(pickle.dumps(state)), (), Streams(3, owner=0).at(step))
+        assert ((decision.x >= 0.0) & (decision.x <= 1.0)).all()
+        state = algorithm.tell(state, decision.x, decades(decision.x))
+
+
+def test_the_suited_surrogate_is_robust_in_two_inputs_and_warped_in_three() -> None:
+    for dim, other in ((2, "robust"), (3, "warped")):
+        decisions = []
+        for surrogate in ("suited", other):
+            algorithm, state = told("ts", dim, 12, lambda x: -np.exp(3.0 * x).sum(axis=1), surrogate=surrogate)
+            decisions.append(algorithm.ask(state, (), Streams(3, owner=0).at(1))[0].x)
+        assert (decisions[0] == decisions[1]).all()
+
+
+def test_a_trust_region_keeps_a_draw_of_many_inputs_near_the_best_point() -> None:
+    """After so many failures the region is small; over the whole cube the draw is largest far away."""
+    x = np.random.default_rng(1).random((30, 8))
+    y = np.concatenate([[2.0], np.random.default_rng(2).uniform(-1.0, 1.0, 29)])  # the first is the best
+    far = []
+    for region in ("trust", "cube"):
+        algorithm: Any = entry("ts").make(region=region, beta=3.0)
+        state = algorithm.tell(algorithm.agent_init(Problem(8, 1, [0], 30, 9, 0), Streams(1, owner=0)), x, y)
+        decision, _ = algorithm.ask(state, (), Streams(1, owner=0).at(1))
+        far.append(float(np.abs(decision.x[0] - x[0]).max()))
+    assert far[0] < 0.25 < far[1]

@@ -49,6 +49,7 @@ __all__ = [
 
 Array = npt.NDArray[np.float64]
 Evidence = Callable[[Array], tuple[float, Array]]
+Beginning = tuple[np.random.Generator, Hyperparameters | None]  # what `fit_gp` begins with
 # Powers of the transforms of values between which the evidence chooses. Values that span orders of magnitude, as sums of
 # squares do, are no draw of a stationary process; their logarithms may be.
 POWERS = (1.0, 0.5, 0.0, -0.5)
@@ -134,11 +135,7 @@ SCALED = GPSettings(
 
 
 def fit_gp(
-    x: Array,
-    y: Array,
-    settings: GPSettings,
-    rng: np.random.Generator,
-    start: Hyperparameters | None = None,
+    x: Array, y: Array, settings: GPSettings, rng: np.random.Generator, start: Hyperparameters | None = None
 ) -> Hyperparameters:
     """Hyperparameters that maximise the marginal likelihood of `y (n,)` at `x (n, d)`, times the priors if any.
 
@@ -173,13 +170,7 @@ class WarpedFit(NamedTuple):
     density: float
 
 
-def fit_warped(
-    x: Array,
-    y: Array,
-    settings: GPSettings,
-    begin: tuple[np.random.Generator, Hyperparameters | None],
-    powers: Sequence[float] = POWERS,
-) -> WarpedFit:
+def fit_warped(x: Array, y: Array, settings: GPSettings, begin: Beginning, powers: Sequence[float] = POWERS) -> WarpedFit:
     """Fit hyperparameters as `fit_gp` does, n > 0, after each transform of `y (n,)`, and give the likeliest.
 
     The densities that are compared are those of the values as they are, each transform's derivative included.

@@ -43,7 +43,7 @@ KNOWN = (*FITTED, "fixed")
 SUITED = ("suited", "warped", *KNOWN)
 QUICK = replace(SCALED, noisy=0.0)  # one climb, from what is known already
 TRIED = 3  # inputs whose coordinates are tried in a fit
-COST = 5.0  # log units by which observations must be likelier in other coordinates than those to begin with
+COST = 10.0  # log units by which observations must be likelier in other coordinates than those to begin with
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 

@@ -30,6 +30,7 @@ LIMITS: dict[tuple[str, ...], int] = {
     ("budget", "pulls"): 10**12,
     ("algorithm", "regions"): 1_000,
     ("algorithm", "features"): 10**7,
+    ("algorithm", "points"): 10_000,
     ("network", "attempts"): 1_000_000,
     ("availability", "zones"): 1_000_000,
     ("evaluation", "retries"): 10_000,

@@ -180,7 +180,7 @@ def test_who_is_known_to_be_away_is_asked_only_where_nobody_else_is_idle() -> No
     setting = world(exchange=idle(0.5), agents=6)
     core = setting.core()
     core.handle(StudyStarted(), 0.0)
-    state, server = core.state, core._server
+    state, server = core.state, core.server
     state.rounds.active.clear()
     for number in (0, 1, 2):
         state.agents[number].known_offline = True

@@ -52,7 +52,7 @@ class ConsensusBO(Collaborative):
 
     def upload(self, problem: Problem) -> Declaration:
         """The proposal `(d,)`, with the logarithm of its expected improvement where that decides who leads."""
-        declared = {"x": Field((problem.dim,))}
+        declared = {"x": Field((problem.dim,), low=0.0, high=1.0)}
         return {**declared, "utility": Field((1,))} if self.matrix == "leader" else declared
 
     def download(self, problem: Problem) -> Declaration:

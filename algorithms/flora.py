@@ -55,7 +55,7 @@ class FLoRA(Collaborative):
 
     def upload(self, problem: Problem) -> Declaration:
         """All that an agent has evaluated: `x (n, d)` and `y (n,)`."""
-        return {"x": Field((None, problem.dim)), "y": Field((None,))}
+        return {"x": Field((None, problem.dim), observed=False), "y": Field((None,))}
 
     def download(self, problem: Problem) -> Declaration:
         """The configuration `(d,)` for all."""

@@ -53,7 +53,7 @@ class ShareBest(Collaborative):
 
     def upload(self, problem: Problem) -> Declaration:
         """The best point `(d,)`, perhaps with its value."""
-        declared = {"x": Field((problem.dim,))}
+        declared = {"x": Field((problem.dim,), low=0.0, high=1.0)}
         return {**declared, "value": Field((1,))} if self.values else declared
 
     def download(self, problem: Problem) -> Declaration:

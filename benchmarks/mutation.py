@@ -212,7 +212,7 @@ class Runner:
             plant(mutant, folder)
         except (ValueError, SyntaxError):
             return 2
-        for item, following in zip(run, [*run[1:], None], strict=True):
+        for item, following in zip(run, [*run, None][1:], strict=True):
             said.seek(0)
             said.truncate()
             said.write(item.nodeid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedbo.settings.ranges import check
 
 FEATURES = 500  # cosines in one function
 STARTS = 10  # local searches for the best value of a function, from the best of so many points:
-POINTS = 2**12
+POINTS = 2**11
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +31,12 @@ class CosineSum:
     phases: Array
     amplitudes: Array
     noise: float
-    best_value: float
     parameters: tuple[Parameter, ...] = field(repr=False)
+
+    @cached_property
+    def best_value(self) -> float:
+        """Give the largest value that local searches from the best of many points find."""
+        return largest(self.frequencies, self.phases, self.amplitudes)
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give one noisy value at x `(d,)`."""
@@ -83,8 +87,7 @@ class GPFamily:
         require_agent(agent, self.agents)
         parts = [self._draw(shared_rng, self.likeness), self._draw(agent_rng, 1.0 - self.likeness)]
         frequencies, phases, amplitudes = (np.concatenate(held) for held in zip(*parts, strict=True))
-        best = largest(frequencies, phases, amplitudes)
-        return CosineSum(frequencies, phases, amplitudes, self.noise, best, self.parameters)
+        return CosineSum(frequencies, phases, amplitudes, self.noise, self.parameters)
 
     def _draw(self, rng: np.random.Generator, variance: float) -> tuple[Array, Array, Array]:
         """Draw frequencies, phases and amplitudes of a function of a given variance (Rahimi and Recht 2007)."""

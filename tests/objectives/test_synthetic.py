@@ -134,9 +134,9 @@ def test_agents_of_a_family_are_equal_or_unrelated_at_the_ends_of_likeness() -> 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_no_point_of_a_fine_grid_is_better_than_the_best_value_of_a_family(dimensions: int) -> None:
-    side = np.linspace(0.0, 1.0, {1: 20_001, 2: 201, 3: 41}[dimensions])
+    side = np.linspace(0.0, 1.0, {1: 2001, 2: 101, 3: 26}[dimensions])
     grid = np.stack(np.meshgrid(*[side] * dimensions, indexing="ij"), axis=-1).reshape(-1, dimensions)
     for seed in range(3):
         one = member(GPFamily(dimensions=dimensions), seed, seed)
-        assert one.scores(grid).max() <= one.best_value <= one.scores(grid).max() + 0.05
+        assert one.scores(grid).max() <= one.best_value <= one.scores(grid).max() + 0.1
         assert one.score(grid[7]) == pytest.approx(one.scores(grid[7:8])[0])

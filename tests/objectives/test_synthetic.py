@@ -136,7 +136,7 @@ def test_agents_of_a_family_are_equal_or_unrelated_at_the_ends_of_likeness() -> 
 def test_no_point_of_a_fine_grid_is_better_than_the_best_value_of_a_family(dimensions: int) -> None:
     side = np.linspace(0.0, 1.0, {1: 2001, 2: 101, 3: 26}[dimensions])
     grid = np.stack(np.meshgrid(*[side] * dimensions, indexing="ij"), axis=-1).reshape(-1, dimensions)
-    for seed in range(3):
+    for seed in range(3 if dimensions < 3 else 1):
         one = member(GPFamily(dimensions=dimensions), seed, seed)
         assert one.scores(grid).max() <= one.best_value <= one.scores(grid).max() + 0.1
         assert one.score(grid[7]) == pytest.approx(one.scores(grid[7:8])[0])

@@ -48,7 +48,7 @@ DEDICATED = {"kind": "dedicated"}
 @pytest.mark.parametrize(
     ("mode", "algorithms", "hostings"),
     [
-        pytest.param("immediate", STUDY["algorithm"][2:], [INLINE[1], DEDICATED], id="fts"),
+        pytest.param("immediate", STUDY["algorithm"][2:], [DEDICATED], id="fts"),
         pytest.param("immediate", STUDY["algorithm"], [*INLINE, *PACKED, DEDICATED], id="immediate", marks=pytest.mark.long),
         pytest.param("barrier", STUDY["algorithm"], [PACKED[1]], id="barrier", marks=pytest.mark.long),
     ],

@@ -64,15 +64,17 @@ def test_what_is_private_neither_leaves_out_nor_changes_the_others(ran: fedbo.Re
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [25, pytest.param(60, marks=pytest.mark.long)])
-def test_kills_leave_the_same_ledger(first: int, forks: Forks, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("first", "more"), [(25, 120), pytest.param(25, 40, marks=pytest.mark.long), pytest.param(60, 40, marks=pytest.mark.long)]
+)
+def test_kills_leave_the_same_ledger(first: int, more: int, forks: Forks, tmp_path: Path) -> None:
     small = {**STUDY, "study": {"name": "killed", "seed": 4}, "budget": {"iterations": 5}, "algorithm": [PRIVATE]}
     study = write_study(small, tmp_path / "study.toml")
     assert forks("run", study, tmp_path / "alone").code == 0
     expected = files(tmp_path / "alone")
     assert set(LEDGER) < set(expected)
     directory, kills = tmp_path / "run", 0
-    while begin_or_go_on(forks, study, directory, before=first + 40 * kills).killed:
+    while begin_or_go_on(forks, study, directory, before=first + more * kills).killed:
         kills += 1
     assert kills and files(directory) == expected
 

@@ -1,4 +1,4 @@
-"""The catalogue of algorithms: the folder is listed at run time, so a new one is a new file that nothing else names."""
+"""The catalogue of algorithms: its folders are listed at run time, so a new one is a new file that nothing else names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
-import fedbo.algorithms
 from fedbo.algorithms.base import Algorithm
 from fedbo.settings.errors import unknown
+
+FOLDERS = ("fedbo.algorithms", "fedbo.algorithms.bandits", "fedbo.algorithms.collaborative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,11 @@ class Entry:
 def algorithms() -> dict[str, Entry]:
     """List every algorithm by name, in alphabetical order."""
     found: dict[str, Entry] = {}
-    for module in pkgutil.iter_modules(fedbo.algorithms.__path__):
-        entries = getattr(importlib.import_module(f"fedbo.algorithms.{module.name}"), "ALGORITHMS", {})
-        found.update(entries)
+    for folder in FOLDERS:
+        package = importlib.import_module(folder)
+        for module in pkgutil.iter_modules(package.__path__, f"{folder}."):
+            if not module.ispkg:
+                found.update(getattr(importlib.import_module(module.name), "ALGORITHMS", {}))
     return dict(sorted(found.items()))
 
 

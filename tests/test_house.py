@@ -40,6 +40,8 @@ WITHIN: dict[str, dict[str, str]] = {
     "surrogates": {"compiled": "", ".": "compiled"},
     "algorithms": {
         "components": "base catalog streams gp ts",
+        "bandits": "components base catalog streams",
+        "collaborative": "components base catalog streams gp",
         ".": "components",
     },
     "actors": {
@@ -73,7 +75,7 @@ LATER: dict[str, dict[str, str]] = {
     "interface": {"results": "plots"},
     "coordinator": {".": "runtime"},
 }
-MOST = 20  # modules in one folder, besides those that put something into a catalogue
+MOST = 20  # modules in one folder
 
 
 class Import(NamedTuple):
@@ -165,17 +167,9 @@ def crowded(root: Path) -> list[str]:
     """List the folders with too many modules."""
     count: dict[str, int] = {}
     for path in _files(root):
-        if path.name != "__init__.py" and not {"ALGORITHMS", "FEDERATIONS"} & _made(path):
-            folder = path.parent.relative_to(root).as_posix()
-            count[folder] = count.get(folder, 0) + 1
+        folder = path.parent.relative_to(root).as_posix()
+        count[folder] = count.get(folder, 0) + 1
     return [f"{folder}/ has {number} modules: {MOST} are enough" for folder, number in count.items() if number > MOST]
-
-
-def _made(path: Path) -> set[str]:
-    body = _tree(path).body
-    names = [node.target for node in body if isinstance(node, ast.AnnAssign)]
-    names += [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
-    return {name.id for name in names if isinstance(name, ast.Name)}
 
 
 def unlisted(root: Path) -> list[str]:
@@ -269,7 +263,7 @@ def test_the_rules_see_what_is_planted_in_any_folder(tmp_path: Path) -> None:
     assert list(doubled(tmp_path)) == ["Study"]
     for number in range(MOST):
         (tmp_path / "actors" / "storage" / f"more_{number}.py").touch()
-    assert [line.split("/ ")[0] for line in crowded(tmp_path)] == ["actors/storage"]
+    assert "actors/storage" in [line.split("/ ")[0] for line in crowded(tmp_path)]
 
 
 def test_help_does_not_wait_for_heavy_libraries() -> None:

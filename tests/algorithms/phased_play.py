@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedbo.algorithms.bandits.fed_pne import FedPNE
 from fedbo.algorithms.base import Decision, Problem
-from fedbo.algorithms.fed_pne import FedPNE
 from fedbo.algorithms.streams import Streams
 from fedbo.testing.lockstep import Lockstep, pulls
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fedbo.actors.storage.checkpoint import pack, unpack
+from fedbo.algorithms.bandits.blin import ace
 from fedbo.algorithms.base import Problem
-from fedbo.algorithms.blin import ace
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
+from fedbo.algorithms.collaborative.consensus import ConsensusBO, mixing_row
 from fedbo.algorithms.components.collaborative import CollaborativeState, improvement
-from fedbo.algorithms.consensus import ConsensusBO, mixing_row
 from fedbo.algorithms.streams import COORDINATOR, Streams
 
 N, T = 4, 10

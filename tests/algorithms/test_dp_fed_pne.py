@@ -10,11 +10,11 @@ import pytest
 from phased_play import bernoulli, garland, play
 from scipy.stats import kstest, laplace
 
+from fedbo.algorithms.bandits.fed_pne import FedPNE
 from fedbo.algorithms.base import Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.trees.elimination import Elimination
 from fedbo.algorithms.components.trees.partitions import Partition
-from fedbo.algorithms.fed_pne import FedPNE
 from fedbo.algorithms.streams import Streams
 
 BEST_X = 0.523599  # of Garland, about which it is as smooth as these say

@@ -7,8 +7,8 @@ from math import ceil, log, sqrt
 import numpy as np
 import pytest
 
+from fedbo.algorithms.bandits.fed1_ucb import Fed1UCB
 from fedbo.algorithms.base import Decision, Problem
-from fedbo.algorithms.fed1_ucb import Fed1UCB
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.arms import grid, nearest
 from fedbo.testing.lockstep import Evaluate, Lockstep, noisy, pulls

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from phased_play import Played, bernoulli, garland, play
 
+from fedbo.algorithms.bandits.fed_pne import FedPNE
 from fedbo.algorithms.base import Inbound, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.trees.elimination_phases import FedPNEServer
 from fedbo.algorithms.components.trees.missing_clients import MissingPolicy
-from fedbo.algorithms.fed_pne import FedPNE
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.objectives.models import formulas
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
+from fedbo.algorithms.collaborative.flora import POOLED, EvaluatedTable, FLoRA
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, standardised
-from fedbo.algorithms.flora import POOLED, EvaluatedTable, FLoRA
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.surrogates.gp import predict
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
+from fedbo.algorithms.collaborative.fmtbo import FMTBO, mixed_improvement, parameters, with_parameters
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.coordinates import design_points, to_coordinates
-from fedbo.algorithms.fmtbo import FMTBO, mixed_improvement, parameters, with_parameters
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.surrogates.acquisition import expected_improvement, prediction
 from fedbo.surrogates.gp import Hyperparameters, predict

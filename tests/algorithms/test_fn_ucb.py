@@ -7,8 +7,8 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from fedbo.algorithms.bandits.fn_ucb import FNUCB, inward
 from fedbo.algorithms.base import Inbound, Problem
-from fedbo.algorithms.fn_ucb import FNUCB, inward
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.surrogates.neural import Diverged, descend, jacobian, value
 from fedbo.testing.lockstep import Lockstep, noisy

@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import norm
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
+from fedbo.algorithms.collaborative.quantile_transfer import NARROWEST, QuantileTransfer, residual_deviation, scores
 from fedbo.algorithms.components.collaborative import CollaborativeState
 from fedbo.algorithms.components.feature_sums import FeatureStatistics, linear_posterior, statistics
 from fedbo.algorithms.components.surrogate import Surrogate
-from fedbo.algorithms.quantile_transfer import NARROWEST, QuantileTransfer, residual_deviation, scores
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.surrogates.features import draw_features, phi
 

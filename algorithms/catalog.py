@@ -1,4 +1,4 @@
-"""The catalogue of algorithms: its folders are listed at run time, so a new one is a new file that nothing else names."""
+"""The catalogue of algorithms: ours, whose folders are listed at run time, so that a new one is a new file, and plug-ins."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from fedbo.algorithms.base import Algorithm
 from fedbo.settings.errors import unknown
+from fedbo.settings.plugins import Catalogue, settings_of
 
 FOLDERS = ("fedbo.algorithms", "fedbo.algorithms.bandits", "fedbo.algorithms.collaborative")
 
@@ -42,7 +43,7 @@ class Entry:
 
 @cache
 def algorithms() -> dict[str, Entry]:
-    """List every algorithm by name, in alphabetical order."""
+    """List our own algorithms by name, in alphabetical order."""
     found: dict[str, Entry] = {}
     for folder in FOLDERS:
         package = importlib.import_module(folder)
@@ -52,8 +53,22 @@ def algorithms() -> dict[str, Entry]:
     return dict(sorted(found.items()))
 
 
+@cache
+def catalogue() -> Catalogue[Entry]:
+    """Give all algorithms by name: ours and those of plug-ins."""
+    return Catalogue("algorithms", algorithms(), _admitted)
+
+
 def entry(name: str) -> Entry:
     """Find an algorithm; ValueError with a suggestion when there is none of this name."""
-    if name not in algorithms():
-        raise ValueError(unknown("algorithm", name, algorithms()))
-    return algorithms()[name]
+    if name not in catalogue():
+        raise ValueError(unknown("algorithm", name, catalogue()))
+    return catalogue()[name]
+
+
+def _admitted(found: Any) -> Entry:
+    """Make an entry of what a plug-in gives: an entry, or the class of an algorithm's settings."""
+    if isinstance(found, Entry):
+        settings_of(Algorithm, found.settings)
+        return found
+    return Entry(settings_of(Algorithm, found))

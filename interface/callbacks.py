@@ -12,7 +12,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedbo.execution.monitor import Evaluation
+from fedbo.execution.monitor import Callback, Evaluation
+from fedbo.settings.errors import unknown
+from fedbo.settings.plugins import Catalogue
 
 
 class MLflow:
@@ -80,6 +82,29 @@ class WeightsAndBiases:
     def close(self) -> None:
         """End the run."""
         self._run.finish()
+
+
+def callback(given: str | Callback) -> Callback:
+    """Give a callback, or the one of this name: `mlflow`, `wandb`, or a plug-in; ValueError when there is none.
+
+    A class is called without arguments to make one.
+    """
+    if not isinstance(given, str):
+        return given
+    if given not in CALLBACKS:
+        raise ValueError(unknown("callback", given, CALLBACKS))
+    found = CALLBACKS[given]
+    made: Callback = found() if isinstance(found, type) else found
+    return made
+
+
+def _admitted(found: Any) -> Any:
+    if not callable(found):
+        raise ValueError(f"it is {found!r:.80}, and a function of an evaluation, or a class of such, would do")
+    return found
+
+
+CALLBACKS = Catalogue[Any]("callbacks", {"mlflow": MLflow, "wandb": WeightsAndBiases}, _admitted)
 
 
 def _numbers(evaluation: Evaluation) -> Iterator[tuple[str, float]]:

@@ -144,7 +144,7 @@ def list_(
 
     from fedbo.reports.tables import console, items_table
     from fedbo.settings.errors import unknown
-    from fedbo.study.listing import groups
+    from fedbo.study.listing import broken, groups
 
     found = groups()
     if group is not None and group not in found:
@@ -155,6 +155,8 @@ def list_(
         return
     for name, items in chosen.items():
         console().print(items_table(name, items, ranges=group is not None))
+    for line in broken():
+        print(line, file=sys.stderr)
 
 
 @data.command("list")

@@ -8,9 +8,9 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from fedbo.execution.directory import versions
 from fedbo.execution.wheel import build_wheel, fingerprint
+from fedbo.settings.plugins import used
 
 _CONNECT_TIMEOUT = 10.0  # seconds until a host that does not answer counts as absent
 _INSTALL_TIMEOUT = 180.0  # seconds that hosts have to install the wheel and start a process
@@ -37,13 +38,15 @@ class ClusterError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Ray cluster: its address, or none for a Ray of this machine, and how its hosts get the package.
+    """A Ray cluster: its address, or none for a Ray of this machine, how its hosts get the package, and what else they need.
 
-    `wheel`: as a wheel that Ray installs for the job; `image`: the hosts have it.
+    `wheel`: as a wheel that Ray installs for the job; `image`: the hosts have it. `plugins` are those that every host must
+    have, with their distributions and versions.
     """
 
     address: str | None = None
     package: Package = "wheel"
+    plugins: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -61,7 +64,7 @@ def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
         if have < cpus:  # an actor that is never scheduled would be waited for without end
             raise ClusterError(f"[hosting] workers = {cpus}: the Ray cluster has {have} CPUs; ask for at most {have}")
         if to.address is not None:
-            check_hosts(folder)
+            check_hosts(folder, to.plugins)
         yield
     finally:
         if started:
@@ -114,6 +117,10 @@ def _use_token() -> None:
         ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # it was read when Ray was imported
 
 
+def _plugins_here(names: tuple[str, ...]) -> dict[str, str]:
+    return used((group, name) for group, _, name in (each.partition(".") for each in names))
+
+
 def connection_error(place: str, error: BaseException) -> str:
     """Say why a cluster cannot be reached, and the remedy."""
     causes = [error]
@@ -140,13 +147,13 @@ def connection_error(place: str, error: BaseException) -> str:
     return f"no Ray cluster at {place}: {said}"
 
 
-def check_hosts(folder: Path) -> None:
-    """Check that every host has the versions of this process and sees the folder; ClusterError names those that do not."""
+def check_hosts(folder: Path, plugins: Mapping[str, str]) -> None:
+    """Check that every host has the versions of this process, these plug-ins and sees the folder; ClusterError says who not."""
     mark = folder / f".seen-{os.urandom(4).hex()}"
     mark.touch()
     try:
-        ours, wrong = {**versions(), "package": fingerprint()}, []
-        for host, found in _asked(str(mark)):
+        ours, wrong = {**versions(), **plugins, "package": fingerprint()}, []
+        for host, found in _asked(str(mark), tuple(plugins)):
             wrong += [f"host {host}: {fault}" for fault in host_problems(found, ours, folder)]
         if wrong:
             raise ClusterError("; ".join(wrong))
@@ -154,12 +161,13 @@ def check_hosts(folder: Path) -> None:
         mark.unlink(missing_ok=True)
 
 
-def _asked(mark: str) -> Iterator[tuple[str, Any]]:
+def _asked(mark: str, plugins: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Give every living host with its facts, or with its error."""
     nodes = _living()
     ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
     calls = {
-        node: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(mark) for node in nodes
+        node: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(mark, plugins)
+        for node in nodes
     }
     ray.wait(list(calls.values()), num_returns=len(calls), timeout=_INSTALL_TIMEOUT)
     living = _living()
@@ -177,13 +185,13 @@ def _living() -> dict[str, str]:
     return {node["NodeID"]: node["NodeManagerAddress"] for node in nodes if node["Alive"]}
 
 
-def _host_facts(mark: str) -> dict[str, str | bool]:
-    """Give the versions of this host, and whether it sees a file."""
+def _host_facts(mark: str, plugins: tuple[str, ...]) -> dict[str, str | bool]:
+    """Give the versions of this host, those of plug-ins, and whether it sees a file."""
     until = time.monotonic() + _SHARE_TIMEOUT
     while not (seen := os.path.exists(mark)) and time.monotonic() < until:
         time.sleep(0.1)
     writes = seen and os.access(os.path.dirname(mark), os.W_OK)
-    return {**versions(), "package": fingerprint(), "seen": seen, "writes": writes}
+    return {**versions(), **_plugins_here(plugins), "package": fingerprint(), "seen": seen, "writes": writes}
 
 
 def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[str]:
@@ -191,10 +199,11 @@ def host_problems(found: Any, ours: dict[str, str], folder: Path) -> Iterator[st
     if isinstance(found, Exception):
         yield _why(found)
         return
-    other = [f"{name} {found.get(name)}" for name, value in ours.items() if found.get(name) != value and name != "package"]
+    other = [name for name, value in ours.items() if found.get(name) != value and name != "package"]
     if other:
-        here = ", ".join(f"{name.split()[0]} {ours[name.split()[0]]}" for name in other)
-        yield f"has {', '.join(other)}, and this process {here}; install the same versions on all hosts"
+        there = ", ".join(f"{name} {found[name]}" if name in found else f"no {name}" for name in other)
+        here = ", ".join(f"{name} {ours[name]}" for name in other)
+        yield f"has {there}, and this process {here}; install the same versions on all hosts"
     elif found["package"] != ours["package"]:
         yield 'has another fedbo than this process; install the same one there, or set [hosting] package = "wheel"'
     if not found["seen"]:

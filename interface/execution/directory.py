@@ -28,6 +28,7 @@ from fedbo.objectives.base import described
 from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.results.schemas import canonical
 from fedbo.study.paths import DirectoryError, make_folder, usable
+from fedbo.study.plugins import distributions
 from fedbo.study.study import Study
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def new_manifest(study: Study) -> dict[str, Any]:
         "metric": [asdict(federation.metric) for _, federation in cells],
         "parameters": [[asdict(parameter) for parameter in federation.parameters] for _, federation in cells],
         "versions": versions(),
+        "plugins": distributions(study),
         "platform": platform.platform(),
         "started": now(),
         "resumed": 0,

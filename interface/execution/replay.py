@@ -24,8 +24,8 @@ from fedbo.execution.directory import discard_parts, gather, locked, new_directo
 from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
 from fedbo.study.paths import DirectoryError
+from fedbo.study.plugins import why_untrusted
 from fedbo.study.study import Study, load_study, recall_study
-from fedbo.study.trust import why_untrusted
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from fedbo.results.manifest import STUDY, back, copy_among_parts, read_manifest,
 from fedbo.results.result import Result
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError, out_of_space
+from fedbo.study.plugins import distributions
 from fedbo.study.study import Study, load_study
 
 
@@ -103,6 +104,9 @@ def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[
         if not changed:
             raise
         raise Damaged(path, str(error).splitlines()[0], back(path)) from None
+    if (here := distributions(study)) != (begun := manifest.get("plugins", {})):
+        what = ", ".join(f"{name}: {begun.get(name)} -> {here.get(name)}" for name in sorted({*here, *begun}))
+        raise DirectoryError(f"'{directory}': began with other plug-ins ({what}); install those, or run it again")
     if study.digest() != manifest["study_sha256"]:
         remedy = f", or if it was changed unawares, {back(path)}" if changed else ""
         words = f"this is another study than the one that began; run it in a new directory{remedy}"

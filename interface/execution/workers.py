@@ -14,6 +14,7 @@ import ray
 from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
+from fedbo.study.plugins import distributions
 from fedbo.study.study import Study
 
 Job = WarmupRun | Run
@@ -46,7 +47,7 @@ def job_runner(study: Study, folder: Path) -> Iterator[JobRunner]:
     count = (hosting.workers or 1) if inline else 1
     import fedbo.surrogates.compiled.__main__  # noqa: F401  # else every process would compile it, all at once
 
-    with connected(Cluster(hosting.address, hosting.package), count if inline else 1, folder):
+    with connected(Cluster(hosting.address, hosting.package, distributions(study)), count if inline else 1, folder):
         yield CoordinatorActors(count, cpus=1.0 if inline else 0.0)
 
 

@@ -23,8 +23,8 @@ from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_cur
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
 from fedbo.study.paths import usable
+from fedbo.study.plugins import why_untrusted
 from fedbo.study.study import Cell, Study, recall_study
-from fedbo.study.trust import why_untrusted
 
 if TYPE_CHECKING:
     import pandas

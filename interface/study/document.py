@@ -123,8 +123,8 @@ def _tables(document: Mapping[str, Any], head: str) -> list[Document]:
 
 
 def default_label(table: Mapping[str, Any]) -> str:
-    """Give an algorithm's label: its own, else its name, with the preset in brackets."""
-    name, preset = table.get("name", ""), table.get("preset")
+    """Give an algorithm's label: its own, else its name, with the preset in brackets; of a place the name of the object."""
+    name, preset = str(table.get("name", "")).rpartition(":")[2], table.get("preset")
     return str(table.get("label") or (f"{name} ({preset})" if preset else name))
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from fedbo.coordinator.environment.availability import AVAILABILITIES
+from fedbo.coordinator.environment.availability import AVAILABILITIES, Availability
 from fedbo.coordinator.environment.faults import FAULTS
-from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
-from fedbo.coordinator.exchange import MODES
+from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses, Timing
+from fedbo.coordinator.exchange import MODES, Exchange
+from fedbo.settings.plugins import Catalogue, settings_of
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import Name
 from fedbo.study.settings import names_of
@@ -18,12 +20,16 @@ from fedbo.study.tables import Declared, Named, Positive, Table, is_agents
 Bandwidth = Annotated[float, Field(gt=0)]
 Leaving = Literal["resumed", "lost"]
 
+timings = Catalogue[type[Any]]("timings", TIMINGS, partial(settings_of, Timing))
+availabilities = Catalogue[type[Any]]("availabilities", AVAILABILITIES, partial(settings_of, Availability))
+exchanges = Catalogue[type[Any]]("exchanges", MODES, partial(settings_of, Exchange))
+
 
 class TimingModel(Named):
     """A model of durations by name, and its settings."""
 
     noun = "timing model"
-    catalogue = staticmethod(TIMINGS.copy)
+    catalogue = staticmethod(lambda: timings)
     model: str
 
 
@@ -62,7 +68,7 @@ class AvailabilityModel(Named):
     """A model of absence by name, and its settings."""
 
     noun = "availability model"
-    catalogue = staticmethod(AVAILABILITIES.copy)
+    catalogue = staticmethod(lambda: availabilities)
     model: str
 
 
@@ -78,7 +84,7 @@ class ExchangeTable(Named):
 
     key = "mode"
     noun = "exchange mode"
-    catalogue = staticmethod(MODES.copy)
+    catalogue = staticmethod(lambda: exchanges)
     mode: str = "immediate"
 
 

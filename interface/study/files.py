@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedbo.objectives.catalog import federations
+from fedbo.objectives.catalog import catalogue
 from fedbo.objectives.tables.table import fingerprint
+from fedbo.settings.plugins import PluginError, file_of
 from fedbo.study.document import Document, Loc, lookup, with_value
 
 
@@ -15,6 +16,8 @@ def resolve_paths(document: Document, folder: Path) -> Document:
     """Let the paths of files count from a folder."""
     for loc, path in _named(document):
         document = with_value(document, loc, str(folder / path))
+    for loc, file, name in _places(document):
+        document = with_value(document, loc, f"{folder / file}:{name}")
     return document
 
 
@@ -22,6 +25,8 @@ def hash_files(document: Document) -> Document:
     """Put the SHA-256 of each file, or of what is in a table, in the place of its path."""
     for loc, path in _named(document):
         document = with_value(document, loc, _sha256(Path(path)))
+    for loc, file, name in _places(document):
+        document = with_value(document, loc, f"{_sha256(file)}:{name}")
     return document
 
 
@@ -30,22 +35,60 @@ def _sha256(path: Path) -> str:
     return fingerprint(path) if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def _own(objective: str) -> Sequence[str]:
+    """List the settings of an objective that are paths; none of one that does not exist or cannot be used."""
+    try:
+        return getattr(catalogue()[objective], "paths", ())
+    except (KeyError, PluginError):
+        return ()
+
+
 def _named(document: Document) -> Iterator[tuple[Loc, str]]:
     """List where a document names files, those of a sweep included, with their paths."""
-    groups, sweep = document.get("group"), document.get("sweep")
-    objective = document.get("objective")
+    objective, sweep = document.get("objective"), document.get("sweep")
     name = objective.get("name") if isinstance(objective, dict) else None
-    own = getattr(federations().get(str(name)), "paths", ())
+    own = _own(str(name))
     places: list[Loc] = [("agents", "initial_file"), ("availability", "file"), *(("objective", setting) for setting in own)]
-    places += [("group", number, "availability", "file") for number in range(len(groups) if isinstance(groups, list) else 0)]
+    places += [("group", number, "availability", "file") for number in range(_count(document, "group"))]
     swept = ("agents.initial_file", "availability.file", *(f"objective.{setting}" for setting in own))
     for key, values in sweep.items() if isinstance(sweep, dict) else ():
         if isinstance(values, list) and key.endswith(swept):
             places += [("sweep", key, number) for number in range(len(values))]
+    yield from _strings(document, places)
+
+
+def _places(document: Document) -> Iterator[tuple[Loc, Path, str]]:
+    """List where a document names an object in a file, "file.py:object", with both parts."""
+    places: list[Loc] = [("objective", "name"), ("agents", "history", "algorithm"), ("agents", "history", "algorithm", "name")]
+    places += [("exchange", "mode"), ("availability", "model"), *(("timing", *model) for model in _MODELS)]
+    places += [("algorithm", number, "name") for number in range(_count(document, "algorithm"))]
+    places += [
+        ("group", number, *model)
+        for number in range(_count(document, "group"))
+        for model in (*_MODELS, ("availability", "model"))
+    ]
+    sweep = document.get("sweep")
+    for key, values in sweep.items() if isinstance(sweep, dict) else ():
+        if key.split(".")[-1] in ("name", "model", "mode") and isinstance(values, list):
+            places += [("sweep", key, number) for number in range(len(values))]
+    for loc, place in _strings(document, places):
+        if (file := file_of(place)) is not None:
+            yield loc, file, place.rpartition(":")[2]
+
+
+_MODELS = (("evaluation", "model"), ("latency", "model"))
+
+
+def _count(document: Document, key: str) -> int:
+    found = document.get(key)
+    return len(found) if isinstance(found, list) else 0
+
+
+def _strings(document: Document, places: Sequence[Loc]) -> Iterator[tuple[Loc, str]]:
     for loc in places:
         try:
-            path = lookup(document, loc)
+            found = lookup(document, loc)
         except KeyError:
             continue
-        if isinstance(path, str):
-            yield loc, path
+        if isinstance(found, str):
+            yield loc, found

@@ -8,17 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.components.centres import Aggregation
-from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
-from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
-from fedbo.coordinator.exchange import MODES, Staleness
+from fedbo.coordinator.environment.timing import DecisionTimeModel, SpeedClasses
+from fedbo.coordinator.exchange import Staleness
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.selection import Selection
-from fedbo.objectives.catalog import federations
+from fedbo.objectives import catalog as objectives
+from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, range_of
 from fedbo.study.document import one_line
+from fedbo.study.environment_tables import availabilities, exchanges, timings
 from fedbo.study.settings import names_of, plain
 
 
@@ -38,6 +39,12 @@ def groups() -> dict[str, list[Item]]:
     return {name: list_items() for name, list_items in GROUPS.items()}
 
 
+def broken() -> list[str]:
+    """Say of each plug-in that cannot be used why, on one line."""
+    known = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges)
+    return [line for catalogue in known for line in catalogue.broken()]
+
+
 def _algorithms() -> list[Item]:
     return [
         Item(
@@ -47,14 +54,18 @@ def _algorithms() -> list[Item]:
             (*entry.presets,),
             _ranges(entry.settings, entry.fixed),
         )
-        for name, entry in algorithms().items()
+        for name, entry in _usable(algorithms.catalogue())
     ]
 
 
 def _declared(known: Mapping[str, type[Any]]) -> list[Item]:
     return [
-        Item(name, _first_line(declared), _defaults(declared), ranges=_ranges(declared)) for name, declared in known.items()
+        Item(name, _first_line(declared), _defaults(declared), ranges=_ranges(declared)) for name, declared in _usable(known)
     ]
+
+
+def _usable(known: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return [*known.items()] if not isinstance(known, Catalogue) else [*known.usable()]
 
 
 def _first_line(declared: type[Any]) -> str:
@@ -93,10 +104,10 @@ TABLES: dict[str, type[Any]] = {
 
 GROUPS: dict[str, Callable[[], list[Item]]] = {
     "algorithms": _algorithms,
-    "objectives": lambda: _declared(federations()),
-    "timing": lambda: _declared(TIMINGS),
-    "availability": lambda: _declared(AVAILABILITIES),
-    "exchange": lambda: _declared(MODES),
+    "objectives": lambda: _declared(objectives.catalogue()),
+    "timing": lambda: _declared(timings),
+    "availability": lambda: _declared(availabilities),
+    "exchange": lambda: _declared(exchanges),
     "faults": lambda: _declared(FAULTS),
     "tables": lambda: _declared(TABLES),
 }

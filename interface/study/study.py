@@ -44,6 +44,7 @@ from fedbo.study.environment_tables import (
 from fedbo.study.files import hash_files, resolve_paths
 from fedbo.study.initial import Points, read_points
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
+from fedbo.study.plugins import distributions
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, not_named_by, swept
 from fedbo.study.tables import (
     SETTINGS_TOO,
@@ -154,9 +155,11 @@ class Study(Table):
     def digest(self) -> str:
         """Give a SHA-256 of all that may change a result: not of the name, the description, the hosting and the recovery.
 
-        Files count by what is in them.
+        Files count by what is in them, plug-ins with their versions.
         """
         document = hash_files(self.document())
+        if found := distributions(self):
+            document["plugins"] = found
         document["study"] = {key: document["study"][key] for key in ("seed", "replicates")}
         for key in ("hosting", "recovery"):
             document.pop(key, None)

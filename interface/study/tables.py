@@ -11,11 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 from pydantic_core import PydanticCustomError
 
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.base import Algorithm
-from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
-from fedbo.objectives.catalog import federations
+from fedbo.objectives import catalog as objectives
 from fedbo.settings.errors import unknown
+from fedbo.settings.plugins import PluginError
 from fedbo.study.document import default_label
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import FolderName, Name
@@ -88,7 +89,10 @@ class Named(Declared):
         name, known = getattr(self, self.key), type(self).catalogue()
         if name not in known:
             raise InvalidSettings([InvalidSetting((self.key,), unknown(self.noun, name, known))])
-        return known[name]
+        try:
+            return known[name]
+        except PluginError as error:
+            raise InvalidSettings([InvalidSetting((self.key,), str(error))]) from error
 
 
 class Header(Table):
@@ -108,7 +112,7 @@ class ObjectiveTable(Named):
 
     key = "name"
     noun = "objective"
-    catalogue = staticmethod(federations)
+    catalogue = staticmethod(objectives.catalogue)
     name: str
 
     @property
@@ -145,7 +149,7 @@ class AlgorithmTable(Named):
 
     key = "name"
     noun = "algorithm"
-    catalogue = staticmethod(algorithms)
+    catalogue = staticmethod(algorithms.catalogue)
     name: str
     label: Name | None = None
     preset: str | None = None

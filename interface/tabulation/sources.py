@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.objectives.base import Federation
-from fedbo.objectives.catalog import federations
+from fedbo.objectives.catalog import catalogue
 from fedbo.settings.errors import unknown
 from fedbo.study.document import Document, StudyError, parse_override, with_value
 from fedbo.study.files import resolve_paths
@@ -55,13 +55,13 @@ def source(
 
     A study also gives the seed and the hosting; StudyError when anything is wrong.
     """
-    if name in federations():
+    if name in catalogue():
         document: Document = {"name": name}
         for key, value in map(parse_override, sets):
             document = with_value(document, tuple(key.split(".")), value)
         return _built(document, seed or 0, replicate), HostingTable(workers=0)
     if not name.endswith(".toml") and not os.path.exists(name):
-        raise StudyError(f"{unknown('objective', name, federations())}; or give a study file")
+        raise StudyError(f"{unknown('objective', name, catalogue())}; or give a study file")
     study = load_study(name, sets)
     if swept := [key for key in study.sweep if key.startswith("objective.")]:
         raise StudyError(f'{name}: [sweep] "{swept[0]}": a table is of one objective; give one value of it by --set')

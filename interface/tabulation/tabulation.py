@@ -30,6 +30,7 @@ from fedbo.execution.runner import RunError, interrupts
 from fedbo.execution.workers import task_pool
 from fedbo.objectives.base import Federation
 from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
+from fedbo.settings.plugins import used
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError, make_folder, out_of_space, usable
 from fedbo.study.tables import HostingTable
@@ -104,10 +105,22 @@ def _check_folder(folder: Path) -> None:
         raise DirectoryError(f"'{folder}': is not empty and holds no table; name another folder with --out")
 
 
+def _versions(objective: str) -> dict[str, str]:
+    """Give the versions on which a table depends, that of a plug-in as well."""
+    return {**versions(), **used([("objectives", objective)])}
+
+
 def _begun(origin: ObjectiveSource, folder: Path) -> Facts:
     """Give the facts of the folder's table, or of a new one; DirectoryError when it is a table of something else."""
     if not (folder / FACTS).exists():
-        return {**origin.identity, "agents": {}, "status": "new", "versions": versions(), "points_sha256": "", "seconds": 0.0}
+        return {
+            **origin.identity,
+            "agents": {},
+            "status": "new",
+            "versions": _versions(origin.name),
+            "points_sha256": "",
+            "seconds": 0.0,
+        }
     try:
         facts = read_facts(folder)
         if facts["status"] == "complete":
@@ -185,7 +198,7 @@ class _TableBuilder:
         return set(range(count)) - self._have.get((agent, origin), set())
 
     def _same_versions(self) -> None:
-        held, here = self._facts["versions"], versions()
+        held, here = self._facts["versions"], _versions(self._facts["federation"])
         if changed := sorted(name for name, value in here.items() if held.get(name) != value):
             what = ", ".join(f"{name} {held.get(name)} -> {here[name]}" for name in changed)
             words = f"began with other versions ({what}); install those, or name another folder with --out"
@@ -196,7 +209,7 @@ class _TableBuilder:
         self._plan.parts.mkdir(exist_ok=True)
         discard_drafts(self._plan.parts)
         try:
-            on = Cluster(hosting.address, hosting.package)
+            on = Cluster(hosting.address, hosting.package, used([("objectives", self._facts["federation"])]))
             pool = task_pool(Tabulator, self._plan, hosting.workers or 0, on, self._plan.parts)
             with pool as results, interrupts() as interrupted:
                 self._display.start({agent: self._count(agent) for agent in self._asked})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
+from fedbo.callbacks import callback
 from fedbo.execution.directory import unfinished
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
@@ -46,7 +47,7 @@ class Options(TypedDict):
     address: NotRequired[str]
     out: NotRequired[str | Path]
     resume: NotRequired[bool]
-    callbacks: NotRequired[Sequence[Callback]]
+    callbacks: NotRequired[Sequence[Callback | str]]
     study: NotRequired[Mapping[str, Any]]
 
 
@@ -54,7 +55,7 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
     """Run a tuning study, or resume it, and give its results; see `fedbo.tune`."""
     study = tuning_study(function, space, agents, options)
     out = Path(options["out"]) if "out" in options else None
-    callbacks = options.get("callbacks", ())
+    callbacks = [callback(one) for one in options.get("callbacks", ())]
     if not options.get("resume", False):
         return run_study(study, out, progress, callbacks)
     if out is None:

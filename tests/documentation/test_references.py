@@ -14,6 +14,7 @@ import test_house
 from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.exchange import MODES
 from fedbo.objectives.catalog import federations
+from fedbo.settings.plugins import GROUPS
 from fedbo.study.listing import TABLES, Item, groups
 from fedbo.study.settings import names_of
 from fedbo.study.study import Study
@@ -46,7 +47,7 @@ def test_every_file_of_the_repository_that_is_named_exists(name: str) -> None:
 def test_every_attribute_of_the_package_that_is_named_exists(name: str) -> None:
     for code in pages.inline(name):
         for dotted in re.findall(r"(?<![\w.'/-])fedbo((?:\.[A-Za-z_]\w*)+)", code):
-            if dotted not in (".toml", ".git"):
+            if dotted not in (".toml", ".git") and dotted[1:] not in GROUPS:
                 _resolve(dotted[1:].split("."), f"{name}: `{code}`")
 
 

@@ -21,7 +21,7 @@ BASE: dict[str, Any] = {
     "fault": [{"kind": "loss"}],
 }
 REQUIRED = {"study", "objective", "budget", "algorithm"}
-SHOWN = pages.blocks("toml")
+SHOWN = [block for block in pages.blocks("toml") if "project" not in tomllib.loads(block.text)]  # pyproject.toml is none
 
 
 def merged(base: dict[str, Any], fragment: dict[str, Any]) -> dict[str, Any]:

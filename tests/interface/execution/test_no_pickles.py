@@ -23,8 +23,8 @@ import fedbo
 from fedbo.cli import main
 from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.study.document import to_toml
+from fedbo.study.plugins import functions
 from fedbo.study.study import recall_study
-from fedbo.study.trust import functions
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("actors", "algorithms", "coordinator", "interface", "objectives", "settings", "surrogates")

@@ -1,0 +1,90 @@
+"""What models of durations and of absences, and exchange modes, must keep to: `check_timing` and its like."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedbo
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.availability import Availability
+from fedbo.coordinator.environment.timing import Timing
+from fedbo.testing.contract import is_frozen, need
+from fedbo.testing.invariants import violations
+
+SEED, DRAWN = 20, 200
+
+
+def check_timing(timing: Timing) -> None:
+    """Raise ContractBroken unless durations are finite, at least 0, and the same for the same stream."""
+    _check_settings(timing)
+    need(isinstance(timing.costs, bool), "costs must be True or False")
+    factor = timing.speed(_stream())
+    need(math.isfinite(factor) and factor > 0.0, f"an agent's factor must be finite and above 0, not {factor}")
+    drawn = timing.draw(_stream(), DRAWN)
+    _check_lengths(drawn, "durations")
+    need(np.array_equal(timing.draw(_stream(), DRAWN), drawn), "the same stream gives other durations")
+
+
+def check_availability(availability: Availability) -> None:
+    """Raise ContractBroken unless absences are finite, at least 0, changes ascend, and all are the same for the same stream."""
+    _check_settings(availability)
+    absences = availability.absences(_stream(), DRAWN)
+    _check_lengths(absences, "absences")
+    need(np.array_equal(availability.absences(_stream(), DRAWN), absences), "the same stream gives other absences")
+    changes = list(itertools.islice(availability.changes(0, _stream()), DRAWN))
+    need(all(math.isfinite(time) and time >= 0.0 for time in changes), "changes must be at finite times of at least 0")
+    need(all(first < second for first, second in itertools.pairwise(changes)), "changes must come one after the other")
+    need(list(itertools.islice(availability.changes(0, _stream()), DRAWN)) == changes, "the same stream gives other changes")
+    need(not (changes and absences.any()), "an agent is absent before its iterations or as time goes by, not both")
+
+
+def check_exchange(mode: str, **settings: Any) -> None:
+    """Raise ContractBroken unless studies under an exchange mode, by its name, end and obey all laws.
+
+    The studies have stragglers, absences, lost messages and agents that crash.
+    """
+    for name, agents in (("fts", 8), ("fts", 5), ("random", 6)):
+        with tempfile.TemporaryDirectory() as folder:
+            study = _study(name, agents, {"mode": mode, **settings})
+            try:
+                result = fedbo.run(study, out=Path(folder) / "run")
+            except fedbo.RunError as error:
+                need(False, f"a study of {agents} agents with '{name}' does not end: {error.__cause__ or error}")
+            broken = violations(result.study, Path(folder) / "run")
+            need(not broken, f"a study of {agents} agents with '{name}' breaks a law: {broken and broken[0]}")
+
+
+def _study(name: str, agents: int, exchange: dict[str, Any]) -> dict[str, Any]:
+    algorithm = {"name": name, "features": 20} if name == "fts" else {"name": name}
+    faults = [{"kind": "loss", "probability": 0.1}, {"kind": "crash", "agents": [0], "at": 3.0, "restart": 1.0}]
+    return {
+        "study": {"name": "contract", "seed": SEED},
+        "objective": {"name": "branin", "agents": agents},
+        "budget": {"iterations": 5},
+        "algorithm": [algorithm],
+        "timing": {"evaluation": {"model": "pareto"}, "latency": {"model": "exponential", "mean": 0.1}},
+        "availability": {"model": "bernoulli", "probability": 0.2},
+        "exchange": exchange,
+        "fault": faults,
+    }
+
+
+def _check_settings(model: Any) -> None:
+    need(is_frozen(model), "settings must be a frozen dataclass")
+    need(pickle.loads(pickle.dumps(model)) == model, "settings are others after they were pickled")
+
+
+def _check_lengths(found: Any, what: str) -> None:
+    need(isinstance(found, np.ndarray) and found.shape == (DRAWN,), f"{what} must be an array of the size that was asked for")
+    need(bool(np.isfinite(found).all() and (found >= 0.0).all()), f"{what} must be finite and at least 0")
+
+
+def _stream() -> np.random.Generator:
+    return Streams(SEED, owner=0).rng("contract")

@@ -1,0 +1,178 @@
+"""Plug-ins: what other installed packages add to the catalogues by entry points, and what a study names by its place."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import cache
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+GROUPS = ("algorithms", "objectives", "timings", "availabilities", "exchanges", "callbacks")
+
+
+class PluginError(ValueError):
+    """A plug-in, or a class that is named by its place, cannot be used; the message says which, why, and the remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A name that an installed distribution adds to a group, and the `place` "package.module:object" of what it stands for."""
+
+    group: str
+    name: str
+    place: str
+    distribution: str
+    version: str
+
+    @property
+    def origin(self) -> str:
+        """Give the distribution and its version."""
+        return f"{self.distribution} {self.version}"
+
+
+@cache
+def installed(group: str) -> tuple[Plugin, ...]:
+    """List the plug-ins of a group by name; one name may be declared by several distributions."""
+    found = importlib.metadata.entry_points(group=f"fedbo.{group}")
+    return tuple(sorted({_plugin(group, each) for each in found}, key=lambda each: (each.name, each.distribution)))
+
+
+def _plugin(group: str, declared: EntryPoint) -> Plugin:
+    source = declared.dist
+    return Plugin(group, declared.name, declared.value, *(("?", "?") if source is None else (source.name, source.version)))
+
+
+class Catalogue(Mapping[str, T]):
+    """The names of a group and what they stand for: our own, and those of plug-ins, which are imported when they are asked for.
+
+    `admitted` makes an entry of what a plug-in gives, or raises ValueError. A name with a colon is the place of an object,
+    "package.module:object" or "file.py:object". Looking up a plug-in raises PluginError where it cannot be used.
+    """
+
+    def __init__(self, group: str, own: Mapping[str, T], admitted: Callable[[Any], T]) -> None:
+        self.group, self.own, self._admitted = group, own, admitted
+        self._found: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        """Look a name up; KeyError when there is none, PluginError when it cannot be used."""
+        if name in self.own:
+            return self.own[name]
+        if name not in self._found:
+            self._found[name] = self._at_place(name) if ":" in name else self._of_plugin(name)
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from sorted({*self.own, *(each.name for each in installed(self.group))})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.own or isinstance(name, str) and (":" in name or bool(self._named(name)))
+
+    def usable(self) -> Iterator[tuple[str, T]]:
+        """List the names that can be used, with what they stand for."""
+        for name in self:
+            try:
+                yield name, self[name]
+            except PluginError:
+                continue
+
+    def broken(self) -> Iterator[str]:
+        """Say of each plug-in that cannot be used why, on one line."""
+        for each in installed(self.group):
+            if each.name in self.own:
+                yield f"{_called(each)} has a name of fedbo's own, and is not used; let its author choose another one"
+                continue
+            try:
+                self[each.name]
+            except PluginError as error:
+                yield str(error)
+
+    def _named(self, name: str) -> list[Plugin]:
+        return [each for each in installed(self.group) if each.name == name]
+
+    def _of_plugin(self, name: str) -> T:
+        one, *others = self._named(name) or [None]
+        if one is None:
+            raise KeyError(name)
+        if others:
+            sources = ", ".join(each.origin for each in (one, *others))
+            raise PluginError(f"several plug-ins have the name '{name}' ({sources}); uninstall all of them but one")
+        try:
+            return self._admitted(_import(one.place))
+        except Exception as error:  # whatever the code of others does when it is imported
+            raise PluginError(f"{_called(one)} cannot be used: {_words(error)}; mend or uninstall it") from error
+
+    def _at_place(self, place: str) -> T:
+        try:
+            return self._admitted(_import(place))
+        except Exception as error:
+            raise PluginError(f'cannot be used: {_words(error)}; write "package.module:Class" or "file.py:Class"') from error
+
+
+def used(named: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Give the plug-ins among pairs of a group and a name, as "group.name" with distribution and version."""
+    pairs = set(named)
+    found = (each for group in sorted({group for group, _ in pairs}) for each in installed(group))
+    return {f"{each.group}.{each.name}": each.origin for each in found if (each.group, each.name) in pairs}
+
+
+def settings_of(protocol: type, found: Any) -> type[Any]:
+    """Give the class of settings that a plug-in gives; ValueError unless it is a dataclass with all members of a protocol."""
+    if not isinstance(found, type) or not is_dataclass(found):
+        raise ValueError(f"it is {found!r:.80}, and a frozen dataclass of settings would do")
+    settings = {each for base in found.__mro__ for each in getattr(base, "__annotations__", ())}
+    members = (name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_"))
+    missing = sorted(name for name in members if not hasattr(found, name) and name not in settings)
+    if missing:
+        raise ValueError(f"{found.__name__} has no '{missing[0]}', which the protocol {protocol.__name__} asks for")
+    return found
+
+
+def file_of(place: str) -> Path | None:
+    """Give the file in a place "file.py:object"; None where a module is named."""
+    file = place.rpartition(":")[0]
+    return Path(file) if file.endswith(".py") else None
+
+
+def _import(place: str) -> Any:
+    """Import the object at a place; a file is imported as a module of its own name, from its own folder."""
+    module_name, _, name = place.rpartition(":")
+    if not module_name or not name:
+        raise ValueError(f"'{place}' has no object, or no module")
+    file = file_of(place)
+    found: Any = importlib.import_module(module_name) if file is None else _import_file(file)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise ValueError(f"'{module_name}' has no '{name}'")
+        found = getattr(found, part)
+    return found
+
+
+def _import_file(file: Path) -> Any:
+    """Import a file, so that other processes, which are given this one's folders, find its module as well."""
+    if not file.is_file():
+        raise ValueError(f"there is no file '{file}'")
+    folder = str(file.absolute().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    found = importlib.import_module(file.stem)
+    if Path(str(found.__file__)).resolve() != file.resolve():
+        raise ValueError(f"there is another module '{file.stem}' ({found.__file__}); rename the file")
+    return found
+
+
+def _called(plugin: Plugin) -> str:
+    return f"the plug-in '{plugin.name}' of {plugin.origin}"
+
+
+def _words(error: BaseException) -> str:
+    said = " ".join(str(error).split())[:300]
+    return said if isinstance(error, ValueError) else f"{type(error).__name__}: {said}"

@@ -99,11 +99,12 @@ class Catalogue(Mapping[str, T]):
         return [each for each in installed(self.group) if each.name == name]
 
     def _of_plugin(self, name: str) -> T:
-        one, *others = self._named(name) or [None]
-        if one is None:
+        named = self._named(name)
+        if not named:
             raise KeyError(name)
+        one, *others = named
         if others:
-            sources = ", ".join(each.origin for each in (one, *others))
+            sources = ", ".join(each.origin for each in named)
             raise PluginError(f"several plug-ins have the name '{name}' ({sources}); uninstall all of them but one")
         try:
             return self._admitted(_import(one.place))

@@ -50,7 +50,7 @@ types: setup  ## check the types of the package as it is installed, and that no 
 	rm -rf build/typed build/lib  # setuptools would install what it built before
 	nice -n 19 $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target build/typed .
 	cd build/typed && nice -n 19 ../../$(BIN)/mypy --config-file ../../pyproject.toml -p fedbo | tee ../types.txt
-	grep --quiet "in $$(find actors algorithms coordinator interface objectives settings surrogates -name '*.py' | wc -l) source files" build/types.txt
+	grep --quiet "in $$(find actors algorithms coordinator examples interface objectives settings surrogates -name '*.py' | wc -l) source files" build/types.txt
 
 setup: $(VENV)/ready
 

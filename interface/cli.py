@@ -30,7 +30,9 @@ from fedbo.commands.arguments import (
     say_failures,
     say_interrupted,
 )
+from fedbo.commands.doctor import doctor
 from fedbo.commands.inspect import plot, replay, show
+from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.tabulate import tabulate
@@ -43,7 +45,6 @@ app = typer.Typer(
     help="Simulate and run federated black-box optimisation, on Ray.",
     epilog=CODES,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -132,6 +133,9 @@ app.command(epilog=CODES)(replay)
 app.command(epilog=CODES)(reproduce)
 app.command()(privacy)
 app.command(epilog=CODES)(tabulate)
+app.command(epilog=CODES)(new)
+app.command(epilog=CODES)(examples)
+app.command(epilog=CODES)(doctor)
 
 
 @app.command("list")

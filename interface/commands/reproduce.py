@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json, progress_display, say_interrupted
+from fedbo.commands.new import example_folder
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fedbo.papers.reproduction import Reproduction
-
-PAPERS = Path("examples/papers")
 
 
 def reproduce(
@@ -25,7 +24,7 @@ def reproduce(
         Path | None, typer.Option(help="Directory of the page and its studies; default: runs/reproduce-PAPER[-quick].")
     ] = None,
     only: Annotated[str | None, typer.Option(metavar="ID,ID", help="These figures alone.")] = None,
-    papers: Annotated[Path, typer.Option(help="Folder of the manifests.")] = PAPERS,
+    papers: Annotated[Path | None, typer.Option(help="Folder of the manifests; default: those that come with fedbo.")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="As --set hosting.workers=N for every study.")] = None,
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
@@ -42,7 +41,7 @@ def reproduce(
 
     folder = out or Path("runs") / f"reproduce-{paper}{'-quick' * quick}"
     chosen = [one.strip() for one in only.split(",") if one.strip()] if only else []
-    request = ReproductionRequest(find_paper(paper, papers), folder, quick, chosen, workers)
+    request = ReproductionRequest(find_paper(paper, papers or example_folder() / "papers"), folder, quick, chosen, workers)
     notify = _silent if quiet else _say
     made = None
     try:

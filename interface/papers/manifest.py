@@ -160,7 +160,7 @@ def is_manifest(path: Path) -> bool:
 def find_paper(name: str, folder: Path) -> Path:
     """Give the manifest of a paper; StudyError with the remedy when there is none."""
     if not os.path.isdir(folder):
-        remedy = "run this in a clone of fedbo, or name the folder of the manifests with --papers"
+        remedy = "name the folder of the manifests with --papers"
         raise StudyError(f"{folder}: no such folder, so there is no paper '{name}'; {remedy}")
     papers = {path.stem: path for path in sorted(folder.glob("*.toml")) if is_manifest(path)}
     if name not in papers:

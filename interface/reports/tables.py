@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -137,6 +137,27 @@ def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> Rend
 
 def _setting(name: str, default: str, allowed: str | None) -> str:
     return (f"{name} = {default}" if default else name) + (f" ({allowed})" if allowed else "")
+
+
+def examples_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
+    """Write the names of examples, and what each is about."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("example", style="cyan", no_wrap=True)
+    table.add_column("what it is")
+    for row in rows:
+        table.add_row(row["name"], Text(row["description"]))
+    return table
+
+
+def health_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
+    """Write what was found of this installation: each thing with its state, and the remedy where one is needed."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("what", "state", "found", "remedy"):
+        table.add_column(heading)
+    for row in rows:
+        style = {"ok": "green", "broken": "red"}.get(row["state"], "yellow")
+        table.add_row(row["what"], Text(row["state"], style=style), Text(row["found"]), Text(row["remedy"]))
+    return table
 
 
 def data_table(rows: Sequence[dict[str, Any]]) -> RenderableType:

@@ -366,7 +366,9 @@ def test_wrong_arguments_are_told_in_one_line(
     ]
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "tiny"]) == WRONG_INPUT
-    assert "run this in a clone of fedbo, or name the folder of the manifests with --papers" in capsys.readouterr().err
+    assert "no paper 'tiny'; there are: fts" in capsys.readouterr().err  # those that come with the package
+    assert main(["reproduce", "tiny", "--papers", "nowhere"]) == WRONG_INPUT
+    assert "nowhere: no such folder" in capsys.readouterr().err
     assert main(["reproduce", "tny", "--papers", str(folder)]) == WRONG_INPUT
     assert "no paper 'tny'; did you mean 'tiny'? there are: tiny" in capsys.readouterr().err
 

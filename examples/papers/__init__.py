@@ -1,0 +1,1 @@
+"""Manifests of papers, and their studies: `fedbo reproduce`."""

@@ -1,0 +1,129 @@
+"""The command `fedbo doctor`: what of this installation is there, and what would mend the rest."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import NamedTuple
+
+from fedbo.commands.arguments import FAILED, Format, Printed, Stop, print_json
+
+LEAST_MEMORY = 2 * 2**30  # bytes, for a coordinator, two hosts and Ray
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at: its state is "ok", "missing" where something optional is not there, or "broken"."""
+
+    what: str
+    state: str
+    found: str
+    remedy: str = ""
+
+
+def doctor(printed: Printed = Format.text) -> None:
+    """Say what of Ray, packages, compiled arithmetic, data, plug-ins, cores and memory is there; 1 if something is broken."""
+    from fedbo.reports.tables import console, health_table
+
+    found = [*_packages(), *_machine(), _compiled(), *_data(), *_plugins()]
+    if printed is Format.json:
+        print_json({"findings": [one._asdict() for one in found]})
+    else:
+        console().print(health_table([one._asdict() for one in found]))
+    if any(one.state == "broken" for one in found):
+        raise Stop(FAILED)
+
+
+def _packages() -> Iterator[Finding]:
+    """Look at Python, at all packages that are needed, and at those of extras."""
+    yield Finding("fedbo", "ok", version("fedbo"))
+    old = sys.version_info < (3, 11)
+    yield Finding("python", "broken" if old else "ok", platform.python_version(), "install 3.11 or later" if old else "")
+    needed, extras = _declared()
+    missing, old_ones = _lacking(needed)
+    wrong = ", ".join([*missing, *old_ones])
+    remedy = f"pip install {' '.join(map(repr, [*missing, *old_ones]))}" if wrong else ""
+    yield Finding("packages", "broken" if wrong else "ok", wrong or f"all {len(needed)} that are needed", remedy)
+    for extra, packages in extras.items():
+        lacking = [*_lacking(packages)[0], *_lacking(packages)[1]]
+        remedy = f"only if wanted: pip install 'fedbo[{extra}]'" if lacking else ""
+        yield Finding(f"extra {extra}", "missing" if lacking else "ok", ", ".join(lacking or packages), remedy)
+
+
+def _declared() -> tuple[list[str], dict[str, list[str]]]:
+    """List the requirements of the package, and those of its extras but for the development of itself."""
+    needed: list[str] = []
+    extras: dict[str, list[str]] = {}
+    for line in requires("fedbo") or ():
+        what, _, marker = line.partition(";")
+        extra = marker.partition("extra ==")[2].strip().strip("'\"")
+        if extra not in ("", "dev"):
+            extras.setdefault(extra, []).append(what.strip())
+        elif not extra:
+            needed.append(what.strip())
+    return needed, extras
+
+
+def _lacking(requirements: list[str]) -> tuple[list[str], list[str]]:
+    """List the requirements of which nothing is installed, and those of which only an older version is."""
+    from packaging.requirements import Requirement
+
+    missing, old = [], []
+    for line in requirements:
+        asked = Requirement(line)
+        try:
+            if not asked.specifier.contains(version(asked.name), prereleases=True):
+                old.append(line)
+        except PackageNotFoundError:
+            missing.append(line)
+    return missing, old
+
+
+def _machine() -> Iterator[Finding]:
+    """Look at cores, memory and the disk under this folder."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    yield Finding("cores", "ok", str(cores))
+    if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        scarce = free < LEAST_MEMORY
+        remedy = 'end other programs, or take [hosting] kind = "inline"' if scarce else ""
+        yield Finding("memory", "missing" if scarce else "ok", f"{free / 2**30:.1f} GiB free", remedy)
+    room = shutil.disk_usage(".").free
+    yield Finding(
+        "disk", "ok" if room > 2**30 else "missing", f"{room / 2**30:.1f} GiB free here", "" if room > 2**30 else "make room"
+    )
+
+
+def _compiled() -> Finding:
+    """See whether the compiled arithmetic is in its cache, so that no first decision waits for it."""
+    from pathlib import Path
+
+    import fedbo.surrogates.compiled as compiled
+
+    folder = Path(str(compiled.__file__)).parent / "__pycache__"
+    count = sum(1 for _ in folder.glob("*.nbi"))
+    remedy = "" if count else "python -m fedbo.surrogates.compiled, once: a minute"
+    return Finding("compiled arithmetic", "ok" if count else "missing", f"{count} routines in the cache", remedy)
+
+
+def _data() -> Iterator[Finding]:
+    from fedbo.objectives.datasets.data import inventory
+
+    for row in inventory():
+        state = {"found": "ok", "damaged": "broken"}.get(row.state, "missing")
+        remedy = "" if state == "ok" else "get it anew" if state == "broken" else "only for the objectives that read it"
+        yield Finding(f"data {row.name}", state, str(row.where or "not on this machine"), remedy)
+
+
+def _plugins() -> Iterator[Finding]:
+    from fedbo.settings.plugins import GROUPS, installed
+    from fedbo.study.listing import broken
+
+    wrong = broken()
+    for line in wrong:
+        yield Finding("plug-in", "broken", line)
+    sources = sorted({plugin.origin for group in GROUPS for plugin in installed(group)})
+    yield Finding("plug-ins", "ok", ", ".join(sources) or "none")

@@ -1,0 +1,144 @@
+"""The commands `fedbo new` and `fedbo examples`: small complete files to begin with."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shutil
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedbo.commands.arguments import Format, Printed, print_json
+
+
+class Kind(StrEnum):
+    """What `fedbo new` writes."""
+
+    study = "study"
+    objective = "objective"
+    algorithm = "algorithm"
+    plugin = "plugin"
+
+
+Files = dict[str, tuple[str, dict[str, str]]]  # path: the template and what it is filled with
+
+_NEXT = {
+    Kind.study: "fedbo run {name}.toml",
+    Kind.objective: "pytest test_{name}.py, then fedbo run {name}.toml",
+    Kind.algorithm: "pytest test_{name}.py, then fedbo run {name}.toml",
+    Kind.plugin: 'cd {name}, then pip install --editable ".[test]", then pytest --fedbo-contract {name}',
+}
+CONTRACTS = {
+    Kind.objective: ("objective_contract", "check_federation"),
+    Kind.algorithm: ("algorithm_contract", "check_algorithm"),
+}
+
+
+def new(
+    kind: Annotated[Kind, typer.Argument(help="What to begin.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Its name, such as my_search.", show_default=False)],
+    folder: Annotated[Path, typer.Option("--folder", help="Where the files are put.")] = Path("."),
+    printed: Printed = Format.text,
+) -> None:
+    """Write a small complete example with its test: a study, an objective, an algorithm, or a package of plug-ins."""
+    from fedbo.study.paths import usable
+
+    _check_name(kind, name)
+    files = _files(kind, name)
+    for path in files:
+        if (folder / path).exists():
+            raise typer.BadParameter(f"'{folder / path}' is there already; give another name, or another --folder")
+    with usable(folder, "no file can be made there"):
+        for path, text in _rendered(files).items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, encoding="utf-8")
+    made, after = [str(folder / path) for path in files], _NEXT[kind].format(name=name)
+    if printed is Format.json:
+        print_json({"files": made, "next": after})
+        return
+    for path in made:
+        print(path)
+    print(f"next: {after}")
+
+
+def examples(
+    name: Annotated[str | None, typer.Argument(help="Copy this one; default: list all.")] = None,
+    folder: Annotated[Path, typer.Option("--folder", help="Where the copy is put.")] = Path("."),
+    printed: Printed = Format.text,
+) -> None:
+    """List the studies that come with fedbo, or copy one of them."""
+    from fedbo.reports.tables import console, examples_table
+    from fedbo.settings.errors import unknown
+    from fedbo.study.document import read
+    from fedbo.study.paths import usable
+
+    known = {path.stem: path for path in sorted(example_folder().glob("*.toml"))}
+    if name is None:
+        rows = [{"name": each, "description": read(path)["study"].get("description", "")} for each, path in known.items()]
+        print_json({"examples": rows}) if printed is Format.json else console().print(examples_table(rows))
+        return
+    if name not in known:
+        raise typer.BadParameter(unknown("example", name, known))
+    copy = folder / known[name].name
+    if copy.exists():
+        raise typer.BadParameter(f"'{copy}' is there already; give another --folder")
+    with usable(folder, "no file can be made there"):
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(known[name], copy)
+    print_json({"files": [str(copy)]}) if printed is Format.json else print(f"{copy}\nnext: fedbo run {copy}")
+
+
+def example_folder() -> Path:
+    """Give the folder of the studies that come with the package."""
+    from importlib.resources import files
+
+    return Path(str(files("fedbo.examples")))
+
+
+def _check_name(kind: Kind, name: str) -> None:
+    if kind is Kind.study:
+        if re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) is None:
+            raise typer.BadParameter(f"'{name}' is no name of a file; letters, digits, '_' and '-' would do")
+    elif re.fullmatch(r"[a-z][a-z0-9_]*", name) is None or keyword.iskeyword(name):
+        raise typer.BadParameter(f"'{name}' is no name of a module; small letters, digits and '_' would do, such as my_search")
+
+
+def _files(kind: Kind, name: str) -> Files:
+    """List the files to be written, each with its template and what that is filled with."""
+    if kind is Kind.study:
+        return {f"{name}.toml": ("study.toml", {"name": name})}
+    title = "".join(part.capitalize() for part in name.split("_"))
+    if kind is not Kind.plugin:
+        contract, check = CONTRACTS[kind]
+        filled = {"name": name, "title": title, kind.value: f"{name}.py:{title}", "contract": contract, "check": check}
+        return {
+            f"{name}.py": (f"{kind.value}.py", filled),
+            f"{name}.toml": ("study.toml", filled),
+            f"test_{name}.py": ("test.py", filled),
+        }
+    filled = {"name": name, "distribution": name.replace("_", "-")}
+    study = {"name": name, "algorithm": f"{name}_search", "objective": f"{name}_ripple"}
+    return {
+        f"{name}/pyproject.toml": ("pyproject.toml", filled),
+        f"{name}/README.md": ("readme.md", filled),
+        f"{name}/{name}/__init__.py": ("", {}),
+        f"{name}/{name}/algorithm.py": ("algorithm.py", {"title": "Search"}),
+        f"{name}/{name}/objective.py": ("objective.py", {"title": "Ripple"}),
+        f"{name}/study.toml": ("study.toml", study),
+    }
+
+
+def _rendered(files: Files) -> Mapping[str, str]:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    templates = Environment(
+        loader=PackageLoader("fedbo", "templates"), undefined=StrictUndefined, keep_trailing_newline=True, trim_blocks=True
+    )
+    return {
+        path: templates.get_template(f"{template}.jinja").render(filled) if template else ""
+        for path, (template, filled) in files.items()
+    }

@@ -1,0 +1,1 @@
+"""Templates of what `fedbo new` writes."""

@@ -1,0 +1,127 @@
+"""`fedbo new`, `fedbo examples` and `fedbo doctor`: what is written works as it stands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedbo.cli import main
+from fedbo.commands.new import example_folder
+from fedbo.study.study import load_study
+
+
+def _said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(arguments) == code
+    printed = capsys.readouterr()
+    return printed.out if code == 0 else printed.err
+
+
+@pytest.mark.parametrize("kind", ["objective", "algorithm"])
+def test_a_new_file_passes_its_own_test(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = _said(capsys, "new", kind, "my_thing", "--folder", str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["my_thing.py", "my_thing.toml", "test_my_thing.py"]
+    assert said.splitlines()[-1] == "next: pytest test_my_thing.py, then fedbo run my_thing.toml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-W", "error", "."]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert told.returncode == 0 and "2 passed" in told.stdout, told.stdout + told.stderr
+
+
+def test_a_new_study_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _said(capsys, "new", "study", "first-one", "--folder", str(tmp_path / "deeper"))
+    study = load_study(tmp_path / "deeper" / "first-one.toml")
+    assert study.study.name == "first-one" and study.labels == ("random", "fts")
+
+
+def test_a_new_package_declares_what_it_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(_said(capsys, "new", "plugin", "my_plug", "--folder", str(tmp_path), "--format", "json"))
+    assert all(Path(path).is_file() for path in found["files"])
+    # What an installation would do: the package on the path, with its entry points.
+    info = tmp_path / "my_plug" / "my_plug-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-plug\nVersion: 0.1.0\n")
+    import tomllib
+
+    declared = tomllib.loads((tmp_path / "my_plug" / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = [
+        f"[{group}]\n" + "".join(f"{key} = {place}\n" for key, place in names.items()) for group, names in declared.items()
+    ]
+    (info / "entry_points.txt").write_text("\n".join(lines))
+    (tmp_path / "empty").mkdir()
+    code = f"import sys; sys.path.insert(0, {str(tmp_path / 'my_plug')!r}); import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "-q", "-p", "no:cacheprovider", "--noconftest", "--rootdir", str(tmp_path)]
+    told = subprocess.run([*command, "--fedbo-contract", "my_plug", str(tmp_path / "empty")], capture_output=True, text=True)
+    assert told.returncode == 0 and "2 passed" in told.stdout, told.stdout + told.stderr
+    code = "import sys; sys.path.insert(0, sys.argv[1]); from fedbo.cli import main; sys.exit(main(['validate', sys.argv[2]]))"
+    told = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "my_plug", tmp_path / "my_plug" / "study.toml"], capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("new", "algorithm", "My-Thing"), "'My-Thing' is no name of a module; small letters, digits and '_' would do"),
+        (("new", "objective", "class"), "'class' is no name of a module"),
+        (("new", "study", "a/b"), "'a/b' is no name of a file"),
+        (("new", "house", "x"), "'house' is not one of 'study', 'objective', 'algorithm', 'plugin'"),
+        (("examples", "digit"), "no example 'digit'; did you mean 'digits'?"),
+    ],
+)
+def test_wrong_names_are_refused(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said in _said(capsys, *arguments, code=2)
+
+
+def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.toml").write_text("kept")
+    assert "mine.toml' is there already" in _said(capsys, "new", "algorithm", "mine", "--folder", str(tmp_path), code=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+    (tmp_path / "digits.toml").write_text("kept")
+    assert "digits.toml' is there already" in _said(capsys, "examples", "digits", "--folder", str(tmp_path), code=2)
+
+
+def test_examples_are_listed_and_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = json.loads(_said(capsys, "examples", "--format", "json"))["examples"]
+    assert {row["name"] for row in listed} == {path.stem for path in example_folder().glob("*.toml")}
+    assert all(row["description"] for row in listed), [row["name"] for row in listed if not row["description"]]
+    said = _said(capsys, "examples", "digits", "--folder", str(tmp_path))
+    assert said == f"{tmp_path / 'digits.toml'}\nnext: fedbo run {tmp_path / 'digits.toml'}\n"
+    assert (tmp_path / "digits.toml").read_bytes() == (example_folder() / "digits.toml").read_bytes()
+
+
+def test_the_doctor_says_what_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    found = {row["what"]: row for row in json.loads(_said(capsys, "doctor", "--format", "json"))["findings"]}
+    assert found["packages"]["state"] == found["python"]["state"] == found["plug-ins"]["state"] == "ok"
+    assert {"fedbo", "cores", "disk", "compiled arithmetic", "extra torch", "data landmine"} <= set(found)
+    assert all(row["remedy"] for row in found.values() if row["state"] != "ok")
+
+
+def test_the_doctor_fails_where_a_package_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "fedbo.commands.doctor.requires", lambda name: ["nowhere-at-all>=2", "numpy>=1000", "mlflow; extra == 'x'"]
+    )
+    assert main(["doctor", "--format", "json"]) == 1
+    found = {row["what"]: row for row in json.loads(capsys.readouterr().out)["findings"]}
+    assert found["packages"]["state"] == "broken"
+    assert found["packages"]["remedy"] == "pip install 'nowhere-at-all>=2' 'numpy>=1000'"
+
+
+def test_the_package_is_a_command() -> None:
+    told = subprocess.run([sys.executable, "-m", "fedbo", "--version"], capture_output=True, text=True)
+    assert told.returncode == 0 and told.stdout.startswith("fedbo ")
+
+
+def test_a_shell_can_complete_the_commands() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "from fedbo.cli import main; main()"],
+        env={"PATH": "/usr/bin:/bin", "_FEDBO_COMPLETE": "complete_bash", "COMP_WORDS": "fedbo va", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert told.stdout.split() == ["validate"], told.stderr

@@ -46,8 +46,8 @@ def _parts(value: Any, name: str = "state", encoded: EncodedRecords | None = Non
     write(writer, value)
     nodes = writer.end()
     parts: list[bytes | AnyArray] = [LENGTHS.pack(writer.length, sum(map(len, nodes)), len(writer.pools)), *nodes]
-    parts += [SIZE.pack(width) + SIZE.pack(len(rows)) for width, rows in writer.pools.items()]
-    parts += [row for rows in writer.pools.values() for row in rows]
+    parts += [SIZE.pack(width) + SIZE.pack(len(pool.numbers)) for width, pool in writer.pools.items()]
+    parts += [rows for pool in writer.pools.values() for rows in pool.contents]
     parts += writer.buffers
     check = 0
     for part in parts:

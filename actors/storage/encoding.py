@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from struct import Struct
 from typing import Any
 
@@ -39,13 +40,33 @@ class EncodedRecords:
 
 
 @dataclass(slots=True)
+class RowPool:
+    """The rows of one length that big arrays have, equal ones once: their numbers by their digest, and their contents."""
+
+    numbers: dict[bytes, int] = field(default_factory=dict)
+    contents: list[AnyArray] = field(default_factory=list)
+
+    def numbers_of(self, rows: AnyArray) -> list[int]:
+        """Give the number of each row of bytes; the contents of new ones are the array itself, of which nothing is copied."""
+        numbers, found, new = self.numbers, list[int](), list[int]()
+        for place, row in enumerate(rows):
+            known = len(numbers)
+            found.append(numbers.setdefault(blake2b(row, digest_size=16).digest(), known))
+            if len(numbers) > known:
+                new.append(place)
+        runs = np.split(np.array(new, dtype=np.int64), np.flatnonzero(np.diff(new) > 1) + 1) if new else []
+        self.contents += [rows[run[0] : run[-1] + 1].reshape(-1) for run in runs]
+        return found
+
+
+@dataclass(slots=True)
 class Encoder:
     """An encoder: what has been written so far, and the path to the value that is being written.
 
     `nodes` are those that are not compressed yet, and `packed` what the `length` bytes of all others have become; none are
     compressed while some are `apart`, as those of a set are. `numbers` maps the id of an array to its number, `arrays` holds
     the arrays, so that no id is used twice, `buffers` what their contents are, and `pools` maps the length of a row, in bytes,
-    to the rows of this length and their numbers.
+    to the rows of this length.
     """
 
     path: list[Any]
@@ -57,7 +78,7 @@ class Encoder:
     numbers: dict[int, int] = field(default_factory=dict)
     arrays: list[AnyArray] = field(default_factory=list)
     buffers: list[bytes | AnyArray] = field(default_factory=list)
-    pools: dict[int, dict[bytes, int]] = field(default_factory=dict)
+    pools: dict[int, RowPool] = field(default_factory=dict)
     records: dict[type, RecordType] = field(default_factory=dict)
     encoded: EncodedRecords | None = None
 
@@ -218,10 +239,9 @@ def _contents(value: AnyArray) -> bytes | AnyArray:
 
 
 def _pooled(writer: Encoder, value: AnyArray) -> bytes:
-    width = value.nbytes // len(value)
-    pool = writer.pools.setdefault(width, {})
-    rows = np.ascontiguousarray(value).view(f"V{width}").ravel().tolist()
-    return np.array([pool.setdefault(row, len(pool)) for row in rows], "<u4").tobytes()
+    pool = writer.pools.setdefault(value.nbytes // len(value), RowPool())
+    rows = np.ascontiguousarray(value).reshape(len(value), -1).view(np.uint8)
+    return np.array(pool.numbers_of(rows), "<u4").tobytes()
 
 
 WRITERS: dict[type, Callable[[Encoder, Any], None]] = {

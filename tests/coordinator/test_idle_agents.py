@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
@@ -18,6 +19,9 @@ from plans import settings
 from scipy import stats
 from small_runs import ALL_MODES, Setting, fts
 
+from fedbo.actors.host import Host
+from fedbo.actors.remote import RayHosts, start_hosts
+from fedbo.actors.task import StepRequest
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.ts import TS
 from fedbo.coordinator.environment.availability import Always, Markov
@@ -164,6 +168,25 @@ def test_an_active_agent_costs_at_most_25_kilobytes_with_20_observations_and_100
         return size
 
     assert (held(24) - held(8)) / 16 < most
+
+
+@pytest.mark.ray
+def test_a_host_hears_that_steps_count_although_it_has_nothing_else_to_do(ray_session: None) -> None:
+    """Else all agents of a round keep what they were before it until the next one."""
+    task = world(agents=1200, iterations=1, initial=1).task()
+    hosts = RayHosts(start_hosts(1), task, range(1200))
+    for agent in range(1200):
+        hosts.submit(StepRequest(agent, 0, lease=1))
+    for agent in range(1200):
+        hosts.result(agent)
+        hosts.commit(agent, (0.0, 1.0))
+    (actor,) = hosts.actors
+
+    def uncommitted(host: Host) -> int:
+        return sum(agent.uncommitted is not None for agent in host.agents.every())
+
+    assert ray.get(actor.__ray_call__.remote(uncommitted)) < 500
+    assert len(hosts.best_values()) == 1200
 
 
 @pytest.mark.parametrize("who", ["all", "poisson"])

@@ -25,8 +25,8 @@ class AgentState(NamedTuple):
     `algorithm` is its half of the method; `evaluated` counts the points it has evaluated, retries included, `pulled` how often
     it has evaluated, and `t_n` its observations; `best` is the best of them, `worst` the least value. `rows` have not been
     written yet. `step` was its last one; `decision` belongs to the next one, and `before_decision` is what `algorithm` was
-    before it. `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of it.
-    `pending` are the evaluations that are under way, where they may overlap.
+    before it. `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of
+    it. `pending` are the evaluations that are under way, where they may overlap.
     """
 
     algorithm: Any

@@ -1,4 +1,4 @@
-"""The classes whose instances a checkpoint holds: named tuples and dataclasses, found by their name and made from their fields."""
+"""Record types of checkpoints: named tuples and dataclasses, found by their names and made again from their fields."""
 
 from __future__ import annotations
 

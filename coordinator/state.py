@@ -108,7 +108,7 @@ class AgentRecord:
     - `unacknowledged` are its messages under way by step, as they were sent last.
     - `unheard`: its last message was given up, or refused.
     - `previous_message` is the last one that it sent, where a fault may replay it.
-    - `accepted_steps` are the steps whose message took effect, `received_answers` the numbers of the answers that it has had,
+    - `steps_accepted` are the steps whose message took effect, `received_answers` the numbers of the answers that it has had,
       in ascending order: of twenty numbers a set takes eight times as much.
     - `retransmissions` counts how often an answer was sent again, by its number.
     """
@@ -139,7 +139,7 @@ class AgentRecord:
     inbox: list[Inbound] = field(default_factory=list)
     unacknowledged: dict[int, Message] = field(default_factory=dict)
     previous_message: Message | None = None
-    accepted_steps: list[int] = field(default_factory=list)
+    steps_accepted: list[int] = field(default_factory=list)
     received_answers: list[int] = field(default_factory=list)
     retransmissions: dict[int, int] = field(default_factory=dict)
 

@@ -62,7 +62,7 @@ class Uplink:
             self._log.append((now, "rejected", sender, step, 0, wrong))
             return False
         agent = state.agents[claimed]
-        insort(agent.accepted_steps, step)
+        insort(agent.steps_accepted, step)
         if self._drops_late and base < state.rounds.age:
             self._log.append((now, "late", sender, step, self._weigh(message), f"round {base} had closed"))
             return False
@@ -88,7 +88,7 @@ class Uplink:
             return f"there is no agent {claimed}"
         if self._rules.upload is None:
             return "this algorithm declares no messages"
-        if has(state.agents[claimed].accepted_steps, step):
+        if has(state.agents[claimed].steps_accepted, step):
             return "duplicate: this message has already taken effect"
         return self._fault(payload)
 

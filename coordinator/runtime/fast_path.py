@@ -106,13 +106,13 @@ class FastPath:
         number, claimed, step, base, sent, payload, _ = message
         state = self._state
         agent, rounds = state.agents[number], state.rounds
-        if claimed != number or agent.ended or step not in agent.unacknowledged or has(agent.accepted_steps, step):
+        if claimed != number or agent.ended or step not in agent.unacknowledged or has(agent.steps_accepted, step):
             return False
         if rounds.waiting or rounds.buffer or self._wrong(payload):
             return False
         state.progress.events += 1
         state.progress.note(now)
-        insort(agent.accepted_steps, step)
+        insort(agent.steps_accepted, step)
         state.server = self._receive(state.server, make(Inbound, (number, step, sent, payload)), now)
         agent.newest_base = base
         stale = (rounds.age - base) // len(self._targets)

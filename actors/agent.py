@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedbo.actors.agent_state import AgentState, UncommittedStep
+from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedStep
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.pulls import cut_to_budget, pull_counts
@@ -138,7 +138,7 @@ class HostedAgent:
             if isinstance(row, Batch):
                 row = row.row(int(np.argmax(row.value)))  # the first of equals
             if row.error is None and (best is None or row.value > best.value):
-                best = row
+                best = BestObservation(row.value, row.score, row.step)
         self.state = self.state._replace(rows=self.state.rows + rows, best=best)
         self.uncommitted = None
         if self.state.step % self.task.checkpoint == 0:
@@ -147,6 +147,8 @@ class HostedAgent:
     def take(self, lossy: bool) -> tuple[Row, ...]:
         """Give the rows that may be written for good, and keep the others; `lossy` says whether a crash may touch some."""
         count = len(self.saved.rows) if lossy else len(self.committed.rows)
+        if not count:  # most agents where few are asked
+            return ()
         written = self.state.rows[:count]
         self.state = self.state._replace(rows=self.state.rows[count:])
         self.saved = self.saved._replace(rows=self.saved.rows[count:])

@@ -11,20 +11,28 @@ from fedbo.actors.task import StepReport
 from fedbo.algorithms.base import Decision
 
 
+class BestObservation(NamedTuple):
+    """The best observation of an agent so far: its value, its score, and its step; its row leaves memory when it is written."""
+
+    value: float
+    score: float
+    step: int
+
+
 class AgentState(NamedTuple):
     """The state of an agent.
 
     `algorithm` is its half of the method; `evaluated` counts the points it has evaluated, retries included, `pulled` how often
-    it has evaluated, and `t_n` its observations; `best` and `worst` are those that it has seen. `rows` have not been written
-    yet. `step` was its last one; `decision` belongs to the next one, and `before_decision` is what `algorithm` was before it.
-    `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of it.
-    `pending` are the evaluations that are under way, where they may overlap.
+    it has evaluated, and `t_n` its observations; `best` is the best of them, `worst` the least value. `rows` have not been
+    written yet. `step` was its last one; `decision` belongs to the next one, and `before_decision` is what `algorithm` was
+    before it. `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of
+    it. `pending` are the evaluations that are under way, where they may overlap.
     """
 
     algorithm: Any
     evaluated: int = 0
     t_n: int = 0
-    best: Row | None = None
+    best: BestObservation | None = None
     worst: float | None = None
     rows: tuple[Row, ...] = ()
     step: int = -1

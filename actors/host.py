@@ -95,12 +95,12 @@ class Host:
 
     def decide(self, commits: Commits, request: StepRequest) -> DecisionSize:
         """Let an agent choose the points of a step."""
-        self._commit(commits)
+        self.commit(commits)
         return self.agents[request.agent].decide(request)
 
     def work(self, commits: Commits, requests: Sequence[StepRequest]) -> list[StepReport]:
         """Carry out steps of several agents, one after the other, for another process."""
-        self._commit(commits)
+        self.commit(commits)
         return self.carry_out(requests, told=True)
 
     def work_in_columns(self, commits: Commits, requests: Columns) -> Columns:
@@ -152,7 +152,8 @@ class Host:
         while (left := self._held.get(agent, 0.0) - self.clock()) > 0 and not self._halted:
             time.sleep(min(left, 0.05))
 
-    def _commit(self, commits: Commits) -> None:
+    def commit(self, commits: Commits) -> None:
+        """Let the last steps of agents count; each of them forgets what it was before."""
         for agent, times in commits:
             self.agents[agent].commit(times)
 
@@ -171,7 +172,7 @@ class Host:
         A host that is taken for dead writes nothing, and gives none.
         """
         assert self._storage is not None
-        self._commit(commits)
+        self.commit(commits)
         return self._write(partial(self._storage.write_snapshot, self.agents, number, whole))
 
     def finish(self, commits: Commits, number: int, kind: str, counted: Mapping[int, int] | None = None) -> dict[str, str]:
@@ -181,7 +182,7 @@ class Host:
         does not count.
         """
         assert self._storage is not None
-        self._commit(commits)
+        self.commit(commits)
         for agent in self.agents.every() if counted is not None else ():
             done = agent.uncommitted
             if done is not None and done.report.step <= (counted or {}).get(agent.number, -1):

@@ -14,6 +14,7 @@ from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, raise_if_failed
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
+_COMMITS = 500  # steps that count and of which a host has not been told: until then it keeps what its agents were before
 _MOST = 112  # requests in one call: with messages of a hundred numbers they are just less than Ray sends by way of its store
 
 
@@ -92,8 +93,11 @@ class RayHosts:
         return decided
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
-        """Tell the agent with the next call that its last step counts."""
-        self._host_of(agent).commits.append((agent, times))
+        """Tell the agent that its last step counts, with the next call, or with others of which its host shall know."""
+        host = self._host_of(agent)
+        host.commits.append((agent, times))
+        if len(host.commits) >= _COMMITS:
+            host.handle.commit.remote(host.take_commits())
 
     def flush(self, ends: Ends = dict) -> None:
         """Send the buffers of hosts that are about to run out of work, what ends first before all else."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import insort
+
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Answer, AnswerReceived, Effect
 from fedbo.coordinator.messages import sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
-from fedbo.coordinator.state import AgentRecord, CoreState
+from fedbo.coordinator.state import AgentRecord, CoreState, has
 
 
 class Downlink:
@@ -27,10 +29,10 @@ class Downlink:
             return []
         if network.has_outages and (lost := network.dropped_on_arrival(state, answer, self._weigh(answer), now)):
             return lost
-        if number in agent.received_answers:
+        if has(agent.received_answers, number):
             self._log.append((now, "rejected", agent.number, number, 0, "duplicate: the agent has had this answer"))
             return []
-        agent.received_answers.add(number)
+        insort(agent.received_answers, number)
         if agent.retransmissions:
             agent.retransmissions.pop(number, None)  # what was received is not sent again
         if inbound is not None:
@@ -44,7 +46,7 @@ class Downlink:
     def timed_out(self, state: CoreState, answer: Answer, now: float) -> list[Effect]:
         """Send an answer again, or give it up; once, however many copies of a transmission were lost."""
         agent, number = state.agents[answer.agent], answer.number
-        if agent.ended or number in agent.received_answers or agent.retransmissions.get(number, 0) > answer.attempt:
+        if agent.ended or has(agent.received_answers, number) or agent.retransmissions.get(number, 0) > answer.attempt:
             return []
         again = agent.retransmissions[number] = answer.attempt + 1
         if again < self._attempts:

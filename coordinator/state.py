@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,7 +108,8 @@ class AgentRecord:
     - `unacknowledged` are its messages under way by step, as they were sent last.
     - `unheard`: its last message was given up, or refused.
     - `previous_message` is the last one that it sent, where a fault may replay it.
-    - `accepted_steps` are the steps whose message took effect, `received_answers` the numbers of the answers that it has had.
+    - `steps_accepted` are the steps whose message took effect, `received_answers` the numbers of the answers that it has had,
+      in ascending order: of twenty numbers a set takes eight times as much.
     - `retransmissions` counts how often an answer was sent again, by its number.
     """
 
@@ -137,9 +139,16 @@ class AgentRecord:
     inbox: list[Inbound] = field(default_factory=list)
     unacknowledged: dict[int, Message] = field(default_factory=dict)
     previous_message: Message | None = None
-    accepted_steps: set[int] = field(default_factory=set)
-    received_answers: set[int] = field(default_factory=set)
+    steps_accepted: list[int] = field(default_factory=list)
+    received_answers: list[int] = field(default_factory=list)
     retransmissions: dict[int, int] = field(default_factory=dict)
+
+
+def has(numbers: list[int], number: int) -> bool:
+    """Say whether a number is among ascending ones."""
+    if not numbers or number > numbers[-1]:
+        return False
+    return numbers[bisect_left(numbers, number)] == number
 
 
 @dataclass(slots=True)

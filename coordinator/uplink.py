@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived, make
@@ -11,7 +12,7 @@ from fedbo.coordinator.messages import DUMMY, LARGEST, checker, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import CoreState
+from fedbo.coordinator.state import CoreState, has
 
 
 class Uplink:
@@ -61,7 +62,7 @@ class Uplink:
             self._log.append((now, "rejected", sender, step, 0, wrong))
             return False
         agent = state.agents[claimed]
-        agent.accepted_steps.add(step)
+        insort(agent.steps_accepted, step)
         if self._drops_late and base < state.rounds.age:
             self._log.append((now, "late", sender, step, self._weigh(message), f"round {base} had closed"))
             return False
@@ -87,7 +88,7 @@ class Uplink:
             return f"there is no agent {claimed}"
         if self._rules.upload is None:
             return "this algorithm declares no messages"
-        if step in state.agents[claimed].accepted_steps:
+        if has(state.agents[claimed].steps_accepted, step):
             return "duplicate: this message has already taken effect"
         return self._fault(payload)
 

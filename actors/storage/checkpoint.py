@@ -22,22 +22,8 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.encoding import (
-    ARRAY,
-    FLOAT,
-    INT,
-    LETTERS,
-    SIZE,
-    AnyArray,
-    CheckpointError,
-    EncodedRecords,
-    Encoder,
-    RecordType,
-    find_class,
-    is_record,
-    record_of,
-    write,
-)
+from fedbo.actors.storage.encoding import ARRAY, FLOAT, INT, LETTERS, SIZE, AnyArray, EncodedRecords, Encoder, write
+from fedbo.actors.storage.record_types import CheckpointError, RecordType, find_class, is_record, record_of
 
 __all__ = ["CheckpointError", "EncodedRecords", "is_cut_off", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
 
@@ -51,17 +37,22 @@ def pack(value: Any, name: str = "state", encoded: EncodedRecords | None = None)
 
     Raises CheckpointError with the path to the first thing that a checkpoint cannot hold.
     """
+    return b"".join(_parts(value, name, encoded))
+
+
+def _parts(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> list[bytes | AnyArray]:
+    """Give the bytes of a value one after the other, of which some are those of its arrays themselves."""
     writer = Encoder([name], encoded=encoded)
     write(writer, value)
-    nodes = zlib.compress(writer.nodes, 1)
-    parts = [LENGTHS.pack(len(writer.nodes), len(nodes), len(writer.pools)), nodes]
-    parts += [SIZE.pack(width) + SIZE.pack(len(rows)) for width, rows in writer.pools.items()]
-    parts += [row for rows in writer.pools.values() for row in rows]
+    nodes = writer.end()
+    parts: list[bytes | AnyArray] = [LENGTHS.pack(writer.length, sum(map(len, nodes)), len(writer.pools)), *nodes]
+    parts += [SIZE.pack(width) + SIZE.pack(len(pool.numbers)) for width, pool in writer.pools.items()]
+    parts += [rows for pool in writer.pools.values() for rows in pool.contents]
     parts += writer.buffers
     check = 0
     for part in parts:
         check = zlib.crc32(part, check)
-    return b"".join([MAGIC, FRAME.pack(sum(map(len, parts)), check), *parts])
+    return [MAGIC + FRAME.pack(sum(map(len, parts)), check), *parts]
 
 
 def unpack(data: bytes) -> Any:
@@ -102,8 +93,8 @@ def write_checkpoint(value: Any, path: Path, encoded: EncodedRecords | None = No
 
     Raises CheckpointError for what a checkpoint cannot hold, and OSError, for instance when the disk is full.
     """
-    data = pack(value, encoded=encoded)
-    return atomic.write(path, lambda file: file.write(data))
+    parts = _parts(value, encoded=encoded)
+    return atomic.write(path, lambda file: file.writelines(parts))
 
 
 def read_checkpoint(path: Path) -> Any:

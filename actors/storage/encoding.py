@@ -8,17 +8,17 @@ hold the same messages but for a few rows.
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
-import sys
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from struct import Struct
-from types import BuiltinFunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from fedbo.actors.storage.record_types import CheckpointError, RecordType, is_record, record_of
 
 AnyArray = npt.NDArray[Any]
 
@@ -26,92 +26,9 @@ COUNT, INT, FLOAT, ARRAY = Struct("<cQ"), Struct("<cq"), Struct("<cd"), Struct("
 SIZE, RANGE = Struct("<Q"), 2**63
 LETTERS = "?" + np.typecodes["AllInteger"] + np.typecodes["AllFloat"]  # of the dtypes of bools and numbers
 DEPTH = 64  # deeper nesting is a value that holds itself
+PIECE = 2**20  # bytes of nodes that are compressed at a time
+COPIED = 2**10  # bytes of an array up to which its contents are copied, which is less than what refers to them else
 POOLED_ROWS, POOLED_BYTES = 64, 2**18  # arrays from this size on are stored by rows
-
-
-class CheckpointError(ValueError):
-    """What a checkpoint cannot hold, or a file that is none of this version."""
-
-
-class RecordType(NamedTuple):
-    """A named tuple class or a dataclass: the class, its fields, and the bytes that name it and them in a checkpoint."""
-
-    kind: type
-    names: tuple[str, ...]
-    head: bytes
-
-    def values(self, value: Any) -> Sequence[Any]:
-        """List what the fields of an instance hold; CheckpointError when it holds something else besides, or not all."""
-        for name in getattr(value, "__dict__", ()):
-            if name not in self.names:
-                raise CheckpointError(f"holds {name!r} beside its fields")
-        if issubclass(self.kind, tuple):
-            return tuple(value)
-        try:
-            return [getattr(value, name) for name in self.names]
-        except AttributeError as error:
-            raise CheckpointError(f"has no value in its field {error.name!r}") from None
-
-    def make(self, values: Sequence[Any]) -> Any:
-        """Make an instance without a call of its class, so that nothing runs but this."""
-        if issubclass(self.kind, tuple):
-            return tuple.__new__(self.kind, values)
-        value = _empty(self.kind)
-        for name, held in zip(self.names, values, strict=True):
-            object.__setattr__(value, name, held)
-        return value
-
-
-def is_record(kind: type) -> bool:
-    """Say whether a class is a named tuple class or a dataclass."""
-    return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple))
-
-
-def record_of(kind: type) -> RecordType:
-    """Describe a named tuple class or dataclass; CheckpointError when its instances cannot be made again from their fields."""
-    if dataclasses.is_dataclass(kind):
-        names = tuple(each.name for each in dataclasses.fields(kind))
-        slots = {slot for base in kind.__mro__ for slot in _slots(base)}
-        if slots - {*names, "__weakref__", "__dict__"}:
-            raise CheckpointError("has slots beside its fields")
-        try:
-            _empty(kind)
-        except TypeError as error:  # an abstract class, or one that is made from a list, a number, an exception
-            raise CheckpointError(f"cannot be made from its fields alone ({error})") from None
-    else:
-        names = tuple(getattr(kind, "_fields", ()))
-    if hasattr(kind, "__del__"):
-        raise CheckpointError("runs code of its own, __del__, when it goes")
-    if find_class(kind.__module__, kind.__qualname__) is not kind:
-        raise CheckpointError("cannot be found again by its name; a class at the top of a module could")
-    return RecordType(kind, names, "\0".join((kind.__module__, kind.__qualname__, *names)).encode())
-
-
-def _empty(kind: type) -> Any:
-    """Make an instance that has no fields yet; a compiled class is asked itself, since `object` cannot make one."""
-    new: Any = kind.__new__
-    compiled = isinstance(new, BuiltinFunctionType) and new.__self__ is kind and dataclasses.is_dataclass(kind)
-    return new(kind) if compiled else object.__new__(kind)
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = kind.__dict__.get("__slots__", ())
-    return (slots,) if isinstance(slots, str) else tuple(slots)
-
-
-def find_class(module: str, name: str) -> type | None:
-    """Find a class by its module and qualified name; only modules of this package are imported for it."""
-    ours = module.startswith("fedbo.") and all(part.isidentifier() and part != "__main__" for part in module.split("."))
-    if module not in sys.modules and ours:
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            return None
-    found: Any = sys.modules.get(module)
-    for part in name.split("."):
-        # Looked up in the dictionary, since getattr may run code.
-        found = found.__dict__.get(part) if isinstance(found, (ModuleType, type)) else None
-    return found if isinstance(found, type) else None
 
 
 class EncodedRecords:
@@ -123,19 +40,45 @@ class EncodedRecords:
 
 
 @dataclass(slots=True)
+class RowPool:
+    """The rows of one length that big arrays have, equal ones once: their numbers by their digest, and their contents."""
+
+    numbers: dict[bytes, int] = field(default_factory=dict)
+    contents: list[AnyArray] = field(default_factory=list)
+
+    def numbers_of(self, rows: AnyArray) -> list[int]:
+        """Give the number of each row of bytes; the contents of new ones are the array itself, of which nothing is copied."""
+        numbers, found, new = self.numbers, list[int](), list[int]()
+        for place, row in enumerate(rows):
+            known = len(numbers)
+            found.append(numbers.setdefault(blake2b(row, digest_size=16).digest(), known))
+            if len(numbers) > known:
+                new.append(place)
+        runs = np.split(np.array(new, dtype=np.int64), np.flatnonzero(np.diff(new) > 1) + 1) if new else []
+        self.contents += [rows[run[0] : run[-1] + 1].reshape(-1) for run in runs]
+        return found
+
+
+@dataclass(slots=True)
 class Encoder:
     """An encoder: what has been written so far, and the path to the value that is being written.
 
-    `numbers` maps the id of an array to its number, `arrays` holds the arrays, so that no id is used twice, and `pools`
-    maps the length of a row, in bytes, to the rows of this length and their numbers.
+    `nodes` are those that are not compressed yet, and `packed` what the `length` bytes of all others have become; none are
+    compressed while some are `apart`, as those of a set are. `numbers` maps the id of an array to its number, `arrays` holds
+    the arrays, so that no id is used twice, `buffers` what their contents are, and `pools` maps the length of a row, in bytes,
+    to the rows of this length.
     """
 
     path: list[Any]
     nodes: bytearray = field(default_factory=bytearray)
+    packed: list[bytes] = field(default_factory=list)
+    compressor: Any = field(default_factory=lambda: zlib.compressobj(1))
+    length: int = 0
+    apart: int = 0
     numbers: dict[int, int] = field(default_factory=dict)
     arrays: list[AnyArray] = field(default_factory=list)
-    buffers: list[bytes] = field(default_factory=list)
-    pools: dict[int, dict[bytes, int]] = field(default_factory=dict)
+    buffers: list[bytes | AnyArray] = field(default_factory=list)
+    pools: dict[int, RowPool] = field(default_factory=dict)
     records: dict[type, RecordType] = field(default_factory=dict)
     encoded: EncodedRecords | None = None
 
@@ -143,6 +86,17 @@ class Encoder:
         """Give the path as it would be written in Python."""
         parts = [part if isinstance(part, str) else f"[{part[0]!r}]" for part in self.path]
         return "".join(parts) if len(parts) <= DEPTH else "".join(parts[:6]) + "…"
+
+    def compress(self) -> None:
+        """Compress the nodes that were written since the last time."""
+        self.packed.append(self.compressor.compress(self.nodes))
+        self.length += len(self.nodes)
+        self.nodes = bytearray()
+
+    def end(self) -> list[bytes]:
+        """Compress all that is left; give the compressed nodes."""
+        self.compress()
+        return [*self.packed, self.compressor.flush()]
 
 
 def write(writer: Encoder, value: Any) -> None:
@@ -202,18 +156,27 @@ def _write_sequence(writer: Encoder, value: tuple[Any, ...] | list[Any]) -> None
 def _write_dict(writer: Encoder, value: dict[Any, Any]) -> None:
     writer.nodes += COUNT.pack(b"m", len(value))
     _write_items(writer, value.keys(), (".keys()" for _ in value))
-    _write_items(writer, value.values(), zip(value.keys()))
+    _write_items(writer, _piece_by_piece(writer, value.values()), zip(value.keys()))
+
+
+def _piece_by_piece(writer: Encoder, values: Iterable[Any]) -> Iterator[Any]:
+    """Give the values of a dictionary, such as all agents; the nodes of so many would be several times as large as they are."""
+    for value in values:
+        yield value
+        if len(writer.nodes) >= PIECE and not writer.apart:
+            writer.compress()
 
 
 def _write_set(writer: Encoder, value: set[Any] | frozenset[Any]) -> None:
     outside, arrays, members = writer.nodes, len(writer.arrays), []
+    writer.apart += 1
     for member in value:
         writer.nodes = bytearray()
         _write_items(writer, (member,), ("{…}",))
         members.append(bytes(writer.nodes))
     if len(writer.arrays) > arrays:
         raise CheckpointError(f"{writer.here()} is a set of what holds arrays, which has no order; a list or a dict would do")
-    writer.nodes = outside
+    writer.nodes, writer.apart = outside, writer.apart - 1
     writer.nodes += COUNT.pack(b"s" if type(value) is set else b"z", len(members))
     writer.nodes += b"".join(sorted(members))
 
@@ -224,7 +187,9 @@ def _write_once(writer: Encoder, value: Any, found: dict[int, tuple[Any, bytes]]
         writer.nodes += known[1]
         return
     begin, arrays = len(writer.nodes), len(writer.arrays)
+    writer.apart += 1
     _write_record(writer, value)
+    writer.apart -= 1
     if len(writer.arrays) == arrays:  # an array is written where it is met first
         found[id(value)] = value, bytes(writer.nodes[begin:])
 
@@ -265,14 +230,18 @@ def _write_array(writer: Encoder, value: AnyArray) -> None:
     pooled = value.ndim == 2 and len(value) >= POOLED_ROWS and value.nbytes >= POOLED_BYTES
     writer.nodes += ARRAY.pack(b"a", token, value.flags.writeable, pooled, value.ndim)
     writer.nodes += b"".join(map(SIZE.pack, value.shape))
-    writer.buffers.append(_pooled(writer, value) if pooled else value.tobytes())
+    writer.buffers.append(_pooled(writer, value) if pooled else _contents(value))
+
+
+def _contents(value: AnyArray) -> bytes | AnyArray:
+    """Give the bytes of an array, or of a larger one the array itself as bytes, in rows."""
+    return value.tobytes() if value.nbytes <= COPIED else np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
 
 def _pooled(writer: Encoder, value: AnyArray) -> bytes:
-    width = value.nbytes // len(value)
-    pool = writer.pools.setdefault(width, {})
-    rows = np.ascontiguousarray(value).view(f"V{width}").ravel().tolist()
-    return np.array([pool.setdefault(row, len(pool)) for row in rows], "<u4").tobytes()
+    pool = writer.pools.setdefault(value.nbytes // len(value), RowPool())
+    rows = np.ascontiguousarray(value).reshape(len(value), -1).view(np.uint8)
+    return np.array(pool.numbers_of(rows), "<u4").tobytes()
 
 
 WRITERS: dict[type, Callable[[Encoder, Any], None]] = {

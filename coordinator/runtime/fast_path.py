@@ -8,6 +8,8 @@ queue. All else, such as a failed evaluation, a message that is refused or an ag
 
 from __future__ import annotations
 
+from bisect import insort
+
 import numpy as np
 
 from fedbo.actors.hosts import Hosts
@@ -20,6 +22,7 @@ from fedbo.coordinator.events import After, Answer, AnswerReceived, Event, Finis
 from fedbo.coordinator.exchange import Immediate
 from fedbo.coordinator.messages import LARGEST, checker, size, sizer
 from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.coordinator.state import has
 
 
 def has_fast_path(core: Core) -> bool:
@@ -103,13 +106,13 @@ class FastPath:
         number, claimed, step, base, sent, payload, _ = message
         state = self._state
         agent, rounds = state.agents[number], state.rounds
-        if claimed != number or agent.ended or step not in agent.unacknowledged or step in agent.accepted_steps:
+        if claimed != number or agent.ended or step not in agent.unacknowledged or has(agent.steps_accepted, step):
             return False
         if rounds.waiting or rounds.buffer or self._wrong(payload):
             return False
         state.progress.events += 1
         state.progress.note(now)
-        agent.accepted_steps.add(step)
+        insort(agent.steps_accepted, step)
         state.server = self._receive(state.server, make(Inbound, (number, step, sent, payload)), now)
         agent.newest_base = base
         stale = (rounds.age - base) // len(self._targets)
@@ -134,10 +137,10 @@ class FastPath:
         """Give an agent an answer for its next step."""
         number, inbound, place, _ = answer
         agent = self._state.agents[number]
-        if agent.ended or inbound is None or place in agent.received_answers or self._state.rounds.waiting:
+        if agent.ended or inbound is None or has(agent.received_answers, place) or self._state.rounds.waiting:
             return False
         self._state.progress.events += 1
-        agent.received_answers.add(place)
+        insort(agent.received_answers, place)
         agent.inbox.append(inbound)
         self._log.append((now, "delivered", number, place, self._answer_bytes(inbound.payload), ""))
         return True

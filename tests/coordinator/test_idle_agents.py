@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import ray
 from hypothesis import HealthCheck, assume, given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
@@ -18,6 +19,9 @@ from plans import settings
 from scipy import stats
 from small_runs import ALL_MODES, Setting, fts
 
+from fedbo.actors.host import Host
+from fedbo.actors.remote import RayHosts, start_hosts
+from fedbo.actors.task import StepRequest
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.ts import TS
 from fedbo.coordinator.environment.availability import Always, Markov
@@ -143,17 +147,18 @@ def test_an_agent_that_was_never_asked_costs_next_to_nothing_and_no_event() -> N
     assert (many - few) / 20_000 < 200
 
 
-def test_an_active_agent_costs_at_most_30_kilobytes_with_20_observations_and_100_features() -> None:
+@pytest.mark.parametrize(("observations", "most"), [(2, 9_000), (20, 25_000)])
+def test_an_active_agent_costs_at_most_25_kilobytes_with_20_observations_and_100_features(observations: int, most: int) -> None:
     """As above, without the rows that the next snapshot writes; features on which nothing is fitted have no M x M matrix."""
     own = TS(surrogate="features", features=100, length_scale=0.2)
     algorithm = fts(every=1, relay="one", features=100, kernel="se", length_scale=0.2, own=own)
 
     def held(agents: int) -> int:
-        setting = world(algorithm=algorithm, agents=agents, initial=1, exchange=Barrier(), iterations=19)
+        setting = world(algorithm=algorithm, agents=agents, initial=1, exchange=Barrier(), iterations=observations - 1)
         setting.run()  # what is made once is there
         tracemalloc.start()
         ran = setting.run()
-        assert len(ran.rows) == 20 * agents
+        assert len(ran.rows) == observations * agents
         ran.records.clear()
         for agent in ran.hosts.host.agents.every():
             agent.take(lossy=False)
@@ -162,7 +167,26 @@ def test_an_active_agent_costs_at_most_30_kilobytes_with_20_observations_and_100
         tracemalloc.stop()
         return size
 
-    assert (held(24) - held(8)) / 16 < 30_000
+    assert (held(24) - held(8)) / 16 < most
+
+
+@pytest.mark.ray
+def test_a_host_hears_that_steps_count_although_it_has_nothing_else_to_do(ray_session: None) -> None:
+    """Else all agents of a round keep what they were before it until the next one."""
+    task = world(agents=1200, iterations=1, initial=1).task()
+    hosts = RayHosts(start_hosts(1), task, range(1200))
+    for agent in range(1200):
+        hosts.submit(StepRequest(agent, 0, lease=1))
+    for agent in range(1200):
+        hosts.result(agent)
+        hosts.commit(agent, (0.0, 1.0))
+    (actor,) = hosts.actors
+
+    def uncommitted(host: Host) -> int:
+        return sum(agent.uncommitted is not None for agent in host.agents.every())
+
+    assert ray.get(actor.__ray_call__.remote(uncommitted)) < 500
+    assert len(hosts.best_values()) == 1200
 
 
 @pytest.mark.parametrize("who", ["all", "poisson"])

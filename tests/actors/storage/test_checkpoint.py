@@ -8,6 +8,7 @@ import os
 import struct
 import subprocess
 import sys
+import tracemalloc
 import types
 import zlib
 from functools import cached_property
@@ -20,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedbo.actors.storage import checkpoint
+from fedbo.actors.storage import checkpoint, encoding
 from fedbo.actors.storage.checkpoint import CheckpointError, EncodedRecords, pack, read_checkpoint, unpack, write_checkpoint
 from fedbo.algorithms.base import Algorithm, Inbound, Private, Problem, Starting
 from fedbo.algorithms.catalog import algorithms, entry
@@ -180,6 +181,33 @@ def test_arrays_that_differ_in_a_few_rows_share_the_others(dtype: str) -> None:
     assert all(array.flags.aligned for array in read)
     read[0][:] = 0
     assert same(arrays[1:], read[1:])
+
+
+@pytest.mark.parametrize("piece", [1, 2**20])
+def test_what_is_compressed_in_pieces_is_the_same(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what stands apart until it is whole: members of sets, with dictionaries in them, and records written before."""
+    monkeypatch.setattr(encoding, "PIECE", piece)
+    value = {n: Point(n, {"a": {ByIdentity({1: {2: 3.0}}), "b"}, "c": np.arange(n)}) for n in range(40)}
+    value |= {n: Point(n, {"d": {"e": n}}) for n in range(40, 80)}
+    encoded = EncodedRecords(Point)
+    pack(value, encoded=encoded)
+    again = unpack(pack(value, encoded=encoded))
+    assert list(again) == list(value) and same(again[79], value[79])
+    for n in range(40):
+        (inside,) = [member for member in again[n].y["a"] if member != "b"]
+        assert inside.a == {1: {2: 3.0}} and same(again[n].y["c"], np.arange(n))
+
+
+def test_a_checkpoint_of_many_agents_is_written_without_a_copy_of_what_they_hold(tmp_path: Path) -> None:
+    pooled = np.arange(800_000.0).reshape(1000, 800)
+    agents = {number: Point(np.full(1000, number), [number] * 20) for number in range(2000)}
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    write_checkpoint((agents, pooled), tmp_path / "agents")
+    most = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    assert (tmp_path / "agents").stat().st_size > 22e6 and most < 4e6
+    assert same(read_checkpoint(tmp_path / "agents"), (agents, pooled))
 
 
 def test_arrays_of_other_strides_come_back_in_rows() -> None:

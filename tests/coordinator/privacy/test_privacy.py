@@ -421,7 +421,7 @@ def test_what_is_refused_leaves_the_aggregator_as_it_was() -> None:
     bad_nan, bad_inf = ({"vector": np.full(NUMBERS, number)} for number in (np.nan, np.inf))
     wrong = {
         "not sampled": Message(unasked, unasked, 99, age, 0.0, good),
-        "duplicate": Message(heard, heard, max(state.agents[heard].accepted_steps), age, 0.0, good),
+        "duplicate": Message(heard, heard, max(state.agents[heard].steps_accepted), age, 0.0, good),
         "had closed": Message(asked, asked, 98, age - 1, 0.0, good),
         "in the name of": Message(unasked, asked, 99, age, 0.0, good),
         "there is no agent": Message(77, 77, 99, age, 0.0, good),

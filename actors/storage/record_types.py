@@ -1,0 +1,95 @@
+"""Record types of checkpoints: named tuples and dataclasses, found by their names and made again from their fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import sys
+from collections.abc import Sequence
+from types import BuiltinFunctionType, ModuleType
+from typing import Any, NamedTuple
+
+
+class CheckpointError(ValueError):
+    """What a checkpoint cannot hold, or a file that is none of this version."""
+
+
+class RecordType(NamedTuple):
+    """A named tuple class or a dataclass: the class, its fields, and the bytes that name it and them in a checkpoint."""
+
+    kind: type
+    names: tuple[str, ...]
+    head: bytes
+
+    def values(self, value: Any) -> Sequence[Any]:
+        """List what the fields of an instance hold; CheckpointError when it holds something else besides, or not all."""
+        for name in getattr(value, "__dict__", ()):
+            if name not in self.names:
+                raise CheckpointError(f"holds {name!r} beside its fields")
+        if issubclass(self.kind, tuple):
+            return tuple(value)
+        try:
+            return [getattr(value, name) for name in self.names]
+        except AttributeError as error:
+            raise CheckpointError(f"has no value in its field {error.name!r}") from None
+
+    def make(self, values: Sequence[Any]) -> Any:
+        """Make an instance without a call of its class, so that nothing runs but this."""
+        if issubclass(self.kind, tuple):
+            return tuple.__new__(self.kind, values)
+        value = _empty(self.kind)
+        for name, held in zip(self.names, values, strict=True):
+            object.__setattr__(value, name, held)
+        return value
+
+
+def is_record(kind: type) -> bool:
+    """Say whether a class is a named tuple class or a dataclass."""
+    return dataclasses.is_dataclass(kind) or (issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple))
+
+
+def record_of(kind: type) -> RecordType:
+    """Describe a named tuple class or dataclass; CheckpointError when its instances cannot be made again from their fields."""
+    if dataclasses.is_dataclass(kind):
+        names = tuple(each.name for each in dataclasses.fields(kind))
+        slots = {slot for base in kind.__mro__ for slot in _slots(base)}
+        if slots - {*names, "__weakref__", "__dict__"}:
+            raise CheckpointError("has slots beside its fields")
+        try:
+            _empty(kind)
+        except TypeError as error:  # an abstract class, or one that is made from a list, a number, an exception
+            raise CheckpointError(f"cannot be made from its fields alone ({error})") from None
+    else:
+        names = tuple(getattr(kind, "_fields", ()))
+    if hasattr(kind, "__del__"):
+        raise CheckpointError("runs code of its own, __del__, when it goes")
+    if find_class(kind.__module__, kind.__qualname__) is not kind:
+        raise CheckpointError("cannot be found again by its name; a class at the top of a module could")
+    return RecordType(kind, names, "\0".join((kind.__module__, kind.__qualname__, *names)).encode())
+
+
+def _empty(kind: type) -> Any:
+    """Make an instance that has no fields yet; a compiled class is asked itself, since `object` cannot make one."""
+    new: Any = kind.__new__
+    compiled = isinstance(new, BuiltinFunctionType) and new.__self__ is kind and dataclasses.is_dataclass(kind)
+    return new(kind) if compiled else object.__new__(kind)
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    slots = kind.__dict__.get("__slots__", ())
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def find_class(module: str, name: str) -> type | None:
+    """Find a class by its module and qualified name; only modules of this package are imported for it."""
+    ours = module.startswith("fedbo.") and all(part.isidentifier() and part != "__main__" for part in module.split("."))
+    if module not in sys.modules and ours:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            return None
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        # Looked up in the dictionary, since getattr may run code.
+        found = found.__dict__.get(part) if isinstance(found, (ModuleType, type)) else None
+    return found if isinstance(found, type) else None

@@ -1,13 +1,21 @@
-"""Hosts of agents that are Ray actors, in virtual time: requests that fall due together go to a host in one call."""
+"""Hosts of agents that are Ray actors, in virtual time: requests that fall due together go to a host in one call.
+
+A host on this machine is called through a channel, one on another machine by Ray.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import ray
 
+from fedbo.actors.channel import Channel, ChannelClosed, Reply, serve
 from fedbo.actors.columns import from_requests, to_reports
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
@@ -22,9 +30,33 @@ class HostLost(RuntimeError):
     """A host's process is gone, and with it what its agents knew since the last snapshot."""
 
 
+class HostActor(Host):
+    """A host as a Ray actor, which a coordinator on the same machine may call through a channel."""
+
+    _connection: socket.socket
+
+    def connect(self, path: str, place: int) -> bool:
+        """Connect to a coordinator, which is told the host's place; say whether it is on this machine."""
+        self._connection = socket.socket(socket.AF_UNIX)
+        try:
+            self._connection.connect(path)
+            self._connection.sendall(place.to_bytes(4, "little"))
+        except OSError:
+            self._connection.close()
+            return False
+        return True
+
+    def serve(self) -> None:
+        """Carry out what comes through the channel until its other end is closed."""
+        with self._connection, contextlib.suppress(ConnectionError):
+            serve(self, self._connection)
+
+
 @dataclass(slots=True)
 class RemoteHost:
     """One host as seen from outside: its agents, the requests not sent yet, and the calls under way, oldest first.
+
+    It is called through its `channel`, if it has one.
 
     In real time `process` is the number of its process (0: killed), `life` counts those that it has had, and `deaths` how
     often one died since an agent finished anything.
@@ -39,6 +71,16 @@ class RemoteHost:
     process: int = 0
     life: int = 0
     deaths: int = 0
+    channel: Channel | None = None
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Let the host carry out a method; give what will give its result."""
+        if self.channel is None:
+            return getattr(self.handle, method).remote(*arguments)
+        try:
+            return self.channel.call(method, *arguments)
+        except ChannelClosed as error:
+            raise _lost(error) from error
 
     def take_commits(self) -> list[tuple[int, tuple[float, ...]]]:
         """Give the commits that it has not been told of, once."""
@@ -64,6 +106,28 @@ class RayHosts:
         self._asked: list[Any] = []
         self._best: dict[int, float] = {}
         self._writing: list[Any] = []
+        self._connect()
+
+    def _connect(self) -> None:
+        """Open channels to the hosts on this machine."""
+        with tempfile.TemporaryDirectory(prefix="fedbo-") as folder, socket.socket(socket.AF_UNIX) as listener:
+            try:
+                listener.bind(path := f"{folder}/hosts")
+            except OSError:  # the name of the folder is too long for a socket
+                return
+            listener.listen(len(self.remote))
+            connected = got([host.handle.connect.remote(path, host.place) for host in self.remote])
+            for _ in range(sum(connected)):
+                connection, _ = listener.accept()
+                host = self.remote[int.from_bytes(connection.recv(4), "little")]
+                serving = host.handle.serve.remote()
+                host.channel = Channel(connection, partial(_all_there, [serving]))
+
+    def close(self) -> None:
+        """Close the channels; the actors serve others then."""
+        for host in self.remote:
+            if host.channel is not None:
+                host.channel.close()
 
     @property
     def actors(self) -> list[Any]:
@@ -88,7 +152,7 @@ class RayHosts:
         """Wait for the agent's decision."""
         host = self._host_of(request.agent)
         host.buffer.pop(request.agent, None)  # else a request that this one replaces would be carried out after it
-        (decided,) = got([host.handle.decide.remote(host.take_commits(), request)])
+        (decided,) = got([host.call("decide", host.take_commits(), request)])
         assert isinstance(decided, DecisionSize)
         return decided
 
@@ -114,42 +178,39 @@ class RayHosts:
         while wanted not in self._reports:
             if agent in host.buffer:
                 self._send(host)
+                self.flush()  # no other waits while this one works
             self._collect(host)
         return raise_if_failed(self._reports.pop(wanted))
 
     def snapshot(self, number: int, whole: bool) -> None:
         """Ask every host to write its agents; whatever it is sent later comes after that."""
-        self._writing = [host.handle.snapshot.remote(host.take_commits(), number, whole) for host in self.remote]
+        self._writing = [host.call("snapshot", host.take_commits(), number, whole) for host in self.remote]
 
     def written(self, wait: bool = False) -> dict[str, str] | None:
         """Give the files of the snapshot once every host has written its part."""
-        if not wait and self._writing:
-            done, _ = ray.wait(self._writing, num_returns=len(self._writing), timeout=0)
-            if len(done) < len(self._writing):
-                return None
+        if not wait and not _all_there(self._writing):
+            return None
         parts, self._writing = got(self._writing), []
         return _merged(parts)
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
         """Let every host write its own part file."""
-        return _merged(got([host.handle.finish.remote(host.take_commits(), number, kind) for host in self.remote]))
+        return _merged(got([host.call("finish", host.take_commits(), number, kind) for host in self.remote]))
 
     def best(self) -> dict[int, float]:
         """Give every agent's best score as of a moment ago: a busy actor must not hold the engine up."""
-        if self._asked and len(ray.wait(self._asked, num_returns=len(self._asked), timeout=0)[0]) == len(self._asked):
+        if self._asked and _all_there(self._asked):
             for call in self._asked:
-                try:
-                    self._best |= ray.get(call)
-                except ray.exceptions.RayActorError:
-                    pass  # its agents' last scores stand
+                with contextlib.suppress(HostLost):  # its agents' last scores stand
+                    self._best |= got([call])[0]
             self._asked = []
         if not self._asked:
-            self._asked = [host.handle.best.remote() for host in self.remote]
+            self._asked = [host.call("best") for host in self.remote]
         return self._best
 
     def best_values(self) -> dict[int, float | None]:
         """Give the known optimum of every agent's objective."""
-        return _merged(got([host.handle.best_values.remote() for host in self.remote]))
+        return _merged(got([host.call("best_values") for host in self.remote]))
 
     def restart_dead(self) -> None:
         """In virtual time nothing is restarted: the run begins again from its last snapshot."""
@@ -158,7 +219,7 @@ class RayHosts:
         requests, host.buffer = list(host.buffer.values()), {}
         for first in range(0, len(requests), _MOST):  # the engine goes on with some while the host works on others
             columns = from_requests(requests[first : first + _MOST])
-            host.calls.append(host.handle.work_in_columns.remote(host.take_commits(), columns))
+            host.calls.append(host.call("work_in_columns", host.take_commits(), columns))
 
     def _collect(self, host: RemoteHost) -> None:
         """Wait for the oldest call of a host, and keep the reports that still count."""
@@ -170,7 +231,7 @@ class RayHosts:
 
 def start_hosts(count: int) -> list[Any]:
     """Start `count` host actors, spread over the cluster; each can be told to hold or to slow down while it works."""
-    declared: Any = ray.remote(concurrency_groups={"control": 1})(Host)  # type: ignore[call-overload]
+    declared: Any = ray.remote(concurrency_groups={"control": 1})(HostActor)  # type: ignore[call-overload]
     remote: Callable[..., Any] = declared.options(num_cpus=0, scheduling_strategy="SPREAD").remote
     hosts = [remote() for _ in range(count)]
     for host in hosts:
@@ -181,10 +242,29 @@ def start_hosts(count: int) -> list[Any]:
 def got(calls: Sequence[Any]) -> list[Any]:
     """Wait for what calls give; HostLost when a host's process is gone."""
     try:
-        found: list[Any] = ray.get(list(calls))
-        return found
-    except ray.exceptions.RayActorError as error:
-        raise HostLost(f"a host of agents is gone: {str(error).splitlines()[0]}") from error
+        return [call.get() if isinstance(call, Reply) else ray.get(call) for call in calls]
+    except (ray.exceptions.RayActorError, ChannelClosed) as error:
+        raise _lost(error) from error
+
+
+def _lost(error: Exception) -> HostLost:
+    return HostLost(f"a host of agents is gone: {str(error).splitlines()[0]}")
+
+
+def _all_there(calls: Sequence[Any]) -> bool:
+    """Say whether all calls have ended, without waiting."""
+    for call in calls:
+        if not isinstance(call, Reply):
+            if not ray.wait([call], timeout=0)[0]:
+                return False
+        elif not call.is_there:
+            try:
+                call.channel.receive(wait=False)
+            except ChannelClosed:
+                return True  # which whoever gets it is told
+            if not call.is_there:
+                return False
+    return True
 
 
 def _merged(parts: Iterable[dict[Any, Any]]) -> dict[Any, Any]:

@@ -105,6 +105,9 @@ class SupervisedHosts(RayHosts):
         self._processes = HostProcesses(task, config, self.live)
         self._heard: dict[int, int] = {}
 
+    def _connect(self) -> None:
+        """Open no channel: here calls are waited for together, and processes may be replaced by others."""
+
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Note that the agent's last step counts, which it sees by its next request."""
         self.live.counted[agent] = self._heard[agent]

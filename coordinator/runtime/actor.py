@@ -149,7 +149,6 @@ class Coordinator:
 
     def _go_on(self, run: Run, queue: EventQueue) -> RunSummary:
         """Carry a run out from its last snapshot on, with hosts that are there now."""
-        begun = time.monotonic()
         snapshots = Snapshotter(RunFolder.of(run.folder, run.key), run.seconds, run.events)
         core, event_log, live = _core(run, snapshots.home), EventLog(snapshots.home), None
         snapshot = snapshots.load_latest()
@@ -157,7 +156,16 @@ class Coordinator:
             core.state, event_log.count, event_log.moments, live = snapshot[1:]
             queue.become(snapshot.queue)
         hosts = self._host(run, snapshots, live)
-        parts = RunParts(core, queue, event_log, hosts)
+        try:
+            return self._carry_out(run, RunParts(core, queue, event_log, hosts), snapshots)
+        finally:
+            if isinstance(hosts, RayHosts):
+                hosts.close()
+
+    def _carry_out(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> RunSummary:
+        """Let a run happen, and write what it leaves."""
+        begun = time.monotonic()
+        core, queue, _, hosts = parts
         try:
             self._drive(run, parts, snapshots)
         except (HostLost, Superseded, Damaged):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import fedbo
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
-from fedbo.actors.remote import RayHosts, start_hosts
+from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 
 STUDY: dict[str, Any] = {
     "study": {"name": "hosting", "seed": 3, "replicates": 2},
@@ -167,17 +168,19 @@ def test_an_order_that_a_later_decision_replaces_is_never_carried_out(ray_sessio
     from fedbo.algorithms.catalog import entry
 
     task = Setting(entry("random").make(), agents=2, initial=1, policy=Policy(time_limit=1.0)).task()
-    hosts = RayHosts(start_hosts(1), task, range(2))
-    hosts.submit(StepRequest(0, 0, lease=1, tries=(5.0,)))
-    hosts.decide(StepRequest(0, 0, lease=2, restore="before"))
-    hosts.submit(StepRequest(1, 0, lease=1))
-    assert hosts.result(1).failed == ()
-    hosts.submit(StepRequest(0, 0, lease=2))
-    assert hosts.result(0).failed == ()
+    with closing(RayHosts(start_hosts(1), task, range(2))) as hosts:
+        hosts.submit(StepRequest(0, 0, lease=1, tries=(5.0,)))
+        hosts.decide(StepRequest(0, 0, lease=2, restore="before"))
+        hosts.submit(StepRequest(1, 0, lease=1))
+        assert hosts.result(1).failed == ()
+        hosts.submit(StepRequest(0, 0, lease=2))
+        assert hosts.result(0).failed == ()
 
 
 @pytest.mark.ray
-def test_an_idle_host_begins_while_other_agents_of_its_round_are_still_asked(ray_session: None) -> None:
+def test_an_idle_host_begins_while_other_agents_of_its_round_are_still_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: None
+) -> None:
     """What it is sent first is in no order of ends, which changes no report."""
     from small_runs import Setting
 
@@ -185,15 +188,41 @@ def test_an_idle_host_begins_while_other_agents_of_its_round_are_still_asked(ray
     from fedbo.algorithms.catalog import entry
 
     task = Setting(entry("random").make(), agents=300, initial=1).task()
-    inline, packed = InlineHosts(task, range(300)), RayHosts(start_hosts(1), task, range(300))
+    inline, actors = InlineHosts(task, range(300)), start_hosts(1)
     for agent in range(300):
         inline.submit(StepRequest(agent, 0, lease=1))
-        packed.submit(StepRequest(agent, 0, lease=1))
-    (host,) = packed.remote
-    assert len(host.calls) == 1 and 0 < len(host.buffer) < 200
-    packed.flush(lambda: {agent: -float(agent) for agent in range(300)})
-    assert not host.buffer
-    assert [packed.result(agent) for agent in range(300)] == [inline.result(agent) for agent in range(300)]
+    expected = [inline.result(agent) for agent in range(300)]
+    for has_channel in (True, False):
+        if not has_channel:  # as on another machine: the name of the folder is too long for a socket
+            (long := tmp_path / ("x" * 120)).mkdir()
+            monkeypatch.setattr("tempfile.tempdir", str(long))
+        with closing(RayHosts(actors, task, range(300))) as packed:
+            for agent in range(300):
+                packed.submit(StepRequest(agent, 0, lease=1))
+            (host,) = packed.remote
+            assert (host.channel is not None) == has_channel
+            assert len(host.calls) == 1 and 0 < len(host.buffer) < 200
+            packed.flush(lambda: {agent: -float(agent) for agent in range(300)})
+            assert not host.buffer
+            assert [packed.result(agent) for agent in range(300)] == expected
+
+
+@pytest.mark.ray
+def test_a_host_that_is_killed_is_lost_and_not_waited_for(ray_session: None) -> None:
+    import ray
+    from small_runs import Setting
+
+    from fedbo.actors.task import StepRequest
+    from fedbo.algorithms.catalog import entry
+
+    actors = start_hosts(1)
+    with closing(RayHosts(actors, Setting(entry("random").make(), agents=2, initial=1).task(), range(2))) as hosts:
+        hosts.submit(StepRequest(0, 0, lease=1))
+        assert hosts.result(0).queries == 1
+        ray.kill(actors[0])
+        hosts.submit(StepRequest(1, 0, lease=1))
+        with pytest.raises(HostLost, match="a host of agents is gone"):
+            hosts.result(1)
 
 
 @pytest.mark.long
@@ -212,13 +241,13 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
     task = setting.task()
     sleepy = PythonFunction(function="sleeping:nap", agents=4, low=(0.0, 0.0), high=(1.0, 1.0))
     actors = start_hosts(4)
-    hosts = RayHosts(actors, type(task)(sleepy, task.algorithm, task.problem, task.streams), range(4))
-    begun = time.monotonic()
-    for agent in range(4):
-        hosts.submit(StepRequest(agent, 0))
-    hosts.flush()
-    assert [hosts.result(agent).queries for agent in range(4)] == [1] * 4
-    assert time.monotonic() - begun < 1.6
+    with closing(RayHosts(actors, type(task)(sleepy, task.algorithm, task.problem, task.streams), range(4))) as hosts:
+        begun = time.monotonic()
+        for agent in range(4):
+            hosts.submit(StepRequest(agent, 0))
+        hosts.flush()
+        assert [hosts.result(agent).queries for agent in range(4)] == [1] * 4
+        assert time.monotonic() - begun < 1.6
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +17,13 @@ from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
-from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
+from fedbo.algorithms.base import Array, Decision, Overlapping, Payload, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective, cost_of
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.objectives.space import from_unit
+
+Sent = tuple[Payload | None, Any]
 
 
 class HostedAgent:
@@ -85,21 +88,47 @@ class HostedAgent:
 
         None where evaluations overlap and waiting for them was given up.
         """
+        report = self.begin(request)
+        if report is not None:
+            return report
+        if self.overlapping is not None:
+            before = self.state
+            self.state, decision = self._decide(request)
+            return self._work_overlapping(request, before, decision, self.overlapping)
+        state, result = self.evaluate(request, None)
+        return self.end(request, state, result, self.outbox(state, request) if self.sends(request) else None)
+
+    def begin(self, request: StepRequest) -> StepReport | None:
+        """Get ready for a step; give the report where it has been done already, and the coordinator has not heard of it."""
         self._restore(request)
-        if self.uncommitted is not None and self.uncommitted.report.step >= request.step:  # the coordinator has not heard of it
+        if self.uncommitted is not None and self.uncommitted.report.step >= request.step:
             report = self.uncommitted.report._replace(lease=request.lease)
             self.uncommitted = self.uncommitted._replace(report=report)
             return report
         self.commit(())
-        before = self.state
-        state, decision = self._decide(request)
-        if self.overlapping is not None:
-            self.state = state
-            return self._work_overlapping(request, before, decision, self.overlapping)
-        result = self._evaluate(request, decision, before.evaluated)
-        state = self._learn(state, decision, result)
-        retried = tuple([query.point for query in result.queries[len(decision.x) :]])
-        return self._end(request, state, before, result, retried)
+        return None
+
+    def evaluate(self, request: StepRequest, asked: tuple[Decision, Any] | None) -> tuple[AgentState, StepResult]:
+        """Evaluate the points of a step, and learn from them; `asked` is what the algorithm decided, where it was asked before."""
+        state, decision = self._decide(request, asked)
+        result = self._evaluate(request, decision, self.state.evaluated)
+        return self._learn(state, decision, result), result
+
+    def asks(self, request: StepRequest) -> bool:
+        """Say whether the algorithm is to decide in this step."""
+        return request.step > 0 and self.state.decision is None
+
+    def sends(self, request: StepRequest) -> bool:
+        """Say whether the algorithm is to write a message at the end of this step."""
+        return request.speaks and self.task.algorithm.sends(request.step)
+
+    def streams(self, request: StepRequest) -> Streams:
+        """Give the agent's random streams of a step."""
+        return self._streams.at(request.step)
+
+    def outbox(self, state: AgentState, request: StepRequest) -> Sent:
+        """Write the message of a step."""
+        return self.task.algorithm.outbox(state.algorithm, self.streams(request))
 
     def _work_overlapping(
         self, request: StepRequest, before: AgentState, decision: Decision, evaluations: AsyncEvaluations
@@ -109,17 +138,23 @@ class HostedAgent:
         if halted:  # what has ended is kept all the same
             self.state = state._replace(rows=state.rows + result.rows(before.t_n))
             return None
-        return self._end(request, state, before, result)
+        return self.end(request, state, result, self.outbox(state, request) if self.sends(request) else None, before)
 
-    def _end(
-        self, request: StepRequest, state: AgentState, before: AgentState, result: StepResult, retried: tuple[int, ...] = ()
+    def end(
+        self,
+        request: StepRequest,
+        state: AgentState,
+        result: StepResult,
+        sent: Sent | None,
+        before: AgentState | None = None,
     ) -> StepReport:
-        """Write the message, and remember the step as one that does not count yet."""
-        payload, algorithm = None, state.algorithm
+        """Remember the step, with the message that was written, as one that does not count yet; give its report."""
         assert state.decision is not None
-        q, failed = len(state.decision.x), result.failed
-        if self.task.algorithm.sends(request.step) and request.speaks:
-            payload, algorithm = self.task.algorithm.outbox(algorithm, self._streams.at(request.step))
+        q, failed, retried = len(state.decision.x), result.failed, ()
+        if before is None:
+            before = self.state
+            retried = tuple([query.point for query in result.queries[q:]])
+        payload, algorithm = (None, state.algorithm) if sent is None else sent
         counted = (request.lease, state.t_n, retried, failed, None, state.pulled)
         report = StepReport(self.number, request.step, q, payload, *counted)
         # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
@@ -170,7 +205,9 @@ class HostedAgent:
         self.state = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 
-    def _decide(self, request: StepRequest) -> tuple[AgentState, Decision]:
+    def _decide(
+        self, request: StepRequest, asked: tuple[Decision, Any] | None = None
+    ) -> tuple[AgentState, Decision]:
         """Give the agent's state with the decision of a step, which may have been made before."""
         state = self.state
         if state.decision is not None:
@@ -178,6 +215,8 @@ class HostedAgent:
         algorithm, own = self.task.algorithm, state.algorithm
         if request.step == 0:
             decision = Decision(self._initial_points(), "initial")
+        elif asked is not None:
+            decision, own = asked
         else:
             if self.overlapping is not None and isinstance(algorithm, Overlapping):
                 own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, NamedTuple
@@ -51,7 +52,7 @@ class LocalState(NamedTuple):
     """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are the
-    features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be evaluated,
+    features, and `factor` is the `gram_factor` of the first points. `lattice` says which points can be evaluated,
     where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates. `power` is
     that of the transform of the values with the surrogate "warped".
     """
@@ -61,7 +62,6 @@ class LocalState(NamedTuple):
     hyper: Hyperparameters | None = None
     fitted: int = 0
     shared: Features | None = None
-    phi: Array | None = None
     factor: Array | None = None
     lattice: Lattice | None = None
     waiting: Array | None = None
@@ -116,9 +116,12 @@ class Surrogate:
         u = np.concatenate([state.u, to_coordinates(x, self.coordinates)])
         return state._replace(u=u, y=np.concatenate([state.y, y]))
 
-    def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin) -> Decision:
-        """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
-        if distance(state.taken, u) < SAME_POINT:
+    def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin, away: float | None = None) -> Decision:
+        """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already.
+
+        `away` is its distance from what has been evaluated, where that is known.
+        """
+        if (distance(state.taken, u) if away is None else away) < SAME_POINT:
             return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
         return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
 
@@ -218,12 +221,27 @@ def distance(points: Array, u: Array) -> float:
     return found
 
 
+def distances(states: Sequence[LocalState], u: Array) -> list[float]:
+    """Give how far each point of `u (k, d)` is from the nearest of those taken in one of the states, as `distance` does."""
+    taken, found = [state.taken for state in states], np.empty(len(u))
+    _compiled_block().distances(np.concatenate(taken), np.array([len(points) for points in taken]), u, found)
+    near: list[float] = found.tolist()
+    return near
+
+
 @cache
 def _compiled() -> Any:
     """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
     from fedbo.surrogates.compiled import distance
 
     return distance
+
+
+@cache
+def _compiled_block() -> Any:
+    from fedbo.surrogates.compiled import block
+
+    return block
 
 
 def evaluable(state: LocalState, x: Array) -> Array:

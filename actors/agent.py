@@ -64,7 +64,7 @@ class HostedAgent:
     def decide(self, request: StepRequest) -> DecisionSize:
         """Choose the points of a step; give their number, and what each costs if that is asked for; EvaluationError."""
         self._restore(request)
-        self.state, decision = self._decide(request)
+        self.state, decision = self.decided(request)
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
         if not request.priced:
             return DecisionSize(len(decision.x), None, pulls)
@@ -93,9 +93,9 @@ class HostedAgent:
             return report
         if self.overlapping is not None:
             before = self.state
-            self.state, decision = self._decide(request)
+            self.state, decision = self.decided(request)
             return self._work_overlapping(request, before, decision, self.overlapping)
-        state, result = self.evaluate(request, None)
+        state, result = self.evaluate(request, *self.decided(request))
         return self.end(request, state, result, self.outbox(state, request) if self.sends(request) else None)
 
     def begin(self, request: StepRequest) -> StepReport | None:
@@ -108,10 +108,11 @@ class HostedAgent:
         self.commit(())
         return None
 
-    def evaluate(self, request: StepRequest, asked: tuple[Decision, Any] | None) -> tuple[AgentState, StepResult]:
-        """Evaluate the points of a step, and learn from them; `asked` is what the algorithm decided, where it was asked before."""
-        state, decision = self._decide(request, asked)
-        result = self._evaluate(request, decision, self.state.evaluated)
+    def evaluate(
+        self, request: StepRequest, state: AgentState, decision: Decision, natives: Array | None = None
+    ) -> tuple[AgentState, StepResult]:
+        """Evaluate the points of a step, `natives (q, d)` in native units where these are known, and learn from them."""
+        result = self._evaluate(request, decision, self.state.evaluated, natives)
         return self._learn(state, decision, result), result
 
     def asks(self, request: StepRequest) -> bool:
@@ -174,7 +175,9 @@ class HostedAgent:
                 row = row.row(int(np.argmax(row.value)))  # the first of equals
             if row.error is None and (best is None or row.value > best.value):
                 best = row
-        self.state = self.state._replace(rows=self.state.rows + rows, best=best)
+        own, evaluated, t_n, _, worst, before, step, decision, undecided, pulled, cut, pending = self.state
+        kept = (evaluated, t_n, best, worst, before + rows, step, decision, undecided, pulled, cut, pending)
+        self.state = AgentState(own, *kept)
         self.uncommitted = None
         if self.state.step % self.task.checkpoint == 0:
             self.saved = self.state
@@ -205,7 +208,7 @@ class HostedAgent:
         self.state = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 
-    def _decide(
+    def decided(
         self, request: StepRequest, asked: tuple[Decision, Any] | None = None
     ) -> tuple[AgentState, Decision]:
         """Give the agent's state with the decision of a step, which may have been made before."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.step import StepResult
 from fedbo.actors.task import StepReport, StepRequest
-from fedbo.algorithms.base import Blockwise
+from fedbo.algorithms.base import Array, Blockwise, Decision
+from fedbo.objectives.space import from_unit
 
 Learned = tuple[HostedAgent, StepRequest, AgentState, StepResult]
 
@@ -20,11 +24,13 @@ def work_together(algorithm: Blockwise, agents: Sequence[HostedAgent], requests:
     begun = [(agent, request) for agent, request in zip(agents, requests, strict=True) if reports[agent.number] is None]
     asking = [(agent, request) for agent, request in begun if agent.asks(request)]
     asked = algorithm.ask_each([(agent.state.algorithm, request.inbox, agent.streams(request)) for agent, request in asking])
-    decided = {agent.number: found for (agent, _), found in zip(asking, asked, strict=True)}
+    given = {agent.number: found for (agent, _), found in zip(asking, asked, strict=True)}
+    decided = [agent.decided(request, given.get(agent.number)) for agent, request in begun]
+    natives = _natives([agent for agent, _ in begun], [decision for _, decision in decided])
     learned: list[Learned] = []
-    for agent, request in begun:
+    for (agent, request), (state, decision), points in zip(begun, decided, natives, strict=True):
         try:
-            learned.append((agent, request, *agent.evaluate(request, decided.get(agent.number))))
+            learned.append((agent, request, *agent.evaluate(request, state, decision, points)))
         except EvaluationError as error:
             reports[agent.number] = failure(request, error)
     sending = [(agent, request, state) for agent, request, state, _ in learned if agent.sends(request)]
@@ -33,6 +39,15 @@ def work_together(algorithm: Blockwise, agents: Sequence[HostedAgent], requests:
     for agent, request, state, result in learned:
         reports[agent.number] = agent.end(request, state, result, sent.get(agent.number))
     return [report for report in reports.values() if report is not None]
+
+
+def _natives(agents: Sequence[HostedAgent], decisions: Sequence[Decision]) -> list[Array]:
+    """Give the points of each decision in native units."""
+    if not agents:
+        return []
+    points = from_unit(agents[0].task.federation.parameters, np.concatenate([decision.x for decision in decisions]))
+    ends = accumulate(len(decision.x) for decision in decisions)
+    return [points[end - len(decision.x) : end] for end, decision in zip(ends, decisions, strict=True)]
 
 
 def failure(request: StepRequest, error: EvaluationError) -> StepReport:

@@ -26,7 +26,7 @@ from fedbo.surrogates.gp import predict
 from fedbo.surrogates.linear import (
     Drawn,
     Models,
-    Observed,
+    Observations,
     draw_each,
     feature_rows,
     linear_model,
@@ -100,7 +100,7 @@ class TS(Surrogate, LocalOnly):
             each = zip(together, states_, own, u, distances(states_, u), drawn.factors, strict=True)
             for place, state, stream, point, away, factor in each:
                 decision = self.fresh(point, state, stream, "own", away)
-                found[place] = decision, state if factor is state.factor else state._replace(factor=factor)
+                found[place] = decision, state if factor is state.factor else state.grown(factor)
         return [found[place] if place in found else self.ask(states[place], (), streams[place]) for place in range(len(states))]
 
     def _draw_each(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> Drawn:
@@ -111,7 +111,7 @@ class TS(Surrogate, LocalOnly):
         if any(state.waiting is not None for state in states):
             observed, models = [self._observed(state) for state in states], models._replace(clip=0.0, standardise=False)
         else:
-            observed = [Observed(state.u, state.y, state.factor) for state in states]
+            observed = [Observations(state.u, state.y, state.factor) for state in states]
         counts = [normals_for(len(one.y), m) for one in observed]
         return draw_each(models, observed, [self._beta(state) for state in states], normals(streams, "own draw", counts))
 
@@ -143,15 +143,15 @@ class TS(Surrogate, LocalOnly):
             return weight_space_draw(state.hyper, u, y, rng, WeightSpace(self.features, beta))
         return posterior_draw(state.hyper, u, y, rng, self.features, beta)
 
-    def _observed(self, state: LocalState) -> Observed:
+    def _observed(self, state: LocalState) -> Observations:
         """Give the points `(n + p, d)` and scaled values `(n + p,)`, of those still being evaluated what is expected of them."""
         assert state.shared is not None
         y = scaled_values(state.y, self.clip, self.standardise)
         if state.waiting is None:
-            return Observed(state.u, y, state.factor)
+            return Observations(state.u, y, state.factor)
         model = update(linear_model(self.features, self.noise), feature_rows(state.shared, state.u), y)
         expected = feature_rows(state.shared, state.waiting) @ mean(model)
-        return Observed(state.taken, np.concatenate([y, expected]), state.factor)
+        return Observations(state.taken, np.concatenate([y, expected]), state.factor)
 
     def _beta(self, state: LocalState) -> float:
         return self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta

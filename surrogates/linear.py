@@ -38,7 +38,7 @@ class LinearModel(NamedTuple):
     n: int
 
 
-class Observed(NamedTuple):
+class Observations(NamedTuple):
     """An agent's observations: points `x (n, d)`, values `y (n,)`, and the `gram_factor` of the first of them, or of more."""
 
     x: Array
@@ -168,7 +168,7 @@ def draw_weights(
     return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
 
 
-def draw_each(models: Models, observed: Sequence[Observed], beta: Sequence[float], normals: Array) -> Drawn:
+def draw_each(models: Models, observed: Sequence[Observations], beta: Sequence[float], normals: Array) -> Drawn:
     """One draw of weights for each agent as `draw_weights` makes it, beta times as wide as its posterior.
 
     They are made in one call, one after the other, each of what it would be made of alone. `normals` are standard normal

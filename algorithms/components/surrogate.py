@@ -122,14 +122,16 @@ class Surrogate:
         u, values = np.concatenate([before, to_coordinates(x, self.coordinates)]), np.concatenate([values, y])
         return LocalState(u, values, hyper, fitted, shared, factor, lattice, waiting, power, axes)
 
-    def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin, away: float | None = None) -> Decision:
-        """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already.
+    def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin) -> Decision:
+        """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
+        x = from_coordinates(u[None, :], self.coordinates)
+        return self.unrepeated(x, distance(state.taken, u), state, streams, origin)
 
-        `away` is its distance from what has been evaluated, where that is known.
-        """
-        if (distance(state.taken, u) if away is None else away) < SAME_POINT:
-            return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
-        return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
+    def unrepeated(self, x: Array, away: float, state: LocalState, streams: Streams, origin: Origin) -> Decision:
+        """Decide for the point `x (1, d)` of the unit cube, or for a uniform one; it is so far `away` from all evaluated ones."""
+        if away < SAME_POINT:
+            return Decision(evaluable(state, streams.rng("instead of a repeated point").random(x.shape)), "random")
+        return Decision(evaluable(state, x), origin)
 
     def kind(self, dim: int) -> str:
         """Say which surrogate it is: "suited" is "robust" in up to two inputs and "warped" in more."""

@@ -39,14 +39,14 @@ class HostedAgent:
         evaluator: Evaluator | None = None,
     ) -> None:
         self.number, self.task = number, task
-        self._streams = task.streams.of(number)
+        self.streams = task.streams.of(number)
         world = task.streams.within("")  # an agent's objective is the same in all its tasks
         self.objective = objective_of(task.federation, number, world)
         evaluator = evaluator or Evaluator(task.policy, real=False)
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
         x, y = read_history(task.histories, number, task.problem.dim)
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
-        self.state = AgentState(task.algorithm.agent_init(self._problem, self._streams.at(0)))
+        self.state = AgentState(task.algorithm.agent_init(self._problem, self.streams.at(0)))
         self.saved = self.state
         self.uncommitted: UncommittedStep | None = None
 
@@ -81,7 +81,7 @@ class HostedAgent:
         if self.number in self.task.problem.targets and isinstance(algorithm, Overlapping):
             x = np.linspace(0.2, 0.8, 4 * self._problem.dim).reshape(4, -1)
             own = algorithm.tell(self.state.algorithm, x[1:], np.array([0.0, 1.0, 0.5]))
-            algorithm.ask(algorithm.pending(own, x[:1]), (), self._streams.at(1))
+            algorithm.ask(algorithm.pending(own, x[:1]), (), self.streams.at(1))
 
     def work(self, request: StepRequest) -> StepReport | None:
         """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop.
@@ -96,7 +96,7 @@ class HostedAgent:
             self.state, decision = self.decided(request)
             return self._work_overlapping(request, before, decision, self.overlapping)
         state, result = self.evaluate(request, *self.decided(request))
-        return self.end(request, state, result, self.outbox(state, request) if self.sends(request) else None)
+        return self.end(request, state, result, self._outbox(state, request))
 
     def begin(self, request: StepRequest) -> StepReport | None:
         """Get ready for a step; give the report where it has been done already, and the coordinator has not heard of it."""
@@ -115,21 +115,11 @@ class HostedAgent:
         result = self._evaluate(request, decision, self.state.evaluated, natives)
         return self._learn(state, decision, result), result
 
-    def asks(self, request: StepRequest) -> bool:
-        """Say whether the algorithm is to decide in this step."""
-        return request.step > 0 and self.state.decision is None
-
-    def sends(self, request: StepRequest) -> bool:
-        """Say whether the algorithm is to write a message at the end of this step."""
-        return request.speaks and self.task.algorithm.sends(request.step)
-
-    def streams(self, request: StepRequest) -> Streams:
-        """Give the agent's random streams of a step."""
-        return self._streams.at(request.step)
-
-    def outbox(self, state: AgentState, request: StepRequest) -> Sent:
-        """Write the message of a step."""
-        return self.task.algorithm.outbox(state.algorithm, self.streams(request))
+    def _outbox(self, state: AgentState, request: StepRequest) -> Sent | None:
+        """Write the message of a step, if there is to be one."""
+        if not (request.speaks and self.task.algorithm.sends(request.step)):
+            return None
+        return self.task.algorithm.outbox(state.algorithm, self.streams.at(request.step))
 
     def _work_overlapping(
         self, request: StepRequest, before: AgentState, decision: Decision, evaluations: AsyncEvaluations
@@ -139,7 +129,7 @@ class HostedAgent:
         if halted:  # what has ended is kept all the same
             self.state = state._replace(rows=state.rows + result.rows(before.t_n))
             return None
-        return self.end(request, state, result, self.outbox(state, request) if self.sends(request) else None, before)
+        return self.end(request, state, result, self._outbox(state, request), before)
 
     def end(
         self,
@@ -223,7 +213,7 @@ class HostedAgent:
         else:
             if self.overlapping is not None and isinstance(algorithm, Overlapping):
                 own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))
-            decision, own = algorithm.ask(own, request.inbox, self._streams.at(request.step))
+            decision, own = algorithm.ask(own, request.inbox, self.streams.at(request.step))
         if self._problem.lattice is not None:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))
         if decision.pulls is not None and algorithm.queries is not None:
@@ -241,7 +231,7 @@ class HostedAgent:
         given = self.task.initial.get(self.number)
         if given is not None:
             return given
-        uniform = self._streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
+        uniform = self.streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
         algorithm = self.task.algorithm
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -12,18 +13,23 @@ from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.step import StepResult
 from fedbo.actors.task import StepReport, StepRequest
-from fedbo.algorithms.base import Array, Blockwise, Decision
+from fedbo.algorithms.base import Array, Decision
 from fedbo.objectives.space import from_unit
 
 Learned = tuple[HostedAgent, StepRequest, AgentState, StepResult]
 
 
-def work_together(algorithm: Blockwise, agents: Sequence[HostedAgent], requests: Sequence[StepRequest]) -> list[StepReport]:
-    """Carry out a step of each of these agents, all of them different, as `HostedAgent.work` does; failures are reported."""
+def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Sequence[StepRequest]) -> list[StepReport]:
+    """Carry out a step of each of these agents, all of them different, as `HostedAgent.work` does; failures are reported.
+
+    The algorithm is one that is `Blockwise`.
+    """
     reports = {agent.number: agent.begin(request) for agent, request in zip(agents, requests, strict=True)}
     begun = [(agent, request) for agent, request in zip(agents, requests, strict=True) if reports[agent.number] is None]
-    asking = [(agent, request) for agent, request in begun if agent.asks(request)]
-    asked = algorithm.ask_each([(agent.state.algorithm, request.inbox, agent.streams(request)) for agent, request in asking])
+    asking = [(agent, request) for agent, request in begun if request.step > 0 and agent.state.decision is None]
+    asked = algorithm.ask_each(
+        [(agent.state.algorithm, request.inbox, agent.streams.at(request.step)) for agent, request in asking]
+    )
     given = {agent.number: found for (agent, _), found in zip(asking, asked, strict=True)}
     decided = [agent.decided(request, given.get(agent.number)) for agent, request in begun]
     natives = _natives([agent for agent, _ in begun], [decision for _, decision in decided])
@@ -33,8 +39,8 @@ def work_together(algorithm: Blockwise, agents: Sequence[HostedAgent], requests:
             learned.append((agent, request, *agent.evaluate(request, state, decision, points)))
         except EvaluationError as error:
             reports[agent.number] = failure(request, error)
-    sending = [(agent, request, state) for agent, request, state, _ in learned if agent.sends(request)]
-    written = algorithm.outbox_each([(state.algorithm, agent.streams(request)) for agent, request, state in sending])
+    sending = [one[:3] for one in learned if one[1].speaks and algorithm.sends(one[1].step)]
+    written = algorithm.outbox_each([(state.algorithm, agent.streams.at(request.step)) for agent, request, state in sending])
     sent = {agent.number: found for (agent, _, _), found in zip(sending, written, strict=True)}
     for agent, request, state, result in learned:
         reports[agent.number] = agent.end(request, state, result, sent.get(agent.number))

@@ -198,9 +198,7 @@ class HostedAgent:
         self.state = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 
-    def decided(
-        self, request: StepRequest, asked: tuple[Decision, Any] | None = None
-    ) -> tuple[AgentState, Decision]:
+    def decided(self, request: StepRequest, asked: tuple[Decision, Any] | None = None) -> tuple[AgentState, Decision]:
         """Give the agent's state with the decision of a step, which may have been made before."""
         state = self.state
         if state.decision is not None:

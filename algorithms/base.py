@@ -263,7 +263,7 @@ class Overlapping(Protocol):
 
 @runtime_checkable
 class Blockwise(Protocol):
-    """Optional protocol of methods that do the work of several agents in less time than one after the other, with the same bits."""
+    """Optional protocol of methods that serve several agents at once, in less time and with the same bits as one by one."""
 
     def ask_each(self, asked: Sequence[tuple[Any, Sequence[Inbound], Streams]]) -> list[tuple[Decision, Any]]:
         """Decide for each agent as `ask` does."""

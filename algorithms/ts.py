@@ -84,25 +84,31 @@ class TS(Surrogate, LocalOnly):
         if not len(state.u):
             return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
         if state.shared is not None:
-            return self.ask_each([state], [streams])[0]
+            return self._ask_on_features([state], [streams])[0]
         state = self.fit(state, streams)
         seen = self.seen(state)
         return self.chosen(self._maximum(self.function(seen, streams), seen, streams), state, streams), state
 
     def ask_each(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> list[tuple[Decision, LocalState]]:
-        """Decide for several agents, of which each obtains what `ask` gives it; those with a surrogate "features" together."""
-        together = [place for place, state in enumerate(states) if state.shared is not None and len(state.u)]
-        found = {}
-        if together:
-            states_, own = [states[place] for place in together], [streams[place] for place in together]
-            drawn = self._draw_each(states_, own)
-            u = maximise_draws(states_[0].shared, drawn.omega, states_, self.coordinates, own)
-            x = from_coordinates(u, self.coordinates)[:, None]
-            each = zip(together, states_, own, x, distances(states_, u), drawn.factors, strict=True)
-            for place, state, stream, point, away, factor in each:
-                decision = self.unrepeated(point, away, state, stream, "own")
-                found[place] = decision, state if factor is state.factor else state.grown(factor)
-        return [found[place] if place in found else self.ask(states[place], (), streams[place]) for place in range(len(states))]
+        """Decide for several agents, for each as `ask` does; those with the surrogate "features" at once."""
+        alike = [place for place, state in enumerate(states) if state.shared is not None and len(state.u)]
+        decided = self._ask_on_features([states[place] for place in alike], [streams[place] for place in alike])
+        found = dict(zip(alike, decided, strict=True))
+        return [found.get(place) or self.ask(states[place], (), streams[place]) for place in range(len(states))]
+
+    def _ask_on_features(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> list[tuple[Decision, LocalState]]:
+        """Decide for agents that have the surrogate "features" and observations."""
+        if not states:
+            return []
+        drawn, shared, found = self._draw_each(states, streams), states[0].shared, []
+        assert shared is not None
+        u = maximise_draws(shared, drawn.omega, states, self.coordinates, streams)
+        x, away = from_coordinates(u, self.coordinates)[:, None], distances(states, u)
+        for state, own, point, far, factor in zip(states, streams, x, away, drawn.factors, strict=True):
+            # That of points under way is not kept: observations may come in another order, or not at all.
+            kept = state if factor is state.factor or state.waiting is not None else state.grown(factor)
+            found.append((self.unrepeated(point, far, state, own, "own"), kept))
+        return found
 
     def _draw_each(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> Drawn:
         """Draw the weights of f_t ~ GP(mu, beta_t^2 sigma^2) for several agents with the surrogate "features"."""
@@ -145,7 +151,7 @@ class TS(Surrogate, LocalOnly):
         return posterior_draw(state.hyper, u, y, rng, self.features, beta)
 
     def _observed(self, state: LocalState) -> Observations:
-        """Give the points `(n + p, d)` and scaled values `(n + p,)`, of those still being evaluated what is expected of them."""
+        """Give the points `(n + p, d)` and scaled values `(n + p,)`, of those still being evaluated what is expected."""
         assert state.shared is not None
         y = scaled_values(state.y, self.clip, self.standardise)
         if state.waiting is None:

@@ -47,7 +47,7 @@ class Observations(NamedTuple):
 
 
 class Models(NamedTuple):
-    """The linear models of several agents: features that they share, sigma^2, and how each scales its values (`scaled_values`)."""
+    """The linear models of several agents: features that they share, sigma^2, and how values are scaled (`scaled_values`)."""
 
     features: Features
     noise_variance: float
@@ -56,7 +56,7 @@ class Models(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Weights drawn for each agent, `(k, m)`, what its values were divided by, `(k,)`, and the `gram_factor` that it has now."""
+    """Weights `(k, m)` drawn for each agent, what its values were divided by, `(k,)`, and the `gram_factor` that it has now."""
 
     omega: Array
     spread: Array
@@ -184,7 +184,9 @@ def draw_each(models: Models, observed: Sequence[Observations], beta: Sequence[f
     omega, spread, values = np.empty((k, m)), np.empty(k), np.concatenate(y)
     data = np.concatenate(x), values, np.concatenate(known), normals
     counts, scaling = np.array(sizes), (clip, standardise)
-    _compiled()[0].draw_weights(tuple(features), scaling, noise_variance, data, counts, np.array(beta), factors, columns, omega, spread)
+    _compiled()[0].draw_weights(
+        tuple(features), scaling, noise_variance, data, counts, np.array(beta), factors, columns, omega, spread
+    )
     found, at, first, used = list(before), 0, 0, 0
     for place, (n, (had, has)) in enumerate(zip(sizes, columns.tolist(), strict=True)):
         if n < m:

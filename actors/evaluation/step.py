@@ -73,9 +73,7 @@ class StepResult(NamedTuple):
         return Batch.of(self.queries[0], self.records[0], seen, moments[:-1], moments[1:])
 
 
-def queries_of(
-    task: Task, agent: int, step: int, decision: Decision, first: int, natives: Array | None = None
-) -> list[Query]:
+def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int, natives: Array | None = None) -> list[Query]:
     """List the queries of an agent's decision; the first one has the number `first`. ValueError for an unknown origin.
 
     `natives (q, d)` are the points in native units, where they are known.
@@ -111,10 +109,11 @@ class StepEvaluator:
         `natives (q, d)` are the points in native units, where they are known.
         """
         batch: BatchEvaluation | None = None
-        if self._evaluator.at_once and decision.pulls is not None:
+        if natives is None:
             natives = from_unit(self._task.federation.parameters, decision.x)
+        if self._evaluator.at_once and decision.pulls is not None:
             batch = evaluate_batch(self._objective, decision, natives, self._task.noise, self._streams.at(first))
-        if batch is None or natives is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long
+        if batch is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long
             queries = queries_of(self._task, self._agent, request.step, decision, first, natives)
             return self._one_by_one(request, decision, queries, batch)
         return self._at_once(request.step, decision, first, natives, batch)

@@ -28,7 +28,6 @@ from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import KERNELS, Features
 from fedbo.surrogates.linear import Models, Observations, draw_each, normals_for
 
-
 Asked = tuple["FederatedState", Sequence[Inbound], Streams]
 
 

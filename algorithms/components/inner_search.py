@@ -11,8 +11,6 @@ from functools import partial
 
 import numpy as np
 
-import numpy as np
-
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.components.surrogate import LocalState

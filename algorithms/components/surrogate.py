@@ -128,7 +128,7 @@ class Surrogate:
         return self.unrepeated(x, distance(state.taken, u), state, streams, origin)
 
     def unrepeated(self, x: Array, away: float, state: LocalState, streams: Streams, origin: Origin) -> Decision:
-        """Decide for the point `x (1, d)` of the unit cube, or for a uniform one; it is so far `away` from all evaluated ones."""
+        """Decide for the point `x (1, d)` of the cube, or for a uniform one; it is so far `away` from all evaluated ones."""
         if away < SAME_POINT:
             return Decision(evaluable(state, streams.rng("instead of a repeated point").random(x.shape)), "random")
         return Decision(evaluable(state, x), origin)

@@ -63,7 +63,7 @@ def feature_rows(features: Any, points: Array, rows: Array) -> None:
 
 @compiled(FLOAT(FLOAT[::1], FLOAT, BOOL))
 def scale(y: Array, clip: float, standardise: bool) -> float:
-    """Raise values `(n,)` to their quantile `clip`, shift and scale them to mean 0 and variance 1; give what they were divided by."""
+    """Raise values `(n,)` to their quantile `clip`, and perhaps scale them to mean 0 and variance 1; give the divisor."""
     n = len(y)
     if n == 0:
         return 1.0
@@ -143,7 +143,7 @@ def maxima(
     tolerance: float,
     places: Array,
 ) -> float:
-    """Write the points `(k, d)` where the functions with weights `omega (k, m)` are largest; NaN when one is not finite, or 0."""
+    """Write the points `(k, d)` where functions with weights `omega (k, m)` are largest; 0, or NaN when one is not finite."""
     frequencies, phases, variance, constant = features
     level = sqrt(variance) if constant else sqrt(2.0 * variance / len(phases))
     none = 0, np.empty((0, len(bounds))), np.empty(0), np.ones(len(bounds))
@@ -156,7 +156,7 @@ def maxima(
 
 @compiled(types.void(MATRIX, COUNTS, MATRIX, FLOAT[::1]))
 def distances(points: Array, counts: Array, x: Array, found: Array) -> None:
-    """Write how far each x[a], of `x (k, d)`, is from the nearest of its `counts[a]` of `points (sum n, d)`, as `nearest` does."""
+    """Write how far each point of `x (k, d)` is from the nearest of its own, `counts (k,)` of `points (sum n, d)` in turn."""
     first = 0
     for a in range(len(counts)):
         found[a] = nearest(points[first : first + counts[a]], x[a])

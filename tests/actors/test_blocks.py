@@ -93,6 +93,21 @@ def test_so_they_do_in_any_number_of_inputs_and_with_more_observations_than_feat
     assert same(found, alone) and after == states
 
 
+def test_points_under_way_leave_nothing_behind_when_they_come_in_another_order() -> None:
+    """What was drawn with them is known of other rows than those that are told then."""
+    task = task_of(*SETTINGS["one model"])
+    algorithm: Any = task.algorithm
+    states = [algorithm.agent_init(task.problem, task.streams.of(0).at(0))] * 2
+    x = np.random.default_rng(0).random((6, 2))
+    states = [algorithm.tell(state, x[:3], x[:3, 0]) for state in states]
+    algorithm_asked, asked = algorithm.ask(algorithm.pending(states[0], x[3:]), (), task.streams.of(0).at(1))
+    states[0] = algorithm.tell(algorithm.pending(asked, x[:0]), x[[5, 3]], x[[5, 3], 0])
+    states[1] = algorithm.tell(states[1]._replace(t=1), x[[5, 3]], x[[5, 3], 0])
+    found = [algorithm.ask(state, (), task.streams.of(0).at(2))[0] for state in states]
+    np.testing.assert_array_equal(found[0].x, found[1].x)
+    assert not np.array_equal(algorithm_asked.x, found[0].x)
+
+
 def test_one_that_fails_is_reported_and_its_neighbours_go_on() -> None:
     broken = PythonFunction(function="test_blocks:above_a_half", agents=AGENTS, low=(0.0, 0.0), high=(1.0, 1.0))
     for policy in (Policy(failure="stop"), Policy(failure="drop")):

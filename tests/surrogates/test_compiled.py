@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +116,10 @@ def test_a_draw_of_each_of_several_agents_is_that_of_numpy_and_to_the_bit_that_o
     models = linear.Models(features, 0.01, 0.5)
     x, y = [rng.random((n, 2)) for n in sizes], [rng.standard_normal(n) for n in sizes]
     known = [None, None, 0, 20, 38, None, 10, 12]  # rows whose factor is known, some of them all or more than there are
-    factors = [None if n is None else linear.gram_factor(linear.feature_rows(features, p)[:n], 0.01) for p, n in zip(x, known, strict=True)]
+    factors = [
+        None if n is None else linear.gram_factor(linear.feature_rows(features, p)[:n], 0.01)
+        for p, n in zip(x, known, strict=True)
+    ]
     observed = [linear.Observations(*one) for one in zip(x, y, factors, strict=True)]
     beta, numbers = rng.uniform(0.5, 2.0, len(sizes)).tolist(), [rng.standard_normal(linear.normals_for(n, 40)) for n in sizes]
     found = linear.draw_each(models, observed, beta, np.concatenate(numbers))
@@ -126,9 +130,10 @@ def test_a_draw_of_each_of_several_agents_is_that_of_numpy_and_to_the_bit_that_o
         rows, values = phi(features, x[place]), linear.scaled_values(y[place], 0.5, True)
         if 0 < n < 40:
             np.testing.assert_array_equal(found.factors[place], alone.factors[0])  # type: ignore[arg-type]
-            np.testing.assert_allclose(found.factors[place], linear.gram_factor(rows, 0.01), atol=1e-12)  # type: ignore[arg-type]
-        again = _Given(numbers[place])
-        np.testing.assert_allclose(found.omega[place], linear.draw_weights(rows, values, 0.01, again, beta[place]), atol=1e-10)  # type: ignore[arg-type]
+            dense = linear.gram_factor(rows, 0.01)
+            np.testing.assert_allclose(found.factors[place], dense, atol=1e-12)  # type: ignore[arg-type]
+        again: Any = _Given(numbers[place])
+        np.testing.assert_allclose(found.omega[place], linear.draw_weights(rows, values, 0.01, again, beta[place]), atol=1e-10)
 
 
 def test_an_agent_whose_factor_rounding_leaves_out_gets_its_draw_from_the_square_root() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +17,13 @@ from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
-from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
+from fedbo.algorithms.base import Array, Decision, Overlapping, Payload, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective, cost_of
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.objectives.space import from_unit
+
+Sent = tuple[Payload | None, Any]
 
 
 class HostedAgent:
@@ -36,14 +39,14 @@ class HostedAgent:
         evaluator: Evaluator | None = None,
     ) -> None:
         self.number, self.task = number, task
-        self._streams = task.streams.of(number)
+        self.streams = task.streams.of(number)
         world = task.streams.within("")  # an agent's objective is the same in all its tasks
         self.objective = objective_of(task.federation, number, world)
         evaluator = evaluator or Evaluator(task.policy, real=False)
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
         x, y = read_history(task.histories, number, task.problem.dim)
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
-        self.state = AgentState(task.algorithm.agent_init(self._problem, self._streams.at(0)))
+        self.state = AgentState(task.algorithm.agent_init(self._problem, self.streams.at(0)))
         self.saved = self.state
         self.uncommitted: UncommittedStep | None = None
 
@@ -61,7 +64,7 @@ class HostedAgent:
     def decide(self, request: StepRequest) -> DecisionSize:
         """Choose the points of a step; give their number, and what each costs if that is asked for; EvaluationError."""
         self._restore(request)
-        self.state, decision = self._decide(request)
+        self.state, decision = self.decided(request)
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
         if not request.priced:
             return DecisionSize(len(decision.x), None, pulls)
@@ -78,28 +81,45 @@ class HostedAgent:
         if self.number in self.task.problem.targets and isinstance(algorithm, Overlapping):
             x = np.linspace(0.2, 0.8, 4 * self._problem.dim).reshape(4, -1)
             own = algorithm.tell(self.state.algorithm, x[1:], np.array([0.0, 1.0, 0.5]))
-            algorithm.ask(algorithm.pending(own, x[:1]), (), self._streams.at(1))
+            algorithm.ask(algorithm.pending(own, x[:1]), (), self.streams.at(1))
 
     def work(self, request: StepRequest) -> StepReport | None:
         """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop.
 
         None where evaluations overlap and waiting for them was given up.
         """
+        report = self.begin(request)
+        if report is not None:
+            return report
+        if self.overlapping is not None:
+            before = self.state
+            self.state, decision = self.decided(request)
+            return self._work_overlapping(request, before, decision, self.overlapping)
+        state, result = self.evaluate(request, *self.decided(request))
+        return self.end(request, state, result, self._outbox(state, request))
+
+    def begin(self, request: StepRequest) -> StepReport | None:
+        """Get ready for a step; give the report where it has been done already, and the coordinator has not heard of it."""
         self._restore(request)
-        if self.uncommitted is not None and self.uncommitted.report.step >= request.step:  # the coordinator has not heard of it
+        if self.uncommitted is not None and self.uncommitted.report.step >= request.step:
             report = self.uncommitted.report._replace(lease=request.lease)
             self.uncommitted = self.uncommitted._replace(report=report)
             return report
         self.commit(())
-        before = self.state
-        state, decision = self._decide(request)
-        if self.overlapping is not None:
-            self.state = state
-            return self._work_overlapping(request, before, decision, self.overlapping)
-        result = self._evaluate(request, decision, before.evaluated)
-        state = self._learn(state, decision, result)
-        retried = tuple([query.point for query in result.queries[len(decision.x) :]])
-        return self._end(request, state, before, result, retried)
+        return None
+
+    def evaluate(
+        self, request: StepRequest, state: AgentState, decision: Decision, natives: Array | None = None
+    ) -> tuple[AgentState, StepResult]:
+        """Evaluate the points of a step, `natives (q, d)` in native units where these are known, and learn from them."""
+        result = self._evaluate(request, decision, self.state.evaluated, natives)
+        return self._learn(state, decision, result), result
+
+    def _outbox(self, state: AgentState, request: StepRequest) -> Sent | None:
+        """Write the message of a step, if there is to be one."""
+        if not (request.speaks and self.task.algorithm.sends(request.step)):
+            return None
+        return self.task.algorithm.outbox(state.algorithm, self.streams.at(request.step))
 
     def _work_overlapping(
         self, request: StepRequest, before: AgentState, decision: Decision, evaluations: AsyncEvaluations
@@ -109,17 +129,23 @@ class HostedAgent:
         if halted:  # what has ended is kept all the same
             self.state = state._replace(rows=state.rows + result.rows(before.t_n))
             return None
-        return self._end(request, state, before, result)
+        return self.end(request, state, result, self._outbox(state, request), before)
 
-    def _end(
-        self, request: StepRequest, state: AgentState, before: AgentState, result: StepResult, retried: tuple[int, ...] = ()
+    def end(
+        self,
+        request: StepRequest,
+        state: AgentState,
+        result: StepResult,
+        sent: Sent | None,
+        before: AgentState | None = None,
     ) -> StepReport:
-        """Write the message, and remember the step as one that does not count yet."""
-        payload, algorithm = None, state.algorithm
+        """Remember the step, with the message that was written, as one that does not count yet; give its report."""
         assert state.decision is not None
-        q, failed = len(state.decision.x), result.failed
-        if self.task.algorithm.sends(request.step) and request.speaks:
-            payload, algorithm = self.task.algorithm.outbox(algorithm, self._streams.at(request.step))
+        q, failed, retried = len(state.decision.x), result.failed, ()
+        if before is None:
+            before = self.state
+            retried = tuple([query.point for query in result.queries[q:]])
+        payload, algorithm = (None, state.algorithm) if sent is None else sent
         counted = (request.lease, state.t_n, retried, failed, None, state.pulled)
         report = StepReport(self.number, request.step, q, payload, *counted)
         # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
@@ -139,7 +165,9 @@ class HostedAgent:
                 row = row.row(int(np.argmax(row.value)))  # the first of equals
             if row.error is None and (best is None or row.value > best.value):
                 best = BestObservation(row.value, row.score, row.step)
-        self.state = self.state._replace(rows=self.state.rows + rows, best=best)
+        own, evaluated, t_n, _, worst, before, step, decision, undecided, pulled, cut, pending = self.state
+        kept = (evaluated, t_n, best, worst, before + rows, step, decision, undecided, pulled, cut, pending)
+        self.state = AgentState(own, *kept)
         self.uncommitted = None
         if self.state.step % self.task.checkpoint == 0:
             self.saved = self.state
@@ -172,7 +200,7 @@ class HostedAgent:
         self.state = self.saved._replace(rows=self.saved.rows + forgotten, **counts)
         self.saved = self.state
 
-    def _decide(self, request: StepRequest) -> tuple[AgentState, Decision]:
+    def decided(self, request: StepRequest, asked: tuple[Decision, Any] | None = None) -> tuple[AgentState, Decision]:
         """Give the agent's state with the decision of a step, which may have been made before."""
         state = self.state
         if state.decision is not None:
@@ -180,10 +208,12 @@ class HostedAgent:
         algorithm, own = self.task.algorithm, state.algorithm
         if request.step == 0:
             decision = Decision(self._initial_points(), "initial")
+        elif asked is not None:
+            decision, own = asked
         else:
             if self.overlapping is not None and isinstance(algorithm, Overlapping):
                 own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))
-            decision, own = algorithm.ask(own, request.inbox, self._streams.at(request.step))
+            decision, own = algorithm.ask(own, request.inbox, self.streams.at(request.step))
         if self._problem.lattice is not None:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))
         if decision.pulls is not None and algorithm.queries is not None:
@@ -201,7 +231,7 @@ class HostedAgent:
         given = self.task.initial.get(self.number)
         if given is not None:
             return given
-        uniform = self._streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
+        uniform = self.streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
         algorithm = self.task.algorithm
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 

@@ -12,6 +12,7 @@ from functools import partial
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.agent import HostedAgent
+from fedbo.actors.blocks import failure, work_together
 from fedbo.actors.columns import Columns, from_reports, to_requests
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool
@@ -19,6 +20,7 @@ from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+from fedbo.algorithms.base import Blockwise
 
 _COLLECT = 10_000  # objects made between two times
 Commits = Sequence[tuple[int, tuple[float, ...]]]
@@ -110,7 +112,7 @@ class Host:
     def carry_out(self, requests: Sequence[StepRequest], told: bool = False) -> list[StepReport]:
         """Carry out steps; `told` says whether another process is told of it, before which evaluations are written down."""
         try:
-            reports = [self._work(request) for request in requests if not self._halted]
+            reports = self._work_together(requests) or [self._work(request) for request in requests if not self._halted]
             if told and self._storage is not None:
                 self._storage.log.flush()
         except FileNotFoundError:  # an objective's own is an error of its evaluation
@@ -119,6 +121,17 @@ class Host:
             self._halted, reports = True, []  # the run has ended, and its files are gone
         return [report for report in reports if report is not None]
 
+    def _work_together(self, requests: Sequence[StepRequest]) -> list[StepReport | None]:
+        """Carry out several steps at once where the algorithm can, and nobody looks at the time of one; else do nothing."""
+        real = self._storage is not None and (self._storage.config.real or self._storage.config.recorded)
+        if self._halted or real or len({request.agent for request in requests}) < max(2, len(requests)):
+            return []
+        agents = [self.agents[request.agent] for request in requests]
+        algorithm = agents[0].task.algorithm
+        if not isinstance(algorithm, Blockwise) or any(agent.overlapping is not None for agent in agents):
+            return []
+        return [*work_together(algorithm, agents, requests)]
+
     def _work(self, request: StepRequest) -> StepReport | None:
         agent, storage = self.agents[request.agent], self._storage
         real = storage is not None and storage.config.real
@@ -126,8 +139,8 @@ class Host:
             agent.commit(())
         try:
             report = agent.work(request)
-        except EvaluationError as error:  # told when this step is due, and not with the steps of its neighbours
-            return StepReport(request.agent, request.step, 0, None, request.lease, failure=str(error))
+        except EvaluationError as error:
+            return failure(request, error)
         if report is not None and storage is not None and real:
             self._write(partial(storage.write_own, agent))
         return report

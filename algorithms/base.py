@@ -262,6 +262,17 @@ class Overlapping(Protocol):
 
 
 @runtime_checkable
+class Blockwise(Protocol):
+    """Optional protocol of methods that serve several agents at once, in less time and with the same bits as one by one."""
+
+    def ask_each(self, asked: Sequence[tuple[Any, Sequence[Inbound], Streams]]) -> list[tuple[Decision, Any]]:
+        """Decide for each agent as `ask` does."""
+
+    def outbox_each(self, sending: Sequence[tuple[Any, Streams]]) -> list[tuple[Payload | None, Any]]:
+        """Write each agent's message as `outbox` does."""
+
+
+@runtime_checkable
 class Phased(Protocol):
     """Optional protocol of methods that work in phases, in each of which every agent decides and sends once."""
 

@@ -24,7 +24,6 @@ from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.linear import draw_weights
 from fedbo.surrogates.maximise import maximise_pieces
 
 
@@ -143,22 +142,31 @@ class DPFTSDE(Federated):
         omega = payload["omega"]
         return state._replace(omega=omega, weight=np.full(self.regions, float(omega.any())))
 
-    def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
+    def _federated_queries(
+        self, states: Sequence[FederatedState], streams: Sequence[Streams]
+    ) -> tuple[Array, list[FederatedState]]:
+        return np.array([self._summit(*one) for one in zip(states, streams, strict=True)]), list(states)
+
+    def _summit(self, state: FederatedState, streams: Streams) -> Array:
         """Maximise the piecewise function (Alg. 2 line 8)."""
         dim = state.local.u.shape[1]
         rng = maximiser_rng(dim, streams)
         pieces = (self.regions, dim, self.own.coordinates)
         if rng is not None:
-            return maximise_pieces(state.features, state.omega, *_boxes(*pieces), rng)[0], state
+            return maximise_pieces(state.features, state.omega, *_boxes(*pieces), rng)[0]
         frequencies, phases = state.features.frequencies.tobytes(), state.features.phases.tobytes()
-        return _summit(*pieces, state.omega.tobytes(), frequencies, phases).copy(), state
+        return _summit(*pieces, state.omega.tobytes(), frequencies, phases)
 
-    def _message(self, rows: Array, y: Array, rng: np.random.Generator, factor: Array | None) -> Array:
-        """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (equation (2)), or give nu_n."""
-        values, _ = self._standard(y)
-        omega = draw_weights(rows, values, self.noise, rng, 1.0 if self.message == "draw" else 0.0, factor)
+    @property
+    def _width(self) -> float:
+        """Messages are draws omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (equation (2)), or nu_n."""
+        return 1.0 if self.message == "draw" else 0.0
+
+    def _message(self, omega: Array, spread: float, used: int, streams: Streams) -> Array:
         if self.control != "noise":
             return omega
+        rng = streams.rng("message")
+        rng.standard_normal(used)
         direction = rng.standard_normal(self.features)
         return np.asarray(direction * (np.linalg.norm(omega) / np.linalg.norm(direction)))
 

@@ -13,14 +13,12 @@ from fedbo.algorithms import ts
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.federated import Federated, FederatedState
-from fedbo.algorithms.components.inner_search import maximise_draw
+from fedbo.algorithms.components.inner_search import maximise_draws
 from fedbo.algorithms.components.schedules import probability
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
-from fedbo.surrogates.draws import message_function
-from fedbo.surrogates.linear import draw_weights
 
 _ONE = np.ones(1)
 _ONE.flags.writeable = False  # the weight of the only message that agents hold, for all of them
@@ -88,13 +86,17 @@ class FTS(Federated):
 
     def _receive_answer(self, state: FederatedState, payload: Payload) -> FederatedState:
         if self.relay == "one":
-            local, features, known, values, rows, _, _, t, factor = state
-            return FederatedState(local, features, known, values, rows, payload["omega"][None, :], _ONE, t, factor)
+            local, features, known, values, _, _, t, factor = state
+            return FederatedState(local, features, known, values, payload["omega"][None, :], _ONE, t, factor)
         return state._replace(omega=payload["omega"], weight=payload["weight"])
 
-    def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
-        omega, state = self._function(state, streams)
-        return maximise_draw(message_function(state.features, omega), state.local, self.own.coordinates, streams), state
+    def _federated_queries(
+        self, states: Sequence[FederatedState], streams: Sequence[Streams]
+    ) -> tuple[Array, list[FederatedState]]:
+        functions = [self._function(*one) for one in zip(states, streams, strict=True)]
+        omega, local = np.array([weights for weights, _ in functions]), [state.local for state in states]
+        u = maximise_draws(states[0].features, omega, local, self.own.coordinates, streams)
+        return u, [state for _, state in functions]
 
     def _function(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
         """Choose the weights `(M,)` of the function to follow, and take from P_N what may be used only once."""
@@ -112,12 +114,13 @@ class FTS(Federated):
         weight[chosen] = 0.0
         return state.omega[chosen], state._replace(weight=weight)
 
-    def _message(self, rows: Array, y: Array, rng: np.random.Generator, factor: Array | None) -> Array:
-        """Draw omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (section 3.1)."""
-        if self.control == "noise":
-            return rng.standard_normal(self.features)
-        values, spread = self._standard(y)
-        return spread * draw_weights(rows, values, self.noise, rng, factor=factor)
+    @property
+    def _width(self) -> float:
+        """Messages are draws omega_n ~ N(nu_n, sigma^2 Sigma_n^-1) (section 3.1)."""
+        return 1.0
+
+    def _message(self, omega: Array, spread: float, used: int, streams: Streams) -> Array:
+        return streams.rng("message").standard_normal(self.features) if self.control == "noise" else spread * omega
 
     def server_init(self, problem: Problem) -> FTSServer:
         """Begin without messages."""

@@ -8,7 +8,7 @@ algorithm under comparison enters, so a crash, a resume or another policy leaves
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -112,3 +112,32 @@ class Streams(NamedTuple):
     def within(self, scope: str) -> Streams:
         """Give the same owner's streams for another task."""
         return Streams(self.seed, self.replicate, self.owner, self.step, scope)
+
+
+def _generators(streams: Sequence[Streams], purpose: str) -> Iterator[np.random.Generator]:
+    """Give the generator of each of these streams, which differ in their owners and steps alone, until the next is asked for.
+
+    It is one generator, whose state is set, in a third of the time that another one takes.
+    """
+    generator = streams[0].rng(purpose)
+    bits: Any = generator.bit_generator
+    begun = bits.state
+    counter = begun["state"]["counter"]
+    for _, _, owner, step, _ in streams:
+        counter[1], counter[2] = step, owner + 2
+        bits.state = begun
+        yield generator
+
+
+def uniforms(streams: Sequence[Streams], purpose: str) -> list[float]:
+    """Give the first uniform number of each of these streams, which differ in their owners and steps alone."""
+    return [generator.random() for generator in _generators(streams, purpose)]
+
+
+def normals(streams: Sequence[Streams], purpose: str, counts: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Give the first `counts` normal numbers of each of these streams, which differ in their owners and steps alone."""
+    found, at = np.empty(sum(counts)), 0
+    for generator, count in zip(_generators(streams, purpose), counts, strict=True):
+        generator.standard_normal(out=found[at : at + count])
+        at += count
+    return found

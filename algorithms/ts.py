@@ -13,18 +13,28 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.coordinates import FEW, LEARNED
-from fedbo.algorithms.components.inner_search import maximise_draw
+from fedbo.algorithms.components.coordinates import FEW, LEARNED, from_coordinates
+from fedbo.algorithms.components.inner_search import maximise_draw, maximise_draws
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
-from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable, standardised
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, distances, evaluable
+from fedbo.algorithms.streams import Streams, normals
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
-from fedbo.surrogates.draws import Draw, WeightSpace, posterior_draw, weight_space_draw
-from fedbo.surrogates.features import phi
+from fedbo.surrogates.draws import Draw, WeightSpace, message_function, posterior_draw, weight_space_draw
 from fedbo.surrogates.gp import predict
-from fedbo.surrogates.linear import draw_weights, gram_factor, linear_model, mean, update
+from fedbo.surrogates.linear import (
+    Drawn,
+    Models,
+    Observations,
+    draw_each,
+    feature_rows,
+    linear_model,
+    mean,
+    normals_for,
+    scaled_values,
+    update,
+)
 from fedbo.surrogates.trust_region import box, side, within
 
 DRAWS = ("pathwise", "weights")
@@ -66,16 +76,51 @@ class TS(Surrogate, LocalOnly):
         if self.surrogate != "features":
             return state
         shared = shared_features(streams, problem.dim, self.features, self.length_scale)
-        return state._replace(shared=shared, phi=np.empty((0, self.features)))
+        return state._replace(shared=shared)
 
     def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
         """Maximise a draw from the posterior; a point that has been evaluated already gives way to a uniform one."""
         dim = state.u.shape[1]
         if not len(state.u):
             return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
+        if state.shared is not None:
+            return self._ask_on_features([state], [streams])[0]
         state = self.fit(state, streams)
         seen = self.seen(state)
         return self.chosen(self._maximum(self.function(seen, streams), seen, streams), state, streams), state
+
+    def ask_each(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> list[tuple[Decision, LocalState]]:
+        """Decide for several agents, for each as `ask` does; those with the surrogate "features" at once."""
+        alike = [place for place, state in enumerate(states) if state.shared is not None and len(state.u)]
+        decided = self._ask_on_features([states[place] for place in alike], [streams[place] for place in alike])
+        found = dict(zip(alike, decided, strict=True))
+        return [found.get(place) or self.ask(states[place], (), streams[place]) for place in range(len(states))]
+
+    def _ask_on_features(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> list[tuple[Decision, LocalState]]:
+        """Decide for agents that have the surrogate "features" and observations."""
+        if not states:
+            return []
+        drawn, shared, found = self._draw_each(states, streams), states[0].shared, []
+        assert shared is not None
+        u = maximise_draws(shared, drawn.omega, states, self.coordinates, streams)
+        x, away = from_coordinates(u, self.coordinates)[:, None], distances(states, u)
+        for state, own, point, far, factor in zip(states, streams, x, away, drawn.factors, strict=True):
+            # That of points under way is not kept: observations may come in another order, or not at all.
+            kept = state if factor is state.factor or state.waiting is not None else state.grown(factor)
+            found.append((self.unrepeated(point, far, state, own, "own"), kept))
+        return found
+
+    def _draw_each(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> Drawn:
+        """Draw the weights of f_t ~ GP(mu, beta_t^2 sigma^2) for several agents with the surrogate "features"."""
+        shared, m = states[0].shared, self.features
+        assert shared is not None
+        models = Models(shared, self.noise, self.clip, self.standardise)
+        if any(state.waiting is not None for state in states):
+            observed, models = [self._observed(state) for state in states], models._replace(clip=0.0, standardise=False)
+        else:
+            observed = [Observations(state.u, state.y, state.factor) for state in states]
+        counts = [normals_for(len(one.y), m) for one in observed]
+        return draw_each(models, observed, [self._beta(state) for state in states], normals(streams, "own draw", counts))
 
     def _maximum(self, draw: Draw, state: LocalState, streams: Streams) -> Array:
         """Give the point `(d,)`, in coordinates, where a draw is largest, in the cube or the trust region."""
@@ -96,34 +141,36 @@ class TS(Surrogate, LocalOnly):
 
     def function(self, state: LocalState, streams: Streams) -> Draw:
         """Draw a function f_t ~ GP(mu, beta_t^2 sigma^2) in the surrogate's coordinates."""
-        rng = streams.rng("own draw")
-        beta = self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta
-        if state.phi is not None:
-            return Draw(state.shared, draw_weights(*self._rows(state), self.noise, rng, beta, state.factor))
+        if state.shared is not None:
+            return message_function(state.shared, self._draw_each([state], [streams]).omega[0])
         assert state.hyper is not None
+        beta, rng = self._beta(state), streams.rng("own draw")
         u, y = self.supposed(state)
         if self.draw == "weights":
             return weight_space_draw(state.hyper, u, y, rng, WeightSpace(self.features, beta))
         return posterior_draw(state.hyper, u, y, rng, self.features, beta)
 
-    def _rows(self, state: LocalState) -> tuple[Array, Array]:
-        """Give the features `(n + p, m)` and values `(n + p,)`, of points still being evaluated what is expected of them."""
-        assert state.phi is not None and state.shared is not None
-        y = self.clipped(state.y)
-        y = standardised(y) if self.standardise else y
+    def _observed(self, state: LocalState) -> Observations:
+        """Give the points `(n + p, d)` and scaled values `(n + p,)`, of those still being evaluated what is expected."""
+        assert state.shared is not None
+        y = scaled_values(state.y, self.clip, self.standardise)
         if state.waiting is None:
-            return state.phi, y
-        rows = phi(state.shared, state.waiting)
-        expected = rows @ mean(update(linear_model(self.features, self.noise), state.phi, y))
-        return np.concatenate([state.phi, rows]), np.concatenate([y, expected])
+            return Observations(state.u, y, state.factor)
+        model = update(linear_model(self.features, self.noise), feature_rows(state.shared, state.u), y)
+        expected = feature_rows(state.shared, state.waiting) @ mean(model)
+        return Observations(state.taken, np.concatenate([y, expected]), state.factor)
+
+    def _beta(self, state: LocalState) -> float:
+        return self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta
 
     def theoretical_beta(self, state: LocalState) -> float:
         """Compute beta_t = B + sigma sqrt(2 (gamma_{t-1} + 1 + log(4 / delta))) (Dai et al. 2020, Theorem 1).
 
         The information gain gamma is that of the points at hand: what can be computed, and no bound.
         """
-        if state.phi is not None:
-            gram, noise = state.phi @ state.phi.T, self.noise
+        if state.shared is not None:
+            rows = feature_rows(state.shared, state.u)
+            gram, noise = rows @ rows.T, self.noise
         else:
             assert state.hyper is not None
             gram, noise = state.hyper.kernel(state.u, state.u), state.hyper.noise_variance
@@ -136,11 +183,7 @@ class TS(Surrogate, LocalOnly):
 
     def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""
-        state = self.observed(state, x, y)
-        if state.phi is None or state.shared is None:
-            return state
-        rows = np.concatenate([state.phi, phi(state.shared, state.u[len(state.phi) :])])
-        return state._replace(phi=rows, factor=gram_factor(rows, self.noise, state.factor))
+        return self.observed(state, x, y)
 
 
 FAITHFUL = {**surrogate.FAITHFUL, "region": "cube", "draw": "weights", "features": 200, "beta": 1.0}

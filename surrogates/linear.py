@@ -6,6 +6,7 @@ itself is never formed: at sigma^2 = 1e-6 its condition number is near 1e8, that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from math import isfinite, isqrt, sqrt
 from typing import Any, NamedTuple
@@ -14,16 +15,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import lapack
 
+from fedbo.surrogates.features import Features
+
 Array = npt.NDArray[np.float64]
 BLOCK = 12
+_NONE = np.empty(0)
 
 
 @cache
 def _compiled() -> Any:
     """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
-    from fedbo.surrogates.compiled import draws
+    from fedbo.surrogates.compiled import block, draws
 
-    return draws
+    return block, draws
 
 
 class LinearModel(NamedTuple):
@@ -32,6 +36,31 @@ class LinearModel(NamedTuple):
     factor: Array
     noise_variance: float
     n: int
+
+
+class Observations(NamedTuple):
+    """An agent's observations: points `x (n, d)`, values `y (n,)`, and the `gram_factor` of the first of them, or of more."""
+
+    x: Array
+    y: Array
+    factor: Array | None
+
+
+class Models(NamedTuple):
+    """The linear models of several agents: features that they share, sigma^2, and how values are scaled (`scaled_values`)."""
+
+    features: Features
+    noise_variance: float
+    clip: float = 0.0
+    standardise: bool = True
+
+
+class Drawn(NamedTuple):
+    """Weights `(k, m)` drawn for each agent, what its values were divided by, `(k,)`, and the `gram_factor` that it has now."""
+
+    omega: Array
+    spread: Array
+    factors: list[Array | None]
 
 
 def linear_model(m: int, noise_variance: float) -> LinearModel:
@@ -106,7 +135,7 @@ def gram_factor(phi_rows: Array, noise_variance: float, before: Array | None = N
         return before[:wanted]
     factor = np.empty(wanted)
     factor[: len(before)] = before
-    columns = _compiled().extend(phi_rows, noise_variance, (isqrt(8 * len(before) + 1) - 1) // 2, factor)
+    columns = _compiled()[1].extend(phi_rows, noise_variance, (isqrt(8 * len(before) + 1) - 1) // 2, factor)
     return factor if columns == n else factor[: columns * (columns + 1) // 2].copy()
 
 
@@ -134,9 +163,63 @@ def draw_weights(
             factor = gram_factor(phi_rows, noise_variance, factor)
         if len(factor) == wanted:
             omega = np.empty(m)
-            _compiled().matheron(phi_rows, y, factor, normals, beta, beta * sqrt(noise_variance), omega)
+            _compiled()[1].matheron(phi_rows, y, factor, normals, beta, beta * sqrt(noise_variance), omega)
             return omega
     return np.asarray(_drawn(update(linear_model(m, noise_variance), phi_rows, y), normals[None, :m], beta)[0])
+
+
+def draw_each(models: Models, observed: Sequence[Observations], beta: Sequence[float], normals: Array) -> Drawn:
+    """One draw of weights for each agent as `draw_weights` makes it, beta times as wide as its posterior.
+
+    They are made in one call, one after the other, each of what it would be made of alone. `normals` are standard normal
+    draws, for each agent as many as `normals_for` says.
+    """
+    features, noise_variance, clip, standardise = models
+    k, m = len(observed), len(features.phases)
+    x, y, before = zip(*observed, strict=True)
+    sizes = [len(values) for values in y]
+    known = [_NONE if factor is None or n >= m else factor[: n * (n + 1) // 2] for factor, n in zip(before, sizes, strict=True)]
+    columns = np.array([[(isqrt(8 * len(factor) + 1) - 1) // 2, 0] for factor in known])
+    factors = np.empty(sum(n * (n + 1) // 2 for n in sizes if n < m))
+    omega, spread, values = np.empty((k, m)), np.empty(k), np.concatenate(y)
+    data = np.concatenate(x), values, np.concatenate(known), normals
+    counts, scaling = np.array(sizes), (clip, standardise)
+    _compiled()[0].draw_weights(
+        tuple(features), scaling, noise_variance, data, counts, np.array(beta), factors, columns, omega, spread
+    )
+    found, at, first, used = list(before), 0, 0, 0
+    for place, (n, (had, has)) in enumerate(zip(sizes, columns.tolist(), strict=True)):
+        if n < m:
+            if has > had:
+                found[place] = factors[at : at + has * (has + 1) // 2].copy()
+            at += n * (n + 1) // 2
+        if n >= m or has < n:
+            model = update(linear_model(m, noise_variance), feature_rows(features, x[place]), values[first : first + n])
+            omega[place] = _drawn(model, normals[None, used : used + m], beta[place])[0]
+        first, used = first + n, used + normals_for(n, m)
+    return Drawn(omega, spread, found)
+
+
+def normals_for(n: int, m: int) -> int:
+    """How many normal draws one draw of `m` weights given n observations takes."""
+    return m + n if n < m else m
+
+
+def scaled_values(y: Array, clip: float, standardise: bool) -> Array:
+    """Values `(n,)` raised to their quantile `clip` (the lower of two neighbours), and perhaps shifted and scaled.
+
+    With `standardise` they have mean 0 then, and standard deviation 1 where they are not equal.
+    """
+    y = np.array(y)
+    _compiled()[0].scale(y, clip, standardise)
+    return y
+
+
+def feature_rows(features: Features, x: Array) -> Array:
+    """Feature rows of the points `x (n, d)`, shape `(n, m)`: `features.phi`, compiled."""
+    rows = np.empty((len(x), len(features.phases)))
+    _compiled()[0].feature_rows(tuple(features), x, rows)
+    return rows
 
 
 def _solve(model: LinearModel, right: Array) -> Array:

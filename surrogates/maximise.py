@@ -84,12 +84,35 @@ def maximise(
     return point, top
 
 
+def maximise_each(features: Features, omega: Array, settings: MaximiserSettings = MaximiserSettings()) -> Array:  # noqa: B008
+    """The points `(k, d)` where functions with weights `omega (k, m)` are largest, d <= 3; each is what `maximise` gives.
+
+    Raises ValueError when one is not finite.
+    """
+    dim = features.frequencies.shape[1]
+    bounds, grid, tables = _candidates_of_shared(features, dim, settings.spacing)
+    points = (grid.u, grid.v, _none(dim), _none(dim))
+    limits = (_count(dim, settings), EXTRA, FEW, settings.iterations)
+    found, shape = np.empty((len(omega), dim)), (*grid.shape, 1, 1)[:3]
+    top = _compiled_block().maxima(tuple(features), omega, tables, points, shape, bounds, limits, settings.tolerance, found)
+    if isnan(top):
+        raise ValueError("a draw has values that are not finite")
+    return found
+
+
 @cache
 def _compiled() -> Any:
     """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
     from fedbo.surrogates.compiled import maximise
 
     return maximise
+
+
+@cache
+def _compiled_block() -> Any:
+    from fedbo.surrogates.compiled import block
+
+    return block
 
 
 def _candidates_of_shared(features: Features, dim: int, spacing: float) -> tuple[Array, Product, Any]:

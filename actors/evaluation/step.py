@@ -73,9 +73,13 @@ class StepResult(NamedTuple):
         return Batch.of(self.queries[0], self.records[0], seen, moments[:-1], moments[1:])
 
 
-def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int) -> list[Query]:
-    """List the queries of an agent's decision; the first one has the number `first`. ValueError for an unknown origin."""
-    natives, units = from_unit(task.federation.parameters, decision.x), decision.x.tolist()
+def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int, natives: Array | None = None) -> list[Query]:
+    """List the queries of an agent's decision; the first one has the number `first`. ValueError for an unknown origin.
+
+    `natives (q, d)` are the points in native units, where they are known.
+    """
+    units = decision.x.tolist()
+    natives = from_unit(task.federation.parameters, decision.x) if natives is None else natives
     pulls: list[Pulls | None] = [None] * len(units)
     if decision.pulls is not None or decision.clip is not None:
         pulls = [Pulls(times, decision.clip, task.noise) for times in pull_counts(decision).tolist()]
@@ -99,14 +103,18 @@ class StepEvaluator:
         self._evaluator, self._clock = evaluator, clock
         self._streams = task.streams.of(agent)
 
-    def __call__(self, request: StepRequest, decision: Decision, first: int) -> StepResult:
-        """Evaluate every point; the first evaluation has the number `first`. EvaluationError where the run shall stop."""
+    def __call__(self, request: StepRequest, decision: Decision, first: int, natives: Array | None = None) -> StepResult:
+        """Evaluate every point; the first evaluation has the number `first`. EvaluationError where the run shall stop.
+
+        `natives (q, d)` are the points in native units, where they are known.
+        """
         batch: BatchEvaluation | None = None
-        if self._evaluator.at_once and decision.pulls is not None:
+        if natives is None:
             natives = from_unit(self._task.federation.parameters, decision.x)
+        if self._evaluator.at_once and decision.pulls is not None:
             batch = evaluate_batch(self._objective, decision, natives, self._task.noise, self._streams.at(first))
         if batch is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long
-            queries = queries_of(self._task, self._agent, request.step, decision, first)
+            queries = queries_of(self._task, self._agent, request.step, decision, first, natives)
             return self._one_by_one(request, decision, queries, batch)
         return self._at_once(request.step, decision, first, natives, batch)
 

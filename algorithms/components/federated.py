@@ -18,30 +18,31 @@ from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.centres import Aggregation
-from fedbo.algorithms.components.coordinates import FEW, to_coordinates
+from fedbo.algorithms.components.coordinates import FEW, from_coordinates, to_coordinates
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
-from fedbo.algorithms.components.surrogate import LocalState, distance, evaluable, scaled
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.components.surrogate import LocalState, distances, evaluable
+from fedbo.algorithms.streams import Streams, normals, uniforms
 from fedbo.algorithms.ts import TS
 from fedbo.settings.ranges import OneOf, check
-from fedbo.surrogates.features import KERNELS, Features, phi
-from fedbo.surrogates.linear import gram_factor
+from fedbo.surrogates.features import KERNELS, Features
+from fedbo.surrogates.linear import Models, Observations, draw_each, normals_for
+
+Asked = tuple["FederatedState", Sequence[Inbound], Streams]
 
 
 class FederatedState(NamedTuple):
     """An agent's state: its own Thompson sampling, what it learned before, and what it holds of others.
 
-    `history_phi (t_n, M)`, `history_y (t_n,)` are the features and values of an earlier task, `phi (n, M)` the features of
-    its own observations, and `factor` the `gram_factor` of both together; `omega (K, M)` are the vectors that it holds and
-    `weight (K,)` what each counts for, 0 for those it does not hold; `t` counts its decisions.
+    `history_u (t_n, d)`, `history_y (t_n,)` are the points, in coordinates, and values of an earlier task, and `factor` is the
+    `gram_factor` of these and the first of its own; `omega (K, M)` are the vectors that it holds and `weight (K,)` what each
+    counts for, 0 for those it does not hold; `t` counts its decisions.
     """
 
     local: LocalState
     features: Features
-    history_phi: Array
+    history_u: Array
     history_y: Array
-    phi: Array
     omega: Array
     weight: Array
     t: int = 0
@@ -93,12 +94,19 @@ class Federated(ABC):
         """Take in an answer of the coordinator."""
 
     @abstractmethod
-    def _federated_query(self, state: FederatedState, streams: Streams) -> tuple[Array, FederatedState]:
-        """Choose the federated query, in coordinates `(d,)`."""
+    def _federated_queries(
+        self, states: Sequence[FederatedState], streams: Sequence[Streams]
+    ) -> tuple[Array, list[FederatedState]]:
+        """Choose the federated query of each agent, in coordinates, `(k, d)`."""
+
+    @property
+    @abstractmethod
+    def _width(self) -> float:
+        """Give how wide the draws of messages are: 1 as the posterior, 0 for its mean."""
 
     @abstractmethod
-    def _message(self, rows: Array, y: Array, rng: np.random.Generator, factor: Array | None) -> Array:
-        """Write the message `(M,)` about values `y (n,)` at points with features `rows (n, M)`, n > 0, and their `factor`."""
+    def _message(self, omega: Array, spread: float, used: int, streams: Streams) -> Array:
+        """Turn a draw `(M,)`, for which `used` normal numbers were taken, into a message about values of this `spread`."""
 
     @property
     def queries(self) -> int:
@@ -114,31 +122,57 @@ class Federated(ABC):
         features = shared_features(streams, problem.dim, self.features, self._scale(problem.dim), self.kernel)
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
-        rows = phi(features, to_coordinates(known, self.own.coordinates))
+        points = to_coordinates(known, self.own.coordinates)
         holds = self._capacity(problem) if problem.agent in problem.targets else 0
         own = self.own.agent_init(problem, streams)
-        return FederatedState(own, features, rows, values, np.empty((0, self.features)), *_nothing(holds, self.features))
+        return FederatedState(own, features, points, values, *_nothing(holds, self.features))
 
     def ask(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, FederatedState]:
         """Follow the own surrogate or what is held of others (Dai et al. 2020, Alg. 1 lines 2 to 7; 2021, Alg. 2)."""
+        return self.ask_each([(state, inbox, streams)])[0]
+
+    def ask_each(self, asked: Sequence[Asked]) -> list[tuple[Decision, FederatedState]]:
+        """Decide for several agents, for each as `ask` does."""
+        streams = [one for _, _, one in asked]
+        states = [self._begun(*one) for one in asked]
+        found: dict[int, tuple[Decision, FederatedState]] = {}
+        follow = self._followers(states, streams)
+        if follow:
+            own = [streams[place] for place in follow]
+            u, after = self._federated_queries([states[place] for place in follow], own)
+            x, away = from_coordinates(u, self.own.coordinates)[:, None], distances([state.local for state in after], u)
+            for place, state, point, far in zip(follow, after, x, away, strict=True):
+                states[place] = state
+                if far >= self.apart:
+                    found[place] = self._followed(point, far, state, streams[place]), state
+        left = [place for place in range(len(states)) if place not in found]
+        decided = self.own.ask_each([states[place].local for place in left], [streams[place] for place in left])
+        for place, (decision, local) in zip(left, decided, strict=True):
+            state = states[place]
+            found[place] = decision, state if local is state.local else state._replace(local=local)
+        return [found[place] for place in range(len(states))]
+
+    def _begun(self, state: FederatedState, inbox: Sequence[Inbound], streams: Streams) -> FederatedState:
+        """Take in what has come."""
         for message in inbox:
             state = self._receive_answer(state, message.payload)
         # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
-        local, features, known, values, rows, omega, weight, t, factor = state
-        local, t = self.own.fit(local, streams), t + 1
-        state = FederatedState(local, features, known, values, rows, omega, weight, t, factor)
-        if not np.count_nonzero(weight) or streams.rng("coin").random() <= probability(self.p, t):
-            return self._local_query(state, streams)
-        u, state = self._federated_query(state, streams)
-        if distance(state.local.taken, u) < self.apart:
-            return self._local_query(state, streams)
-        if self.control == "uniform":
-            return Decision(evaluable(state.local, streams.rng("uniform instead").random((1, len(u)))), "uniform"), state
-        return self.own.fresh(u, state.local, streams, "federated"), state
+        local, features, known, values, omega, weight, t, factor = state
+        return FederatedState(self.own.fit(local, streams), features, known, values, omega, weight, t + 1, factor)
 
-    def _local_query(self, state: FederatedState, streams: Streams) -> tuple[Decision, FederatedState]:
-        decision, own = self.own.ask(state.local, (), streams)
-        return decision, state if own is state.local else state._replace(local=own)
+    def _followers(self, states: Sequence[FederatedState], streams: Sequence[Streams]) -> list[int]:
+        """List who holds something of others and is to follow it, by the coins."""
+        holding = [place for place, state in enumerate(states) if np.count_nonzero(state.weight)]
+        if not holding:
+            return []
+        coins = uniforms([streams[place] for place in holding], "coin")
+        return [place for place, coin in zip(holding, coins, strict=True) if coin > probability(self.p, states[place].t)]
+
+    def _followed(self, x: Array, away: float, state: FederatedState, streams: Streams) -> Decision:
+        """Decide for a federated query `x (1, d)` that is so far away from what has been evaluated."""
+        if self.control == "uniform":
+            return Decision(evaluable(state.local, streams.rng("uniform instead").random(x.shape)), "uniform")
+        return self.own.unrepeated(x, away, state.local, streams, "federated")
 
     def pending(self, state: FederatedState, x: Array) -> FederatedState:
         """Take note of the points that are being evaluated."""
@@ -146,16 +180,8 @@ class Federated(ABC):
 
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
         """Append the observations."""
-        own = self.own.tell(state.local, x, y)
-        if own.phi is not None and self._is_one_model(x.shape[1]) and not len(state.history_y):
-            _, features, known, values, _, omega, weight, t, _ = state
-            return FederatedState(own, features, known, values, own.phi, omega, weight, t, own.factor)
-        rows = np.concatenate([state.phi, phi(state.features, to_coordinates(x, self.own.coordinates))])
-        factor = state.factor
-        if self.every:
-            known = np.concatenate([state.history_phi, rows]) if len(state.history_y) else rows
-            factor = gram_factor(known, self.noise, factor)
-        return state._replace(local=own, phi=rows, factor=factor)
+        local, features, known, values, omega, weight, t, factor = state
+        return FederatedState(self.own.tell(local, x, y), features, known, values, omega, weight, t, factor)
 
     def _scale(self, dim: int) -> float:
         """Give the length scale of the shared features."""
@@ -173,21 +199,38 @@ class Federated(ABC):
 
         Before the first iteration a message is about the earlier task alone, if there was one.
         """
-        rows, y = state.history_phi, state.history_y
-        if not len(y):
-            rows, y = state.phi, state.local.y
-        elif state.t:
-            rows, y = np.concatenate([rows, state.phi]), np.concatenate([y, state.local.y])
-        if not len(y):
-            return None, state  # who knows nothing has nothing to say
-        return {"omega": self._message(rows, y, streams.rng("message"), state.factor)}, state
+        return self.outbox_each([(state, streams)])[0]
 
-    def _standard(self, y: Array) -> tuple[Array, float]:
-        """Give the values `(n,)` as the linear model takes them, and their spread where they were divided by it, or 1."""
-        if not self.centre:
-            return y, 1.0
-        centred, spread = scaled(y)
-        return centred / spread, spread
+    def outbox_each(self, sending: Sequence[tuple[FederatedState, Streams]]) -> list[tuple[Payload | None, FederatedState]]:
+        """Write the messages of several agents, each as `outbox` does."""
+        known = [self._known(state) for state, _ in sending]
+        found: list[tuple[Payload | None, FederatedState]] = [(None, state) for state, _ in sending]
+        speaking = [place for place, one in enumerate(known) if len(one.y)]  # who knows nothing has nothing to say
+        if not speaking:
+            return found
+        streams, observed = [sending[place][1] for place in speaking], [known[place] for place in speaking]
+        used = [normals_for(len(one.y), self.features) for one in observed]
+        models = Models(sending[0][0].features, self.noise, standardise=self.centre)
+        width = [self._width] * len(speaking)
+        omega, spread, factors = draw_each(models, observed, width, normals(streams, "message", used))
+        is_one_model = self._is_one_model(observed[0].x.shape[1])
+        for row, place in enumerate(speaking):
+            state, factor = sending[place][0], factors[row]
+            if factor is not state.factor:
+                local, features, past, values, held, weight, t, _ = state
+                local = local.grown(factor) if is_one_model and not len(values) else local
+                state = FederatedState(local, features, past, values, held, weight, t, factor)
+            found[place] = {"omega": self._message(omega[row], float(spread[row]), used[row], streams[row])}, state
+        return found
+
+    def _known(self, state: FederatedState) -> Observations:
+        """Give what a message is about."""
+        local, _, u, y, _, _, t, factor = state
+        if not len(y):
+            return Observations(local.u, local.y, factor)
+        if t:
+            u, y = np.concatenate([u, local.u]), np.concatenate([y, local.y])
+        return Observations(u, y, factor)
 
 
 @lru_cache(maxsize=4)

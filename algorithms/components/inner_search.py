@@ -6,7 +6,7 @@ would be evaluated, after rounding, and not those of the points before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,8 +22,9 @@ from fedbo.surrogates.acquisition import (
     prediction,
     upper_confidence_bound,
 )
-from fedbo.surrogates.draws import Draw, derivatives, value
-from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_function, with_curvature
+from fedbo.surrogates.draws import Draw, derivatives, message_function, value
+from fedbo.surrogates.features import Features
+from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_each, maximise_function, with_curvature
 from fedbo.surrogates.posterior import Posterior
 from fedbo.surrogates.projected import ProjectedSpace, maximise_projected
 
@@ -36,6 +37,16 @@ def maximise_draw(
     if local.lattice is None:
         return maximise(draw, maximiser_rng(dim, streams), dim, extra=extra)[0]
     return maximise_projected(partial(value, draw), derivatives(draw), _projected(local, coordinates), local.u)[0]
+
+
+def maximise_draws(
+    features: Features, omega: Array, local: Sequence[LocalState], coordinates: str, streams: Sequence[Streams]
+) -> Array:
+    """Give the points `(k, d)`, in coordinates, where the functions with weights `omega (k, m)` are largest."""
+    if len(features.frequencies[0]) <= 3 and features.normalise and all(one.lattice is None for one in local):
+        return maximise_each(features, omega)
+    each = zip(omega, local, streams, strict=True)
+    return np.array([maximise_draw(message_function(features, weights), one, coordinates, own) for weights, one, own in each])
 
 
 def maximise_acquisition(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Annotated, Any, NamedTuple
@@ -51,7 +52,7 @@ class LocalState(NamedTuple):
     """An agent's observations in the surrogate's coordinates, `u (n, d)`, `y (n,)`, and what was fitted to them.
 
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are the
-    features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be evaluated,
+    features, and `factor` is the `gram_factor` of the first points. `lattice` says which points can be evaluated,
     where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates. `power` is
     that of the transform of the values with the surrogate "warped".
     """
@@ -61,12 +62,16 @@ class LocalState(NamedTuple):
     hyper: Hyperparameters | None = None
     fitted: int = 0
     shared: Features | None = None
-    phi: Array | None = None
     factor: Array | None = None
     lattice: Lattice | None = None
     waiting: Array | None = None
     power: float = 1.0
     axes: tuple[str, ...] | None = None
+
+    def grown(self, factor: Array | None) -> LocalState:
+        """Give the state with this factor; made of its fields, in a third of the time of `_replace`."""
+        u, y, hyper, fitted, shared, _, lattice, waiting, power, axes = self
+        return LocalState(u, y, hyper, fitted, shared, factor, lattice, waiting, power, axes)
 
     @property
     def taken(self) -> Array:
@@ -113,14 +118,20 @@ class Surrogate:
 
     def observed(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations `y (q,)` at the points `x (q, d)` of the unit cube."""
-        u = np.concatenate([state.u, to_coordinates(x, self.coordinates)])
-        return state._replace(u=u, y=np.concatenate([state.y, y]))
+        before, values, hyper, fitted, shared, factor, lattice, waiting, power, axes = state
+        u, values = np.concatenate([before, to_coordinates(x, self.coordinates)]), np.concatenate([values, y])
+        return LocalState(u, values, hyper, fitted, shared, factor, lattice, waiting, power, axes)
 
     def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
-        if distance(state.taken, u) < SAME_POINT:
-            return Decision(evaluable(state, streams.rng("instead of a repeated point").random((1, len(u)))), "random")
-        return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
+        x = from_coordinates(u[None, :], self.coordinates)
+        return self.unrepeated(x, distance(state.taken, u), state, streams, origin)
+
+    def unrepeated(self, x: Array, away: float, state: LocalState, streams: Streams, origin: Origin) -> Decision:
+        """Decide for the point `x (1, d)` of the cube, or for a uniform one; it is so far `away` from all evaluated ones."""
+        if away < SAME_POINT:
+            return Decision(evaluable(state, streams.rng("instead of a repeated point").random(x.shape)), "random")
+        return Decision(evaluable(state, x), origin)
 
     def kind(self, dim: int) -> str:
         """Say which surrogate it is: "suited" is "robust" in up to two inputs and "warped" in more."""
@@ -218,12 +229,27 @@ def distance(points: Array, u: Array) -> float:
     return found
 
 
+def distances(states: Sequence[LocalState], u: Array) -> list[float]:
+    """Give how far each point of `u (k, d)` is from the nearest of those taken in one of the states, as `distance` does."""
+    taken, found = [state.taken for state in states], np.empty(len(u))
+    _compiled_block().distances(np.concatenate(taken), np.array([len(points) for points in taken]), u, found)
+    near: list[float] = found.tolist()
+    return near
+
+
 @cache
 def _compiled() -> Any:
     """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
     from fedbo.surrogates.compiled import distance
 
     return distance
+
+
+@cache
+def _compiled_block() -> Any:
+    from fedbo.surrogates.compiled import block
+
+    return block
 
 
 def evaluable(state: LocalState, x: Array) -> Array:

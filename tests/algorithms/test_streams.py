@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from scipy import stats
 
-from fedbo.algorithms.streams import COORDINATOR, WORLD, Streams
+from fedbo.algorithms.streams import COORDINATOR, WORLD, Streams, normals, uniforms
 
 
 def test_a_stream_is_the_philox_of_its_key_and_counter() -> None:
@@ -28,6 +28,15 @@ def test_a_stream_is_the_philox_of_its_key_and_counter() -> None:
 def test_uniform_numbers_of_many_owners_are_those_of_their_generators(streams: Streams, owners: npt.NDArray[np.int64]) -> None:
     expected = [streams.of(int(owner)).rng("coin").random() for owner in owners]
     np.testing.assert_array_equal(streams.uniforms(owners, "coin"), expected)
+
+
+@pytest.mark.parametrize("scope", ["", "task "])
+def test_numbers_of_many_streams_are_those_of_their_generators(scope: str) -> None:
+    owners = [Streams(2**64 - 1, 3, owner, step, scope) for owner, step in [(5, 0), (-2, 7), (10**12, 2**40), (5, 1), (5, 0)]]
+    assert uniforms(owners, "coin") == [one.rng("coin").random() for one in owners]
+    counts = [3, 100, 1, 7, 50]
+    expected = [one.rng("draw").standard_normal(count) for one, count in zip(owners, counts, strict=True)]
+    np.testing.assert_array_equal(normals(owners, "draw", counts), np.concatenate(expected))
 
 
 def test_asking_again_starts_the_same_stream_again_and_two_askers_do_not_disturb_each_other() -> None:

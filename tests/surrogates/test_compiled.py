@@ -7,16 +7,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 from fedbo.surrogates import linear
-from fedbo.surrogates.draws import pathwise_draw, posterior_draw
+from fedbo.surrogates.draws import message_function, pathwise_draw, posterior_draw
 from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.kernels import FAMILIES
+from fedbo.surrogates.maximise import maximise, maximise_each
 
 Array = npt.NDArray[np.float64]
 ROOT = Path(__file__).parents[2]
@@ -27,7 +29,7 @@ def each(function: object, x: Array) -> Array:
 
 
 def test_sines_and_cosines_are_those_of_the_library_to_the_last_place_or_two() -> None:
-    from fedbo.surrogates.compiled.elementary import sine_cosine
+    from fedbo.surrogates.compiled.elementary import cosine, sine_cosine
 
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(-10, 10, 3000), rng.uniform(-1e5, 1e5, 3000), np.arange(-40, 41) * np.pi / 4, [0.0, -0.0]])
@@ -35,6 +37,8 @@ def test_sines_and_cosines_are_those_of_the_library_to_the_last_place_or_two() -
     np.testing.assert_allclose(found[:, 0], np.sin(x), rtol=0, atol=3e-16)
     np.testing.assert_allclose(found[:, 1], np.cos(x), rtol=0, atol=3e-16)
     assert np.isnan(sine_cosine(np.nan)).all() and np.isnan(sine_cosine(np.inf)).all()
+    np.testing.assert_allclose(each(cosine, x), np.cos(x), rtol=0, atol=3e-16)
+    assert np.isnan(cosine(np.nan)) and np.isnan(cosine(np.inf))
 
 
 def test_exponentials_are_those_of_the_library_to_the_last_place_or_two() -> None:
@@ -84,6 +88,87 @@ def test_a_draw_whose_matrix_needs_jitter_takes_the_square_root() -> None:
     found = linear.draw_weights(rows, y, 1e-18, np.random.default_rng(0))
     model = linear.update(linear.linear_model(20, 1e-18), rows, y)
     np.testing.assert_array_equal(found, linear.draw(model, np.random.default_rng(0))[0])
+
+
+@pytest.mark.parametrize(("normalise", "m"), [(True, 100), (True, 13), (False, 40)])
+def test_compiled_feature_rows_are_those_of_numpy(normalise: bool, m: int) -> None:
+    for dim in (1, 2, 5):
+        features = draw_features(np.random.default_rng(dim), dim, m, 0.1, variance=1.7, normalise=normalise)
+        x = np.random.default_rng(1).random((30, dim))
+        np.testing.assert_allclose(linear.feature_rows(features, x), phi(features, x), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.3, 0.5, 0.99])
+def test_values_are_scaled_as_by_numpy(clip: float) -> None:
+    for n in (0, 1, 2, 3, 10, 57):
+        y = 1e3 * np.random.default_rng(n).standard_normal(n)
+        raised = np.maximum(y, np.sort(y)[int(clip * (n - 1))]) if n else y
+        np.testing.assert_array_equal(linear.scaled_values(y, clip, False), raised)
+        spread = raised.std() if n and raised.std() else 1.0
+        expected = (raised - (raised.mean() if n else 0.0)) / spread
+        np.testing.assert_allclose(linear.scaled_values(y, clip, True), expected, atol=1e-12)
+    np.testing.assert_array_equal(linear.scaled_values(np.full(4, 2.5), clip, True), np.zeros(4))
+
+
+def test_a_draw_of_each_of_several_agents_is_that_of_numpy_and_to_the_bit_that_of_each_alone() -> None:
+    features, rng = draw_features(np.random.default_rng(0), 2, 40, 0.2), np.random.default_rng(1)
+    sizes = [25, 0, 3, 41, 39, 1, 60, 12]
+    models = linear.Models(features, 0.01, 0.5)
+    x, y = [rng.random((n, 2)) for n in sizes], [rng.standard_normal(n) for n in sizes]
+    known = [None, None, 0, 20, 38, None, 10, 12]  # rows whose factor is known, some of them all or more than there are
+    factors = [
+        None if n is None else linear.gram_factor(linear.feature_rows(features, p)[:n], 0.01)
+        for p, n in zip(x, known, strict=True)
+    ]
+    observed = [linear.Observations(*one) for one in zip(x, y, factors, strict=True)]
+    beta, numbers = rng.uniform(0.5, 2.0, len(sizes)).tolist(), [rng.standard_normal(linear.normals_for(n, 40)) for n in sizes]
+    found = linear.draw_each(models, observed, beta, np.concatenate(numbers))
+    for place, n in enumerate(sizes):
+        alone = linear.draw_each(models, [observed[place]], [beta[place]], numbers[place])
+        np.testing.assert_array_equal(found.omega[place], alone.omega[0])
+        assert found.spread[place] == alone.spread[0]
+        rows, values = phi(features, x[place]), linear.scaled_values(y[place], 0.5, True)
+        if 0 < n < 40:
+            np.testing.assert_array_equal(found.factors[place], alone.factors[0])  # type: ignore[arg-type]
+            dense = linear.gram_factor(rows, 0.01)
+            np.testing.assert_allclose(found.factors[place], dense, atol=1e-12)  # type: ignore[arg-type]
+        again: Any = _Given(numbers[place])
+        np.testing.assert_allclose(found.omega[place], linear.draw_weights(rows, values, 0.01, again, beta[place]), atol=1e-10)
+
+
+def test_an_agent_whose_factor_rounding_leaves_out_gets_its_draw_from_the_square_root() -> None:
+    features = draw_features(np.random.default_rng(0), 2, 20, 0.2)
+    x, y = np.full((5, 2), 0.3), np.arange(5.0)
+    numbers = np.random.default_rng(0).standard_normal(25)
+    models = linear.Models(features, 1e-18, 0.0, False)
+    one, other = linear.Observations(x, y, None), linear.Observations(np.random.default_rng(1).random((3, 2)), y[:3], None)
+    both = linear.draw_each(models, [one, other], [1.0, 1.0], np.concatenate([numbers, numbers[:23]]))
+    model = linear.update(linear.linear_model(20, 1e-18), linear.feature_rows(features, x), y)
+    expected = linear.mean(model) + 1e-9 * np.linalg.solve(model.factor[:-1, :-1], numbers[:20])
+    np.testing.assert_allclose(both.omega[0], expected, rtol=1e-6)
+    again = linear.draw_each(models, [other], [1.0], numbers[:23])
+    np.testing.assert_array_equal(both.omega[1], again.omega[0])
+
+
+class _Given:
+    """A generator that gives these numbers."""
+
+    def __init__(self, numbers: Array) -> None:
+        self._numbers = numbers
+
+    def standard_normal(self, count: int) -> Array:
+        return self._numbers[:count]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_maxima_of_several_functions_are_to_the_bit_those_of_each_alone(dim: int) -> None:
+    features = draw_features(np.random.default_rng(dim), dim, 50, 0.3)
+    omega = np.random.default_rng(2).standard_normal((9, 50))
+    alone = [maximise(message_function(features, weights), None, dim)[0] for weights in omega]
+    np.testing.assert_array_equal(maximise_each(features, omega), alone)
+    omega[4, 3] = np.nan
+    with pytest.raises(ValueError, match="not finite"):
+        maximise_each(features, omega)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,0 +1,61 @@
+"""The steps of a block of agents at once, where the algorithm decides for several in less time than for one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from fedbo.actors.agent import HostedAgent
+from fedbo.actors.agent_state import AgentState
+from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.actors.evaluation.step import StepResult
+from fedbo.actors.task import StepReport, StepRequest
+from fedbo.algorithms.base import Array, Decision
+from fedbo.objectives.space import from_unit
+
+Learned = tuple[HostedAgent, StepRequest, AgentState, StepResult]
+
+
+def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Sequence[StepRequest]) -> list[StepReport]:
+    """Carry out a step of each of these agents, all of them different, as `HostedAgent.work` does; failures are reported.
+
+    The algorithm is one that is `Blockwise`.
+    """
+    reports = {agent.number: agent.begin(request) for agent, request in zip(agents, requests, strict=True)}
+    begun = [(agent, request) for agent, request in zip(agents, requests, strict=True) if reports[agent.number] is None]
+    asking = [(agent, request) for agent, request in begun if request.step > 0 and agent.state.decision is None]
+    asked = algorithm.ask_each(
+        [(agent.state.algorithm, request.inbox, agent.streams.at(request.step)) for agent, request in asking]
+    )
+    given = {agent.number: found for (agent, _), found in zip(asking, asked, strict=True)}
+    decided = [agent.decided(request, given.get(agent.number)) for agent, request in begun]
+    natives = _natives([agent for agent, _ in begun], [decision for _, decision in decided])
+    learned: list[Learned] = []
+    for (agent, request), (state, decision), points in zip(begun, decided, natives, strict=True):
+        try:
+            learned.append((agent, request, *agent.evaluate(request, state, decision, points)))
+        except EvaluationError as error:
+            reports[agent.number] = failure(request, error)
+    sending = [one[:3] for one in learned if one[1].speaks and algorithm.sends(one[1].step)]
+    written = algorithm.outbox_each([(state.algorithm, agent.streams.at(request.step)) for agent, request, state in sending])
+    sent = {agent.number: found for (agent, _, _), found in zip(sending, written, strict=True)}
+    for agent, request, state, result in learned:
+        reports[agent.number] = agent.end(request, state, result, sent.get(agent.number))
+    return [report for report in reports.values() if report is not None]
+
+
+def _natives(agents: Sequence[HostedAgent], decisions: Sequence[Decision]) -> list[Array]:
+    """Give the points of each decision in native units."""
+    if not agents:
+        return []
+    points = from_unit(agents[0].task.federation.parameters, np.concatenate([decision.x for decision in decisions]))
+    ends = accumulate(len(decision.x) for decision in decisions)
+    return [points[end - len(decision.x) : end] for end, decision in zip(ends, decisions, strict=True)]
+
+
+def failure(request: StepRequest, error: EvaluationError) -> StepReport:
+    """Report what ends the run; it is told when this step is due, and not with the steps of its neighbours."""
+    return StepReport(request.agent, request.step, 0, None, request.lease, failure=str(error))

@@ -1,0 +1,163 @@
+"""Posterior draws on shared features, their maxima and distances for a block of agents, each with arrays of its own."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from fedbo.surrogates.compiled.distance import nearest
+from fedbo.surrogates.compiled.draws import extend, matheron
+from fedbo.surrogates.compiled.elementary import cosine as cosine_of
+from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, MATRIX, VECTOR, Tuple, compiled
+from fedbo.surrogates.compiled.maximise import LIMITS, POINTS, SETS, SHAPE, maximum
+
+Array = Any
+FEATURES = Tuple((MATRIX, VECTOR, FLOAT, BOOL))  # frequencies (m, d), phases (m,), variance, whether |phi(x)| is constant
+SCALING = Tuple((FLOAT, BOOL))
+COUNTS = types.Array(INT, 1, "C", readonly=True)
+DATA = Tuple((MATRIX, FLOAT[::1], VECTOR, VECTOR))
+
+
+@compiled()
+def _squares(vector: Array) -> float:
+    """The sum of squares, as eight sums of every eighth number."""
+    m = len(vector)
+    whole = m - m % 8
+    a, b, c, d, e, f, g, h = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(0, whole, 8):
+        a += vector[j] * vector[j]
+        b += vector[j + 1] * vector[j + 1]
+        c += vector[j + 2] * vector[j + 2]
+        d += vector[j + 3] * vector[j + 3]
+        e += vector[j + 4] * vector[j + 4]
+        f += vector[j + 5] * vector[j + 5]
+        g += vector[j + 6] * vector[j + 6]
+        h += vector[j + 7] * vector[j + 7]
+    for j in range(whole, m):
+        a += vector[j] * vector[j]
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
+
+
+@compiled(types.void(FEATURES, MATRIX, FLOAT[:, ::1]))
+def feature_rows(features: Any, points: Array, rows: Array) -> None:
+    """Write the feature rows `(n, m)` of points `(n, d)`: `features.phi`."""
+    frequencies, phases, variance, constant = features
+    m, d = frequencies.shape
+    turned, cosine = np.ascontiguousarray(frequencies.T), np.empty(m)
+    for i in range(len(points)):
+        for j in range(m):
+            cosine[j] = phases[j]
+        for k in range(d):
+            x = points[i, k]
+            for j in range(m):
+                cosine[j] += turned[k, j] * x
+        for j in range(m):
+            cosine[j] = cosine_of(cosine[j])
+        level = sqrt(variance / _squares(cosine)) if constant else sqrt(2.0 * variance / m)
+        for j in range(m):
+            rows[i, j] = level * cosine[j]
+
+
+@compiled(FLOAT(FLOAT[::1], FLOAT, BOOL))
+def scale(y: Array, clip: float, standardise: bool) -> float:
+    """Raise values `(n,)` to their quantile `clip`, and perhaps scale them to mean 0 and variance 1; give the divisor."""
+    n = len(y)
+    if n == 0:
+        return 1.0
+    if clip > 0.0:
+        least = np.sort(y)[int(clip * (n - 1))]
+        for i in range(n):
+            y[i] = max(y[i], least)
+    if not standardise:
+        return 1.0
+    mean, squares = 0.0, 0.0
+    for i in range(n):
+        mean += y[i]
+    mean /= n
+    for i in range(n):
+        y[i] -= mean
+        squares += y[i] * y[i]
+    spread = sqrt(squares / n)
+    if spread == 0.0:
+        return 1.0
+    for i in range(n):
+        y[i] /= spread
+    return spread
+
+
+@compiled(types.void(FEATURES, SCALING, FLOAT, DATA, COUNTS, VECTOR, FLOAT[::1], INT[:, ::1], FLOAT[:, ::1], FLOAT[::1]))
+def draw_weights(
+    features: Any,
+    scaling: Any,
+    noise_variance: float,
+    data: Any,
+    counts: Array,
+    beta: Array,
+    factors: Array,
+    columns: Array,
+    omega: Array,
+    spread: Array,
+) -> None:
+    """Write the weights `omega (k, m)` that `linear.draw_weights` draws for each agent, where its factor serves.
+
+    `data` are the points `(sum n, d)`, the values `(sum n,)`, which are scaled in place as `scaling` says, what is known of the
+    factors, and the normal draws; those of all agents, one after the other. Agent a has `counts[a]` observations, and the draw
+    is `beta[a]` times as wide as the posterior. Of `columns (k, 2)` the first are those that are known of its factor, and the
+    others are written: those that it has in `factors` then. These are fewer than n where rounding leaves no factor, and none
+    for m observations or more; no weights are written then.
+    """
+    x, y, before, normals = data
+    m, first, old, new, drawn = omega.shape[1], 0, 0, 0, 0
+    rows = np.empty((max(1, counts.max()), m))
+    for a in range(len(counts)):
+        n, known = counts[a], columns[a, 0]
+        spread[a] = scale(y[first : first + n], scaling[0], scaling[1])
+        if n < m:
+            size, held = n * (n + 1) // 2, known * (known + 1) // 2
+            factor = factors[new : new + size]
+            for i in range(held):
+                factor[i] = before[old + i]
+            feature_rows(features, x[first : first + n], rows[:n])
+            columns[a, 1] = extend(rows[:n], noise_variance, known, factor)
+            if columns[a, 1] == n:
+                some, wide = normals[drawn : drawn + m + n], beta[a]
+                matheron(rows[:n], y[first : first + n], factor, some, wide, wide * sqrt(noise_variance), omega[a])
+            new, old, drawn = new + size, old + held, drawn + n
+        else:
+            columns[a, 1] = 0
+        first, drawn = first + n, drawn + m
+
+
+@compiled(FLOAT(FEATURES, MATRIX, SETS, POINTS, SHAPE, VECTOR, LIMITS, FLOAT, FLOAT[:, ::1]))
+def maxima(
+    features: Any,
+    omega: Array,
+    table: Any,
+    points: Any,
+    shape: Any,
+    bounds: Array,
+    limits: Any,
+    tolerance: float,
+    places: Array,
+) -> float:
+    """Write the points `(k, d)` where functions with weights `omega (k, m)` are largest; 0, or NaN when one is not finite."""
+    frequencies, phases, variance, constant = features
+    level = sqrt(variance) if constant else sqrt(2.0 * variance / len(phases))
+    none = 0, np.empty((0, len(bounds))), np.empty(0), np.ones(len(bounds))
+    for a in range(len(omega)):
+        waves = frequencies, phases, omega[a] * level, constant
+        if np.isnan(maximum(waves, none, 0.0, table, points, shape, bounds, limits, tolerance, places[a])):
+            return np.nan
+    return 0.0
+
+
+@compiled(types.void(MATRIX, COUNTS, MATRIX, FLOAT[::1]))
+def distances(points: Array, counts: Array, x: Array, found: Array) -> None:
+    """Write how far each point of `x (k, d)` is from the nearest of its own, `counts (k,)` of `points (sum n, d)` in turn."""
+    first = 0
+    for a in range(len(counts)):
+        found[a] = nearest(points[first : first + counts[a]], x[a])
+        first += counts[a]

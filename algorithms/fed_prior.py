@@ -1,13 +1,13 @@
 """A federated prior by empirical Bayes, a method of our own: agents learn from each other what such functions look like.
 
-Every agent sends the posterior mean of its own Gaussian process at design points that all know. The coordinator gives each the
-mean of what the others have sent, and the directions in which they differ: a prior, from which the agent's function departs by
-a process of its own (docs/algorithms/fed_prior.md).
+Every agent sends, at design points that all know, the posterior mean of its own Gaussian process and how certain it is. The
+coordinator gives each the mean of the others, and the directions in which they differ: a prior, from which the agent's function
+departs by a process of its own (docs/algorithms/fed_prior.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -16,18 +16,20 @@ from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.centres import Aggregation, robust_moments
+from fedbo.algorithms.components.centres import Aggregation, bounded_products
 from fedbo.algorithms.components.coordinates import design_points
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.learned_prior import LearnedPrior, interpolation_length, learned_prior
+from fedbo.surrogates.learned_prior import LearnedPrior, Moments, interpolation_length, learned_prior, shrunk
+
+LEAST = 1e-9  # certainty below which nobody has looked
 
 
 class PriorServer(NamedTuple):
-    """The coordinator's state: the newest message of every agent: `values (N, M)`, `certainty (N,)`, `stretch (N,)`.
+    """The coordinator's state: the newest message of every agent: `values (N, M)`, `certainty (N, M)`, `stretch (N,)`.
 
-    The certainty of an agent that has sent nothing is 0.
+    All are 0 where an agent has sent nothing.
     """
 
     values: Array
@@ -35,13 +37,34 @@ class PriorServer(NamedTuple):
     stretch: Array
 
 
+class Told(NamedTuple):
+    """What others have told: the sums `values (M,)` and `certainty (M,)`."""
+
+    values: Array
+    certainty: Array
+
+    @property
+    def level(self) -> float:
+        """Give the mean of the others over all design points."""
+        return float(self.values.sum() / self.certainty.sum())
+
+    @property
+    def mean(self) -> Array:
+        """Give the mean of the others, and of one more that knows the level everywhere and nothing else."""
+        return np.asarray((self.values + self.level) / (self.certainty + 1.0))
+
+
+ByAgent = Callable[[int], tuple[Told, Array]]
+
+
 @dataclass(frozen=True, slots=True)
 class FedPrior(PriorAgent):
     """Bayesian optimisation with a prior that agents learn from each other; `PriorAgent` has the settings not named here.
 
-    A message is the posterior mean of the agent's own Gaussian process at about `points` design points, in the units of the
-    values, and its certainty, the share of the prior variance that its observations have removed there. What is answered is the
-    mean of the others, weighted by certainty, and at most `directions` directions in which they differ.
+    A message has two numbers for each of about `points` design points: the agent's certainty r, the share of the prior variance
+    that its observations have removed there, and its posterior mean less 1 - r times the level of its process, which is what
+    these observations say, r times as loud. What is answered is the mean of the others, weighted by certainty at each design
+    point, and at most `directions` directions in which they differ, shrunk by how few agents they come from.
     With a robust `aggregation` that mean is a centre, and directions are about it, of messages no further away than the median.
     """
 
@@ -49,78 +72,107 @@ class FedPrior(PriorAgent):
     aggregation: Aggregation = Aggregation()
 
     def upload(self, problem: Problem) -> Declaration | None:
-        """The posterior mean at the design points `(M,)`, its certainty, and how much speaks for stretched coordinates."""
+        """What is known at the design points and how certainly, both `(M,)`, and how much speaks for stretched coordinates."""
         if self.control == "alone":
             return None
         m = len(design_points(self.points, problem.dim))
-        return {"values": Field((m,)), "certainty": Field((1,), observed=False), "stretch": Field((1,), observed=False)}
+        certainty, stretch = Field((m,), low=0.0, high=1.0), Field((1,), low=-MOST, high=MOST)
+        return {"values": Field((m,)), "certainty": certainty, "stretch": stretch}
 
     def download(self, problem: Problem) -> Declaration | None:
-        """The mean `(M,)` and the directions `(r, M)`, the largest first, of what the others have sent, and their choice."""
+        """Mean `(M,)` and directions `(r, M)` of the others, the largest first, the variance left over, and their choice."""
         if self.control == "alone":
             return None
         m = len(design_points(self.points, problem.dim))
-        return {"mean": Field((m,)), "directions": Field((None, m)), "stretch": Field((1,))}
+        return {"mean": Field((m,)), "directions": Field((None, m)), "residual": Field((1,)), "stretch": Field((1,))}
 
     def _learned(self, answer: Payload, local: LocalState, design: Array) -> LearnedPrior:
-        return learned_prior(design, answer["mean"], answer["directions"], interpolation_length(*design.shape))
+        moments = Moments(answer["mean"], answer["directions"], float(answer["residual"][0]))
+        return learned_prior(design, moments, interpolation_length(*design.shape))
 
     def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
         """Write a message about all that is known."""
         known, state = self._known(state, streams)
         if known is None:
             return None, state
-        values, certainty, stretch = known
-        return {"values": values, "certainty": np.array([certainty]), "stretch": np.array([stretch])}, state
+        r = known.certainties
+        # Where little was observed a posterior mean is near its level, which lies high where a search has looked: left out.
+        values = r * known.values if self.control == "noise" else known.values - (1.0 - r) * known.level
+        return {"values": values, "certainty": r, "stretch": np.array([known.stretch])}, state
 
     def server_init(self, problem: Problem) -> PriorServer:
         """Begin without messages."""
         n, m = problem.n_agents, len(design_points(self.points, problem.dim))
-        return PriorServer(np.zeros((n, m)), np.zeros(n), np.zeros(n))
+        return PriorServer(np.zeros((n, m)), np.zeros((n, m)), np.zeros(n))
 
     def receive(self, state: PriorServer, message: Inbound, now: float) -> PriorServer:
         """Keep an agent's newest message."""
         state.values[message.sender] = message.payload["values"]
+        state.certainty[message.sender] = np.clip(message.payload["certainty"], 0.0, 1.0)
         state.stretch[message.sender] = np.clip(message.payload["stretch"][0], -MOST, MOST)
-        state.certainty[message.sender] = np.clip(message.payload["certainty"][0], 0.0, 1.0)
         return state
 
     def broadcast(
         self, state: PriorServer, recipients: Sequence[int], staleness_weight: Array, streams: Streams
     ) -> tuple[dict[int, Payload], PriorServer]:
-        """Answer each with mean and directions of the others, by weighted sums from which its own share is taken."""
-        weight = state.certainty * staleness_weight
-        if not weight.any():
+        """Answer each with mean and covariance of the others, by weighted sums from which its own share is taken."""
+        weight = staleness_weight * state.certainty.any(axis=1)
+        known = weight * state.certainty.sum(axis=1)
+        if not known.any():
             return {}, state
-        centre = weight @ state.values / weight.sum()
-        apart = state.values - centre
-        products = (apart * weight[:, None]).T @ apart
+        moments = self._moments(state, weight) if self.aggregation.is_mean else self._robust_moments(state, weight)
+        choice = weight * state.certainty.mean(axis=1) * state.stretch
         payloads: dict[int, Payload] = {}
         for agent in recipients:
-            left, squares = weight.sum() - weight[agent], (weight**2).sum() - weight[agent] ** 2
-            if not left > 1e-9:
+            if not known.sum() - known[agent] > LEAST * known.sum():
                 continue
-            if self.aggregation.is_mean:
-                own, off = apart[agent], -weight[agent] * apart[agent] / left
-                spread = products - weight[agent] * np.outer(own, own) - left * np.outer(off, off)
-                mean = centre + off
-            else:
-                others = np.where(np.arange(len(weight)) == agent, 0.0, weight)
-                mean, spread = robust_moments(self.aggregation, state.values, others)
-            freedom = left - squares / left
+            told, spread = moments(agent)
+            root = np.sqrt(np.maximum(told.certainty, LEAST))
+            covariance, residual = shrunk(spread / np.outer(root, root), float(told.certainty.mean()))
             payloads[agent] = {
-                "mean": mean,
-                "directions": self._directions(spread, freedom, left),
-                "stretch": np.array([weight @ state.stretch - weight[agent] * state.stretch[agent]]),
+                "mean": told.mean,
+                "directions": self._directions(covariance),
+                "residual": np.array([residual]),
+                "stretch": np.array([choice.sum() - choice[agent]]),
             }
         return payloads, state
 
-    def _directions(self, spread: Array, freedom: float, total: float) -> Array:
-        """Give the largest principal directions `(r, M)` of a sum of squares `(M, M)`, with their standard deviations."""
-        if freedom <= 1e-9 * total or not self.directions:
-            return np.empty((0, len(spread)))
-        values, vectors = np.linalg.eigh(spread / freedom)
-        kept = np.flatnonzero(values > 1e-9 * max(values[-1], 0.0))[-self.directions :][::-1]
+    def _moments(self, state: PriorServer, weight: Array) -> ByAgent:
+        """Give what an agent is told by the others, and their sum of squares `(M, M)` about it, each by sums over all."""
+        values, certainty, _ = state
+        m, told = values.shape[1], Told(weight @ values, weight @ certainty)
+        rows = np.hstack([values - certainty * told.mean, certainty])
+        products = (rows * weight[:, None]).T @ rows
+
+        def others(agent: int) -> tuple[Told, Array]:
+            own = weight[agent]
+            left = Told(told.values - own * values[agent], np.maximum(told.certainty - own * certainty[agent], 0.0))
+            off = left.mean - told.mean
+            kept = products - own * np.outer(rows[agent], rows[agent])
+            cross = kept[:m, m:] * off
+            return left, kept[:m, :m] - cross - cross.T + kept[m:, m:] * np.outer(off, off)
+
+        return others
+
+    def _robust_moments(self, state: PriorServer, weight: Array) -> ByAgent:
+        """Give the same with a robust centre in the place of the mean, and of vectors that are no longer than the median."""
+        values, certainty, _ = state
+
+        def others(agent: int) -> tuple[Told, Array]:
+            counted = np.where(np.arange(len(weight)) == agent, 0.0, weight)
+            total = counted @ certainty
+            centre = self.aggregation.of(values / np.maximum(certainty, LEAST), counted[:, None] * np.maximum(certainty, LEAST))
+            told = Told(total * centre, total)
+            return told, bounded_products(values - certainty * told.mean, counted)
+
+        return others
+
+    def _directions(self, covariance: Array) -> Array:
+        """Give the largest principal directions `(r, M)` of a covariance `(M, M)`, with their standard deviations."""
+        if not (self.directions and covariance.any()):
+            return np.empty((0, len(covariance)))
+        values, vectors = np.linalg.eigh(covariance)
+        kept = np.flatnonzero(values > 1e-9 * values[-1])[-self.directions :][::-1]
         return np.asarray((vectors[:, kept] * np.sqrt(values[kept])).T)
 
 

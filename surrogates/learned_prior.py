@@ -22,6 +22,7 @@ from fedbo.surrogates.posterior import factorise
 
 Array = npt.NDArray[np.float64]
 INTERPOLATION_NOISE = 1e-4  # relative to the variance of the interpolated function
+LEAST_RESIDUAL = 0.02  # of the squared scale: what an interpolation between design points leaves out
 MATERN = FAMILIES["matern52"]
 
 
@@ -29,7 +30,7 @@ class LearnedPrior(NamedTuple):
     """A prior from `r` directions at `design (M, d)`, with all values in units of `scale`.
 
     `coefficients (M, 1 + r)` are those of the mean, less `centre`, and of the directions in the kernel of the interpolation,
-    whose length scale is `length_scale`.
+    whose length scale is `length_scale`. `residual` is the median of s^2.
     """
 
     design: Array
@@ -37,11 +38,25 @@ class LearnedPrior(NamedTuple):
     centre: float
     scale: float
     coefficients: Array
+    residual: float = 0.25
 
     @property
     def rank(self) -> int:
         """Count the directions."""
         return int(self.coefficients.shape[1]) - 1
+
+    @property
+    def parameters(self) -> PriorParameters:
+        """Give the medians of what is fitted."""
+        return PriorParameters(variance=self.residual)
+
+
+class Moments(NamedTuple):
+    """What was learned of functions at the design: `mean (M,)`, `directions (r, M)`, and the variance outside of these."""
+
+    mean: Array
+    directions: Array
+    residual: float
 
 
 class Shape(NamedTuple):
@@ -76,8 +91,7 @@ class Belief(NamedTuple):
     alpha: Array
 
 
-# Medians and standard deviations of the logs of (tau, s^2, l, noise variance), and their bounds.
-MEDIANS = np.log(np.array(PriorParameters()))
+# Standard deviations of the logs of (tau, s^2, l, noise variance), and their bounds.
 SPREADS = np.array([0.7, 1.2, 0.5, 1.2])
 LIMITS = np.log(np.array([(1e-2, 1e2), (1e-4, 1e2), (0.03, 3.0), (1e-6, 1.0)]))
 
@@ -92,17 +106,29 @@ def flat_prior(dim: int, centre: float, scale: float) -> LearnedPrior:
     return LearnedPrior(np.empty((0, dim)), 1.0, centre, scale, np.empty((0, 1)))
 
 
-def learned_prior(design: Array, mean: Array, directions: Array, length_scale: float) -> LearnedPrior:
-    """A prior from a mean `(M,)` and directions `(r, M)` at `design (M, d)`.
-
-    Its scale is the standard deviation, over the design, of functions with this mean and these directions.
-    """
+def learned_prior(design: Array, moments: Moments, length_scale: float) -> LearnedPrior:
+    """A prior from moments at `design (M, d)`; its scale is the standard deviation of such functions over the design."""
+    mean, directions, residual = moments
     centre = float(mean.mean())
-    scale = float(np.sqrt(mean.var() + (directions**2).sum() / len(mean))) or 1.0
+    scale = float(np.sqrt(mean.var() + (directions**2).sum() / len(mean) + residual)) or 1.0
     gram = SE(length_scale)(design, design)
     gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
-    values = np.column_stack([mean - centre, directions.T]) / scale
-    return LearnedPrior(design, length_scale, centre, scale, cho_solve((factorise(gram)[0], True), values))
+    coefficients = cho_solve((factorise(gram)[0], True), np.column_stack([mean - centre, directions.T]) / scale)
+    return LearnedPrior(design, length_scale, centre, scale, coefficients, max(residual / scale**2, LEAST_RESIDUAL))
+
+
+def shrunk(spread: Array, number: float) -> tuple[Array, float]:
+    """Shrink a covariance `(M, M)` that was estimated from so many functions: what is left of it, and the variance taken off.
+
+    The share that is taken off is that of the oracle approximating estimator (Chen et al. 2010, eq. 23) for many dimensions,
+    (1 + R) / (number + 1) with the effective rank R = tr(S)^2 / tr(S^2): how far such an estimate is from the truth. The
+    variance is the mean over the design, and is the residual process' to have.
+    """
+    total = float(spread.trace())
+    if not total > 0.0:
+        return np.zeros_like(spread), 0.0
+    off = min(1.0, (1.0 + 1.0 / float(((spread / total) ** 2).sum())) / (number + 1.0))
+    return (1.0 - off) * spread, off * total / len(spread)
 
 
 def shape_prior(shape: Shape, centre: float, scale: float) -> LearnedPrior:
@@ -141,18 +167,19 @@ def rows_of(prior: LearnedPrior, x: Array) -> Array:
 def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> PriorParameters:
     """The parameters with the largest posterior density given `y (n,)` at `x (n, d)`; the medians without observations."""
     if not len(x):
-        return PriorParameters()
+        return prior.parameters
     density = density_function(prior, x, y)
     box = Bounds(LIMITS[:, 0], LIMITS[:, 1])
     options: Any = {"maxiter": iterations}
-    starts = [MEDIANS, MEDIANS + np.array([-1.4, 1.2, 0.0, 0.0])]  # what is shared counts, or the residual does
+    medians = np.log(prior.parameters)
+    starts = [medians, medians + np.array([-1.4, 1.2, 0.0, 0.0])]  # what is shared counts, or the residual does
     found = [minimize(density, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts]
     return PriorParameters(*(float(value) for value in np.exp(min(found, key=lambda one: float(one.fun)).x)))
 
 
 def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
     """Minus the log posterior density, up to a constant, and its gradient, as a function of the log parameters `(4,)`."""
-    n, rows = len(x), rows_of(prior, x)
+    n, rows, medians = len(x), rows_of(prior, x), np.log(prior.parameters)
     target = (y - prior.centre) / prior.scale - rows[:, 0]
     shared = rows[:, 1:] @ rows[:, 1:].T
     squares = MATERN.squared_distance(x, x)
@@ -166,7 +193,7 @@ def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
         inverse = cho_solve((factor, True), np.eye(n))
         alpha = inverse @ target
         pull = np.outer(alpha, alpha) - inverse
-        apart = (theta - MEDIANS) / SPREADS
+        apart = (theta - medians) / SPREADS
         value = 0.5 * float(target @ alpha) + float(np.log(factor.diagonal()).sum()) + 0.5 * float(apart @ apart)
         gradient = apart / SPREADS
         gradient[0] -= 0.5 * tau * float((pull * shared).sum())

@@ -89,15 +89,13 @@ def _median(values: Array, weights: Array) -> Array:
     return np.asarray(0.5 * (values[low, columns] + values[high, columns]))
 
 
-def robust_moments(aggregation: Aggregation, values: Array, weights: Array) -> tuple[Array, Array]:
-    """Give a robust centre `(m,)` of vectors `(n, m)` with weights `(n,)`, and the sum of squares `(m, m)` about it.
+def bounded_products(apart: Array, weights: Array) -> Array:
+    """Give the weighted sum of squares `(m, m)` of vectors `(n, m)` with weights `(n,)`, none of which counts for too much.
 
-    Vectors that lie further from the centre than the median of all distances are moved to that distance, so that those who lie
-    add no more to the sum than others, as long as they have less than half of the weight.
+    Vectors that are longer than the median of all lengths are shortened to it, so that those who lie add no more to the sum
+    than others, as long as they have less than half of the weight.
     """
-    centre = aggregation.of(values, weights)
-    apart = values - centre
     far = np.linalg.norm(apart, axis=1)
     most = float(_median(far[:, None], weights[:, None])[0])
-    apart *= np.divide(most, far, out=np.ones_like(far), where=far > most)[:, None]
-    return centre, (apart * weights[:, None]).T @ apart
+    apart = apart * np.divide(most, far, out=np.ones_like(far), where=far > most)[:, None]
+    return np.asarray((apart * weights[:, None]).T @ apart)

@@ -47,10 +47,16 @@ class PriorState(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What an agent knows at the design points: `values (M,)`, its certainty of them in [0, 1], and its state's `stretch`."""
+    """What an agent knows at the design points: `values (M,)`, and their `certainties (M,)` in [0, 1].
+
+    These are the shares of the prior variance that its observations have removed, `certainty` is the same of the mean variance.
+    Where the certainty is 0, the values are the `level` of its process. `stretch` is that of its state.
+    """
 
     values: Array
+    certainties: Array
     certainty: float
+    level: float
     stretch: float
 
 
@@ -180,15 +186,17 @@ class PriorAgent:
         hyper, stretch = known.hyper, state.stretch
         design = to_coordinates(design_points(self.points, known.u.shape[1]), own.coordinates)
         values, variance = predict(condition(hyper, known.u, known.y), design)
-        certainty = 1.0 - float(variance.mean()) / (hyper.scale**2 * hyper.variance)
+        prior = hyper.scale**2 * hyper.variance
+        certainties, certainty = np.clip(1.0 - variance / prior, 0.0, 1.0), 1.0 - float(variance.mean()) / prior
         if self.control == "noise":
             root = factorise(hyper.kernel(design, design))[0]
             values = hyper.offset + hyper.scale * (root @ streams.rng("noise").standard_normal(len(design)))
         if self.control == "shuffled":
-            values = streams.rng("shuffled").permutation(values)
+            order = streams.rng("shuffled").permutation(len(values))
+            values, certainties = values[order], certainties[order]
         if self.control in ("noise", "shuffled"):
             stretch = 0.0
-        return Known(values, certainty, stretch), state
+        return Known(values, certainties, certainty, hyper.offset, stretch), state
 
 
 def level(local: LocalState) -> tuple[float, float]:

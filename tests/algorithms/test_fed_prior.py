@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
+from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import design_points, from_coordinates, slopes, to_coordinates
-from fedbo.algorithms.components.prior_agent import MOST, PriorState
+from fedbo.algorithms.components.prior_agent import MOST, PriorState, _belief
 from fedbo.algorithms.fed_prior import FedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.coordinator.environment.lies import is_falsifiable
+from fedbo.surrogates.learned_prior import expected, shrunk
 
 N, M = 6, 49
 PROBLEM = Problem(2, N, tuple(range(N)), 3, 10)
@@ -45,23 +48,46 @@ def answers(method: FedPrior, payloads: dict[int, Payload], staleness: Array | N
     return method.broadcast(server, range(N), weight, Streams(1, owner=COORDINATOR))[0]
 
 
+def told(payloads: dict[int, Payload], weight: Array, others: list[int]) -> tuple[Array, Array, Array]:
+    """Mean and covariance of what others have said, each written out agent by agent, and how many they count as."""
+    said = [(weight[other], payloads[other]["values"], payloads[other]["certainty"]) for other in others]
+    total = np.sum([w * r for w, _, r in said], axis=0)
+    level = np.sum([w * values.sum() for w, values, _ in said]) / total.sum()
+    mean = (np.sum([w * values for w, values, _ in said], axis=0) + level) / (total + 1.0)
+    spread = np.sum([w * np.outer(values - r * mean, values - r * mean) for w, values, r in said], axis=0)
+    return mean, spread / np.sqrt(np.outer(total, total)), total
+
+
+@pytest.mark.parametrize("rule", ["mean", "trimmed_mean"])
 @pytest.mark.parametrize("staleness", [None, np.array([1.0, 0.5, 0.25, 1.0, 0.0, 1.0])])
-def test_an_answer_has_mean_and_covariance_of_the_others(staleness: Array | None) -> None:
-    method = FedPrior(points=M, directions=100)
+def test_an_answer_has_mean_and_shrunk_covariance_of_the_others(staleness: Array | None, rule: str) -> None:
+    """Also where a robust centre leaves nobody out; distances are then cut, so only the mean is looked at."""
+    method = FedPrior(points=M, directions=100, aggregation=Aggregation(rule, trim=0.0))
     payloads = {number: message(method, number, 5 + 5 * number) for number in range(N)}
+    weight = np.ones(N) if staleness is None else staleness
     found = answers(method, payloads, staleness)
-    certainty = np.array([payloads[number]["certainty"][0] for number in range(N)])
-    assert 0 < certainty[0] < certainty[5] < 1  # who knows more is surer
     for number in range(N):
-        weight = certainty * (1.0 if staleness is None else staleness)
         others = [other for other in range(N) if other != number and weight[other]]
-        values = np.array([payloads[other]["values"] for other in others])
-        covariance = np.cov(values.T, aweights=weight[others], ddof=1)
-        np.testing.assert_allclose(found[number]["mean"], weight[others] @ values / weight[others].sum(), rtol=1e-9)
-        directions = found[number]["directions"]
-        np.testing.assert_allclose(directions.T @ directions, covariance, rtol=1e-6, atol=1e-8 * covariance.max())
-        stretch = sum(weight[other] * payloads[other]["stretch"][0] for other in others)
+        mean, covariance, total = told(payloads, weight, others)
+        np.testing.assert_allclose(found[number]["mean"], mean, rtol=1e-7)
+        stretch = sum(weight[other] * payloads[other]["certainty"].mean() * payloads[other]["stretch"][0] for other in others)
         assert found[number]["stretch"][0] == pytest.approx(stretch)
+        if rule == "mean":
+            kept, residual = shrunk(covariance, total.mean())
+            directions = found[number]["directions"]
+            np.testing.assert_allclose(directions.T @ directions, kept, rtol=1e-6, atol=1e-8 * covariance.max())
+            assert found[number]["residual"][0] == pytest.approx(residual)
+
+
+def test_where_an_agent_has_not_looked_it_says_nothing_whatever_its_level() -> None:
+    method, streams = FedPrior(points=M), Streams(1, owner=1)
+    x = np.random.default_rng(0).random((40, 2)) * [0.3, 1.0]
+    state = method.agent_init(dataclasses.replace(PROBLEM, agent=1), streams)
+    state = method.tell(state, x, 10.0 + np.sin(25.0 * x).sum(axis=1))._replace(t=1)
+    payload, _ = method.outbox(state, streams.at(1))
+    assert payload is not None
+    far, r = design_points(M, 2)[:, 0] > 0.8, payload["certainty"]
+    assert r[far].max() < 0.1 and np.abs(payload["values"][far]).max() < 1.2 and r.max() > 0.9
 
 
 def test_few_directions_are_the_largest() -> None:
@@ -69,7 +95,7 @@ def test_few_directions_are_the_largest() -> None:
     every = answers(FedPrior(points=M), payloads)[0]["directions"]
     few = answers(FedPrior(points=M, directions=2), payloads)[0]["directions"]
     np.testing.assert_array_equal(few, every[:2])
-    assert len(every) == N - 2 and (np.diff((every**2).sum(axis=1)) <= 0).all()
+    assert len(every) == N - 1 and (np.diff((every**2).sum(axis=1)) <= 0).all()
     assert answers(FedPrior(points=M, directions=0), payloads)[0]["directions"].shape == (0, M)
 
 
@@ -77,22 +103,51 @@ def test_one_other_agent_has_a_mean_and_no_direction_and_nobody_has_no_answer() 
     method = FedPrior(points=M)
     found = answers(method, {3: message(method, 3)})
     assert 3 not in found and found[0]["directions"].shape == (0, M)
-    np.testing.assert_allclose(found[0]["mean"], message(method, 3)["values"], rtol=1e-12)
+    mean, covariance, total = told({3: message(method, 3)}, np.ones(N), [3])
+    np.testing.assert_allclose(found[0]["mean"], mean, rtol=1e-12)
+    assert total.max() <= 1.0 and found[0]["residual"][0] == pytest.approx(covariance.trace() / M)
     assert answers(method, {}) == {}
 
 
 def test_a_message_comes_near_the_function() -> None:
-    values = message(FedPrior(points=M), 2, 40)["values"]
+    sent = message(FedPrior(points=M), 2, 40)
     wanted = bowl(design_points(M, 2), 2)
-    assert np.abs(values - wanted).max() < 0.1 * np.ptp(wanted)
+    assert np.abs(sent["values"] / sent["certainty"] - wanted).max() < 0.1 * np.ptp(wanted)
 
 
 @pytest.mark.parametrize("control", ["noise", "shuffled"])
 def test_controls_take_the_information_out(control: Any) -> None:
     plain, without = message(FedPrior(points=M), 1), message(FedPrior(points=M, control=control), 1)
-    assert without["stretch"] == 0 and without["certainty"] == plain["certainty"]
-    same = sorted(without["values"]) == sorted(plain["values"])
-    assert same == (control == "shuffled") and not np.array_equal(without["values"], plain["values"])
+    assert without["stretch"] == 0 and sorted(without["certainty"]) == sorted(plain["certainty"])
+    assert not np.array_equal(without["values"], plain["values"])
+    if control == "shuffled":
+        pairs = [sorted(zip(one["values"], one["certainty"], strict=True)) for one in (without, plain)]
+        np.testing.assert_allclose(*pairs)
+    else:
+        np.testing.assert_array_equal(without["certainty"], plain["certainty"])
+
+
+def test_whoever_lies_may_falsify_all_of_a_message() -> None:
+    declared = FedPrior(points=M).upload(PROBLEM)
+    assert declared is not None and all(is_falsifiable(field) for field in declared.values())
+
+
+def test_groups_with_opposite_functions_are_told_apart_by_what_an_agent_sees() -> None:
+    """Half of the agents have a bowl, half the same upside down; eight observations say to which an agent belongs."""
+    method, payloads = FedPrior(points=M, coordinates="plain"), {}
+    for number in range(N):
+        x = np.random.default_rng(number).random((40, 2))
+        state = method.agent_init(PROBLEM, Streams(1, owner=number))
+        payload, _ = method.outbox(method.tell(state, x, (-1) ** number * bowl(x))._replace(t=1), Streams(1, owner=number))
+        assert payload is not None
+        payloads[number] = payload
+    found, at = answers(method, payloads), design_points(M, 2)
+    x = np.random.default_rng(9).random((8, 2))
+    for number in (0, 1):
+        local = method.agent_init(PROBLEM, Streams(1)).local._replace(u=x, y=(-1) ** number * bowl(x))
+        belief = _belief(method._prior(found[number], local, "plain"), local)
+        wanted = (-1) ** number * bowl(at)
+        assert np.corrcoef(expected(belief, at), wanted)[0, 1] > 0.95
 
 
 def test_alone_nothing_is_sent() -> None:

@@ -60,7 +60,7 @@ def read_fedscale(path: str | Path) -> tuple[tuple[Windows, float], ...]:
     return tuple(_client(name, clients[name]) for name in sorted(clients, key=int))
 
 
-def once(windows: Windows) -> Iterator[float]:
+def once(windows: Iterable[tuple[float, float]]) -> Iterator[float]:
     """Give the times at which somebody with these windows leaves, returns, leaves, …; after the last one it stays away."""
     left = 0.0
     for start, end in windows:

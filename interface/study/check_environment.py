@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from fedbo.study.study import Study
 
 
-def world_combinations(study: Study) -> Iterator[InvalidSetting]:
+def world_combinations(study: Study, groups_are_right: bool) -> Iterator[InvalidSetting]:
     """List what does not go together in the environment of a study whose tables are right by themselves."""
-    groups = list(_groups(study))
-    yield from groups
     yield from _real_time(study)
     yield from _costs(study)
     yield from _short_days(study)
-    if not groups:
+    if groups_are_right:
         yield from _plan(study)
 
 
@@ -77,7 +75,8 @@ def agents_remedy(given: Sequence[int], count: int) -> str | None:
     return None if twice is None else f"agent {twice} stands there twice; name each agent once"
 
 
-def _groups(study: Study) -> Iterator[InvalidSetting]:
+def group_combinations(study: Study) -> Iterator[InvalidSetting]:
+    """List what is wrong with the names and the agents of groups."""
     first: dict[str, int] = {}
     for number, table in enumerate(study.group):
         if table.name == "all":

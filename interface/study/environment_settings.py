@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fedbo.coordinator.environment.availability import Within
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import Fault, Restart
 from fedbo.study.environment_tables import GroupTable
@@ -41,7 +43,8 @@ def environment_of(study: Study) -> Environment:
     """Make the environment of one cell of a study."""
     groups, network = members(study), study.network
     common = _common(study)
-    exceptions = {agent: replace(common, **_differences(table)) for table in study.group for agent in groups[table.name]}
+    own = {table.name: _models(common, table) for table in study.group}
+    exceptions = {agent: own[table.name] for table in study.group for agent in groups[table.name]}
     everybody = tuple(range(study.federation().n_agents))
     who = {"all": everybody, **groups}
     return Environment(
@@ -70,6 +73,15 @@ def _common(study: Study) -> AgentModels:
         availability=study.availability.make(),
         leaving=study.availability.leaving,
     )
+
+
+def _models(common: AgentModels, table: GroupTable) -> AgentModels:
+    """Give the models of a group, whose agents may join late and leave for good."""
+    models = replace(common, **_differences(table))
+    if table.from_ is None and table.until is None:
+        return models
+    within = Within(models.availability, table.from_ or 0.0, math.inf if table.until is None else table.until)
+    return replace(models, availability=within)
 
 
 def _differences(table: GroupTable) -> dict[str, Any]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES
+from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import Name
 from fedbo.study.settings import names_of
-from fedbo.study.tables import Declared, Named, Positive, Table, is_agents
+from fedbo.study.tables import Count, Declared, Named, Positive, Table, is_agents
 
 Bandwidth = Annotated[float, Field(gt=0)]
 Leaving = Literal["resumed", "lost"]
@@ -83,8 +84,12 @@ class ExchangeTable(Named):
 
 
 class GroupTable(Table):
-    """[[group]]: some agents by a common name, and what differs for them from the study's own."""
+    """[[group]]: some agents by a common name, and what differs for them from the study's own.
 
+    They take part from the time `from` on, and until the time `until`.
+    """
+
+    model_config = ConfigDict(**{**Table.model_config, "serialize_by_alias": True})
     name: Name
     agents: Any = None
     share: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -95,6 +100,12 @@ class GroupTable(Table):
     bandwidth: Bandwidth | None = None
     availability: AvailabilityModel | None = None
     leaving: Leaving | None = None
+    from_: Annotated[float | None, Field(ge=0, alias="from")] = None
+    until: Annotated[float, Field(gt=0)] | None = None
+    iterations: Positive | None = None
+    pulls: Positive | None = None
+    initial: Count | None = None
+    history: HistoryTable | None = None
 
     @field_validator("agents", mode="plain")
     @classmethod

@@ -10,6 +10,9 @@ from fedbo.objectives.catalog import federations
 from fedbo.objectives.tables.table import fingerprint
 from fedbo.study.document import Document, Loc, lookup, with_value
 
+_HISTORY = ("file", "run")  # what a history may be read from
+_OBSERVATIONS = "observations.parquet"
+
 
 def resolve_paths(document: Document, folder: Path) -> Document:
     """Let the paths of files count from a folder."""
@@ -26,7 +29,9 @@ def hash_files(document: Document) -> Document:
 
 
 def _sha256(path: Path) -> str:
-    """Hash a file, or the table of evaluations that a folder holds."""
+    """Hash a file, the observations of a run, or the table of evaluations that a folder holds."""
+    if (path / _OBSERVATIONS).is_file():
+        path = path / _OBSERVATIONS
     return fingerprint(path) if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -37,8 +42,15 @@ def _named(document: Document) -> Iterator[tuple[Loc, str]]:
     name = objective.get("name") if isinstance(objective, dict) else None
     own = getattr(federations().get(str(name)), "paths", ())
     places: list[Loc] = [("agents", "initial_file"), ("availability", "file"), *(("objective", setting) for setting in own)]
-    places += [("group", number, "availability", "file") for number in range(len(groups) if isinstance(groups, list) else 0)]
-    swept = ("agents.initial_file", "availability.file", *(f"objective.{setting}" for setting in own))
+    places += [("agents", "history", key) for key in _HISTORY]
+    for number in range(len(groups) if isinstance(groups, list) else 0):
+        places += [("group", number, "availability", "file"), *(("group", number, "history", key) for key in _HISTORY)]
+    swept = (
+        "agents.initial_file",
+        "availability.file",
+        *(f"history.{key}" for key in _HISTORY),
+        *(f"objective.{setting}" for setting in own),
+    )
     for key, values in sweep.items() if isinstance(sweep, dict) else ():
         if isinstance(values, list) and key.endswith(swept):
             places += [("sweep", key, number) for number in range(len(values))]

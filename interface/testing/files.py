@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from fedbo.objectives.base import Parameter
+from fedbo.objectives.space import from_unit
 from fedbo.testing.draws import Draws
 
 
@@ -16,6 +19,17 @@ def draw_initial_file(draws: Draws, folder: Path, targets: list[int], replicates
                 values = [f"{value:.4f}" for value in draws.rng.random(dimensions)]
                 lines.append(",".join([str(agent), str(replicate), str(point), *values]))
     return _write(folder, "points", lines)
+
+
+def draw_history_file(draws: Draws, folder: Path, agents: list[int], parameters: Sequence[Parameter]) -> str:
+    """Write observations of some agents, unequally many, some of them failed; give the file's path."""
+    lines = [",".join(["agent", *(parameter.name for parameter in parameters), "value"])]
+    for agent in draws.some_of(agents):
+        for _ in range(draws.whole(1, 6)):
+            x = from_unit(parameters, draws.rng.random(len(parameters)))
+            value = "" if lines[1:] and draws.chance(0.1) else repr(float(draws.rng.normal()))
+            lines.append(",".join([str(agent), *(repr(float(one)) for one in x), value]))
+    return _write(folder, "history", lines)
 
 
 def draw_trace(draws: Draws, folder: Path, agents: list[int]) -> str:

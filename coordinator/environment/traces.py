@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import count
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,31 @@ def read_fedscale(path: str | Path) -> tuple[tuple[Windows, float], ...]:
     # at most one for each question, so that it lags when it is seldom asked; here the definition itself holds.
     clients = _object(Path(path))
     return tuple(_client(name, clients[name]) for name in sorted(clients, key=int))
+
+
+class Capacity(NamedTuple):
+    """The capacity of a device: milliseconds of computation for a sample, and kilobits a second of communication."""
+
+    computation: float
+    communication: float
+
+
+def read_capacities(path: str | Path) -> tuple[Capacity, ...]:
+    """Read FedScale's device capacities, sorted by the clients' whole-number ids.
+
+    The file is a JSON object {client: {"computation": ms, "communication": kbit/s}} (Lai et al. 2022; `ClientMetadata`), which
+    is made of FedScale's pickle in the same way as a trace. SettingError when it is not of this form.
+    """
+    clients = _object(Path(path))
+    return tuple(_capacity(name, clients[name]) for name in sorted(clients, key=int))
+
+
+def _capacity(name: str, told: Any) -> Capacity:
+    for key in Capacity._fields:
+        value = told.get(key) if isinstance(told, dict) else None
+        if not (_number(value) and value > 0):
+            raise SettingError("file", f"gives client {name} the {key} {value!r}; it must be a number above 0")
+    return Capacity(*(float(told[key]) for key in Capacity._fields))
 
 
 def once(windows: Iterable[tuple[float, float]]) -> Iterator[float]:

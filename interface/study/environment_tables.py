@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator
 
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
+from fedbo.coordinator.environment.measured import Empirical
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import MODES
+from fedbo.objectives.datasets.data import locate
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import Name
@@ -27,6 +30,22 @@ class TimingModel(Named):
     catalogue = staticmethod(TIMINGS.copy)
     model: str
 
+    def make(self) -> Any:
+        """Build the model, with named data where they are found; InvalidSettings, DataMissing."""
+        made = super().make()
+        return _located(made) if isinstance(made, Empirical) and made.data is not None else made
+
+    def resolved(self) -> Self:
+        """Show every setting; named data by its name."""
+        return self._showing_of(super().make(), names_of(self._look_up()))
+
+
+def _located(made: Empirical) -> Empirical:
+    """Give a model whose named data are a file."""
+    assert made.data is not None
+    name = f"job_{made.data.removeprefix('pai-')}_norm.csv"
+    return replace(made, file=str(locate("pai") / name), data=None, column="batch_time_norm", by="worker")
+
 
 class DecisionTable(Declared):
     """How long a decision takes, as the history grows."""
@@ -41,11 +60,15 @@ class SpeedTable(Declared):
 
 
 class TimingTable(Table):
-    """[timing]: which clock, and how long evaluations, decisions and messages take on the virtual one."""
+    """[timing]: which clock, and how long evaluations, decisions and messages take on the virtual one.
+
+    `devices` is a file with the speed and the bandwidth of each agent's device.
+    """
 
     clock: Literal["virtual", "wall"] = "virtual"
     evaluation: TimingModel = TimingModel.model_construct(model="constant", mean=1.0)
     speed: SpeedTable = SpeedTable.model_construct(factors=[1.0])
+    devices: str | None = None
     decision: DecisionTable = DecisionTable()
     latency: TimingModel = TimingModel.model_construct(model="constant", mean=0.0)
 

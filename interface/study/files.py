@@ -10,7 +10,22 @@ from fedbo.objectives.catalog import federations
 from fedbo.objectives.tables.table import fingerprint
 from fedbo.study.document import Document, Loc, lookup, with_value
 
-_HISTORY = ("file", "run")  # what a history may be read from
+_OF_GROUP: tuple[Loc, ...] = (
+    ("availability", "file"),
+    ("evaluation", "file"),
+    ("latency", "file"),
+    ("history", "file"),
+    ("history", "run"),
+)
+_PLACES: tuple[Loc, ...] = (
+    ("agents", "initial_file"),
+    ("agents", "history", "file"),
+    ("agents", "history", "run"),
+    ("availability", "file"),
+    ("timing", "devices"),
+    ("timing", "evaluation", "file"),
+    ("timing", "latency", "file"),
+)
 _OBSERVATIONS = "observations.parquet"
 
 
@@ -41,16 +56,9 @@ def _named(document: Document) -> Iterator[tuple[Loc, str]]:
     objective = document.get("objective")
     name = objective.get("name") if isinstance(objective, dict) else None
     own = getattr(federations().get(str(name)), "paths", ())
-    places: list[Loc] = [("agents", "initial_file"), ("availability", "file"), *(("objective", setting) for setting in own)]
-    places += [("agents", "history", key) for key in _HISTORY]
-    for number in range(len(groups) if isinstance(groups, list) else 0):
-        places += [("group", number, "availability", "file"), *(("group", number, "history", key) for key in _HISTORY)]
-    swept = (
-        "agents.initial_file",
-        "availability.file",
-        *(f"history.{key}" for key in _HISTORY),
-        *(f"objective.{setting}" for setting in own),
-    )
+    places: list[Loc] = [*_PLACES, *(("objective", setting) for setting in own)]
+    places += [("group", n, *place) for n in range(len(groups) if isinstance(groups, list) else 0) for place in _OF_GROUP]
+    swept = tuple(".".join(map(str, place)) for place in ({*places} | {*_OF_GROUP}))
     for key, values in sweep.items() if isinstance(sweep, dict) else ():
         if isinstance(values, list) and key.endswith(swept):
             places += [("sweep", key, number) for number in range(len(values))]

@@ -68,7 +68,10 @@ class Declared(BaseModel):
         return self._showing(names_of(self._look_up()))
 
     def _showing(self, names: Iterable[str], **changes: Any) -> Self:
-        return type(self).model_construct(**{**self.model_dump(), **plain(self.make(), names), **changes})
+        return self._showing_of(self.make(), names, **changes)
+
+    def _showing_of(self, made: Any, names: Iterable[str], **changes: Any) -> Self:
+        return type(self).model_construct(**{**self.model_dump(), **plain(made, names), **changes})
 
     def _look_up(self) -> Any:
         return type(self).declared

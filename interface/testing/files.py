@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,6 +31,23 @@ def draw_history_file(draws: Draws, folder: Path, agents: list[int], parameters:
             value = "" if lines[1:] and draws.chance(0.1) else repr(float(draws.rng.normal()))
             lines.append(",".join([str(agent), *(repr(float(one)) for one in x), value]))
     return _write(folder, "history", lines)
+
+
+def draw_durations_file(draws: Draws, folder: Path, agents: list[int]) -> str:
+    """Write measured durations of some agents, unequally many; give the file's path."""
+    lines = ["agent,duration"]
+    for agent in draws.some_of(agents):
+        lines += [f"{agent},{draws.rng.gamma(2.0, 0.5):.4f}" for _ in range(draws.whole(1, 12))]
+    return _write(folder, "durations", lines)
+
+
+def draw_devices_file(draws: Draws, folder: Path) -> str:
+    """Write the capacities of a few devices, as FedScale has them; give the file's path."""
+    count = draws.whole(1, 5)
+    told = {str(n): {"computation": draws.number(20.0, 200.0), "communication": draws.number(2.0, 90.0)} for n in range(count)}
+    path = folder / "devices.json"
+    path.write_text(json.dumps(told), encoding="utf-8")
+    return str(path)
 
 
 def draw_trace(draws: Draws, folder: Path, agents: list[int]) -> str:

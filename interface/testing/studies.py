@@ -18,7 +18,7 @@ from fedbo.study.invalid import InvalidSettings
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.draws import Draws
-from fedbo.testing.files import draw_history_file, draw_initial_file, draw_trace
+from fedbo.testing.files import draw_devices_file, draw_durations_file, draw_history_file, draw_initial_file, draw_trace
 from fedbo.testing.settings import draw_algorithm, draw_objective
 from fedbo.testing.surroundings import (
     draw_availability,
@@ -102,6 +102,14 @@ def _name_files(draws: Draws, document: Document, folder: Path, targets: list[in
         replicates = document["study"].get("replicates", 1)
         document["agents"].pop("initial", None)
         document["agents"]["initial_file"] = draw_initial_file(draws, folder, targets, replicates, len(parameters))
+    if draws.chance(0.1):
+        document["timing"] = {**document.get("timing", {}), "devices": draw_devices_file(draws, folder)}
+        document["timing"].pop("speed", None)
+        document.get("network", {}).pop("bandwidth", None)
+    if draws.chance(0.15):
+        measured = {"model": "empirical", "file": draw_durations_file(draws, folder, listed)}
+        measured |= draws.keep(0.4, pooled=True, order="replayed", mean=draws.number(0.3, 2.0))
+        document["timing"] = document.get("timing", {}) | {draws.one_of("evaluation", "latency"): measured}
     parameters = _parameters(document) if draws.chance(0.1) else ()
     if parameters:
         document["agents"]["history"] = {"file": draw_history_file(draws, folder, listed, parameters)}

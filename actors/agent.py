@@ -45,6 +45,7 @@ class HostedAgent:
         evaluator = evaluator or Evaluator(task.policy, real=False)
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
         x, y = read_history(task.histories, number, task.problem.dim)
+        self._budget = task.budget_of(number)
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
         self.state = AgentState(task.algorithm.agent_init(self._problem, self.streams.at(0)))
         self.saved = self.state
@@ -219,8 +220,8 @@ class HostedAgent:
         if decision.pulls is not None and algorithm.queries is not None:
             raise ValueError("an algorithm whose decisions have pulls declares queries = None, so that each is waited for")
         cut = False
-        if self._problem.pulls:
-            decision, cut = cut_to_budget(decision, self._problem.pulls - state.pulled)
+        if self._budget.pulls:
+            decision, cut = cut_to_budget(decision, self._budget.pulls - state.pulled)
         before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, pending = state
         decided = AgentState(own, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending)
         return decided, decision
@@ -231,7 +232,7 @@ class HostedAgent:
         given = self.task.initial.get(self.number)
         if given is not None:
             return given
-        uniform = self.streams.at(0).rng("initial points").random((self._problem.initial, self._problem.dim))
+        uniform = self.streams.at(0).rng("initial points").random((self._budget.initial, self._problem.dim))
         algorithm = self.task.algorithm
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -59,13 +60,22 @@ class StepReport(NamedTuple):
     pulled: int = 0
 
 
+class AgentBudget(NamedTuple):
+    """The budget of one agent: initial points, decisions after them, and evaluations in all, 0 where those are not counted."""
+
+    initial: int
+    iterations: int
+    pulls: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """Everything that the agents of one run are made from; it is the same in every process.
 
     `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
     drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
-    makes a checkpoint, to which a crash may take it back.
+    makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
+    unequal.
     """
 
     federation: Federation
@@ -78,3 +88,16 @@ class Task:
     phase: str = "search"
     policy: Policy = Policy()
     checkpoint: int = 1
+    budgets: Mapping[int, AgentBudget] = field(default_factory=dict)
+
+    def budget_of(self, agent: int) -> AgentBudget:
+        """Give the budget of an agent that optimises."""
+        problem = self.problem
+        return self.budgets.get(agent) or AgentBudget(problem.initial, problem.iterations, problem.pulls)
+
+    @property
+    def whole_budget(self) -> int:
+        """Count the decisions of all agents that optimise, or their evaluations where those are counted."""
+        if not self.budgets:
+            return (self.problem.pulls or self.problem.iterations) * len(self.problem.targets)
+        return sum(own.pulls or own.iterations for own in self.budgets.values())

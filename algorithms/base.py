@@ -59,7 +59,8 @@ class Problem:
 
     `dim` is d, `n_agents` is N, `targets` are the agents that optimise (the others only send), `initial` is the number of
     points that each target is given before its first decision and `iterations` its budget T of decisions after them;
-    `history` is the number t_n of observations that each agent has made in an earlier task of its own.
+    `history` is the number t_n of observations that each agent has made in an earlier task of its own. Where agents are unequal
+    these are the largest of all, and so is `pulls`: an agent may be given less, and end sooner.
     `history_x (t_n, d)` and `history_y (t_n,)` are what this agent learned there, with fewer rows where evaluations failed;
     they are None where there was no such task, and at the coordinator. `pulls` is the number T of evaluations that an agent may
     make in all, its rounds and `initial` points included, where the budget counts them, else 0; `iterations` is T too then, for

@@ -26,7 +26,7 @@ class AgentProcesses:
         self._always_there = all(never_before_steps(models.availability) for models in rules.environment.groups())
         self._synchronous, self._real_time = rules.is_synchronous, rules.environment.is_real_time
         self._sends, self._log, self._targets = rules.algorithm.sends, rules.log, rules.targets
-        self._pulls, self._iterations = rules.problem.pulls, rules.problem.iterations
+        self._iterations, self._budget_of = rules.problem.iterations, rules.task.budget_of
         self._checkpoint, self._idles = rules.task.checkpoint, rules.idles
         self._lies = Lies(rules.environment.plan, rules.upload, rules.task.streams)
         self.disclosures = DisclosureLog(rules.algorithm)
@@ -125,9 +125,10 @@ class AgentProcesses:
         """
         if self._idles and state.rounds.number >= self._iterations:
             return True
-        if self._pulls:
-            return agent.pulled >= self._pulls or step >= 2 * self._pulls
-        return step >= self._iterations
+        _, iterations, pulls = self._budget_of(agent.number)
+        if pulls:
+            return agent.pulled >= pulls or step >= 2 * pulls
+        return step >= iterations
 
     def _end(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """End an agent's work; it takes part until its last message has arrived."""

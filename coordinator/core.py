@@ -158,7 +158,7 @@ class Core:
             return min(1.0, self.state.rounds.number / (problem.iterations + 1))
         agents = [agent for agent in self.state.agents.every() if agent.number in rules.targets]
         count = sum(agent.pulled if problem.pulls else agent.step for agent in agents)
-        return count / (len(rules.targets) * (problem.pulls or problem.iterations))
+        return count / rules.task.whole_budget
 
     def will_recover(self) -> bool:
         """Say whether something keeps somebody from going on that will pass by itself."""

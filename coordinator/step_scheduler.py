@@ -19,7 +19,7 @@ class StepScheduler:
         self._sends, self._log = rules.algorithm.sends, rules.log
         asynchronous = not rules.is_synchronous and rules.aggregator is None
         self._all_are_asked = asynchronous and rules.exchange.selection.who == "all"
-        self._queries, self._pulls, self._initial = rules.algorithm.queries, problem.pulls, problem.initial
+        self._queries, self._pulls, self._budget_of = rules.algorithm.queries, problem.pulls, task.budget_of
         self.durations = None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
 
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
@@ -59,11 +59,11 @@ class StepScheduler:
             return [order]
         count: int | None = self._queries
         if agent.step == 0:
-            count = self._initial if number in self._rules.targets else 0
+            count = self._budget_of(number).initial if number in self._rules.targets else 0
         if count is None or priced:
             return [Ask(order)]
         if self._pulls:
-            count = min(count, self._pulls - agent.pulled)
+            count = min(count, self._budget_of(number).pulls - agent.pulled)
         if count == 1 and durations.plain and not step.timed:
             length = durations.of(number, agent.next_evaluation)
             agent.next_evaluation += 1

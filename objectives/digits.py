@@ -21,9 +21,10 @@ from sklearn import config_context
 from sklearn.datasets import load_digits
 from sklearn.svm import SVC
 
-from fedbo.objectives.base import Array, Metric, Parameter, require_agent
+from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.datasets.partitions import by_classes, iid, unequal
 from fedbo.objectives.space import inside
-from fedbo.settings.ranges import check
+from fedbo.settings.ranges import OneOf, check
 
 Indices = npt.NDArray[np.int64]
 
@@ -31,6 +32,7 @@ CLASSES = 10
 FAVOURITES = 2  # classes that every agent surely holds …
 OF_EACH = 4  # … and with so many images, so that both halves of every split see both
 MAX_AGENTS = 100
+PARTITIONS = ("classes", "dirichlet", "iid", "quantity")
 PARAMETERS = (Parameter("C", 1e-1, 1e4, log=True), Parameter("gamma", 1e-4, 1e1, log=True))
 
 
@@ -72,10 +74,12 @@ class DigitsAgent:
 
 @dataclass(frozen=True)
 class Digits:
-    """Scikit-learn's digits split among agents with Dirichlet label skew: tune C and gamma to lower the error.
+    """Scikit-learn's digits split among agents, by default with Dirichlet label skew: tune C and gamma to lower the error.
 
-    `agents` share the 1,797 images, each used exactly once. `alpha` is the Dirichlet concentration: small is skewed
-    (Hsu et al. 2019, Sec. 3). `mislabelled` is the share of training labels that are exchanged among themselves.
+    `agents` share the 1,797 images, each used exactly once. The `partition` is "dirichlet", with the concentration `alpha` of
+    an agent's classes: small is skewed (Hsu et al. 2019, Sec. 3); "iid"; "classes", so many of them for every agent; or
+    "quantity", where alpha is the concentration of the numbers of images. `mislabelled` is the share of training labels that
+    are exchanged among themselves.
     `contrast` is the standard deviation of the logarithm of an agent's pixel scale. `splits` counts the half splits;
     an evaluation fits so many machines.
     """
@@ -89,9 +93,15 @@ class Digits:
     mislabelled: Annotated[float, Ge(0.0), Lt(1.0)] = 0.2
     contrast: Annotated[float, Ge(0.0), Le(2.0)] = 0.3
     splits: Annotated[int, Ge(1), Le(100)] = 3
+    partition: Annotated[str, OneOf(PARTITIONS)] = "dirichlet"
+    classes: Annotated[int, Ge(2), Le(CLASSES)] = 2
 
     def __post_init__(self) -> None:
         check(self)
+        enough = self.partition != "classes" or self.agents * self.classes >= CLASSES
+        require(
+            enough, "classes", self.classes, f"{self.agents} agents leave some of the {CLASSES} classes to nobody; raise it"
+        )
 
     @property
     def n_agents(self) -> int:
@@ -101,11 +111,16 @@ class Digits:
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> DigitsAgent:
         """Build one agent's objective: the images are dealt to all at once; contrast, splits and wrong labels are its own."""
         require_agent(agent, self.agents)
-        rows = split_digits(self.agents, self.alpha, int(shared_rng.integers(2**63)))[agent]
+        rows = self._parts(int(shared_rng.integers(2**63)))[agent]
         images, label = _digits()
         scale = np.exp(self.contrast * agent_rng.standard_normal()) / 16.0  # pixels run from 0 to 16
         splits = tuple(_split(label[rows], self.mislabelled, agent_rng) for _ in range(self.splits))
         return DigitsAgent(images[rows] * scale, label[rows], splits)
+
+    def _parts(self, seed: int) -> tuple[Indices, ...]:
+        if self.partition == "dirichlet":
+            return split_digits(self.agents, self.alpha, seed)
+        return partition_digits(self.partition, self.agents, self.classes if self.partition == "classes" else self.alpha, seed)
 
 
 @cache
@@ -132,6 +147,17 @@ def split_digits(agents: int, alpha: float, seed: int) -> tuple[Indices, ...]:
         np.concatenate([pile[end - n : end] for pile, end, n in zip(piles, row_ends, row, strict=True)])
         for row_ends, row in zip(ends, counts, strict=True)
     )
+
+
+@lru_cache(maxsize=64)
+def partition_digits(partition: str, agents: int, skew: float, seed: int) -> tuple[Indices, ...]:
+    """Split all images among agents at random, by classes, of which each has `skew`, or in numbers of concentration `skew`."""
+    rng, label = np.random.Generator(np.random.Philox(seed)), _digits()[1]
+    if partition == "iid":
+        return iid(label, agents, rng)
+    if partition == "classes":
+        return by_classes(label, agents, int(skew), rng)
+    return unequal(label, agents, skew, rng)
 
 
 def _counts(taste: Array, supply: Indices, rng: np.random.Generator) -> Indices:

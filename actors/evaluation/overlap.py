@@ -82,7 +82,7 @@ class AsyncEvaluations:
         ended, records = list[Query](), list[EvaluationRecord]()
         for query in state.pending:
             self._start(query)
-        while len(state.pending) >= self._enough(request.step, state.t_n):
+        while len(state.pending) >= self._enough(agent, request.step, state.t_n):
             found = self._next(state)
             if found is None:
                 break
@@ -93,11 +93,11 @@ class AsyncEvaluations:
             return state, StepResult(tuple(ended), tuple(records)), False
         return state, StepResult(tuple(ended), tuple(records)), True
 
-    def _enough(self, step: int, t_n: int) -> int:
+    def _enough(self, agent: int, step: int, t_n: int) -> int:
         """Give the number of pending evaluations with which a step does not end yet."""
         sends = self._task.algorithm.sends
         rare = sends(0) and not sends(1)  # such a first message tells of all initial points
-        drains = step >= self._task.problem.iterations or (step == 0 and (rare or not t_n))
+        drains = step >= self._task.budget_of(agent).iterations or (step == 0 and (rare or not t_n))
         return 1 if drains else self._task.policy.most_pending
 
     def _start(self, query: Query) -> None:

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.duration_blocks import durations
 from fedbo.coordinator.environment.timing import Constant, Timing
-from fedbo.coordinator.environment.traces import FORMATS, cycling, not_there, schedule
+from fedbo.coordinator.environment.traces import FORMATS, cycling, not_there, once, schedule
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
 
@@ -168,6 +168,34 @@ class Trace:
         return schedule(self.file, self.format)(agent)
 
 
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Agents that come and go as another `model` says, but only from the time `begin` on, and until `end`.
+
+    Who is there then leaves for good. It is no model of the catalogue: [[group]] has `from` and `until` for it.
+    """
+
+    model: Availability
+    begin: Annotated[float, Ge(0)] = 0.0
+    end: float = inf
+
+    def absences(self, rng: np.random.Generator, size: int) -> Array:
+        """Give the model's own."""
+        return self.model.absences(rng, size)
+
+    def changes(self, agent: int, rng: np.random.Generator) -> Iterator[float]:
+        """Give the changes of a presence that is clipped."""
+        return once(self._windows(self.model.changes(agent, rng)))
+
+    def _windows(self, changes: Iterator[float]) -> Iterator[tuple[float, float]]:
+        start: float | None = 0.0
+        while start is not None and start < self.end:
+            window = max(start, self.begin), min(next(changes, inf), self.end)
+            if window[0] < window[1]:
+                yield window
+            start = next(changes, None)
+
+
 _Model = Always | Bernoulli | Markov | Daily | Trace
 _MODELS: tuple[type[_Model], ...] = (Always, Bernoulli, Markov, Daily, Trace)
 AVAILABILITIES: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
@@ -185,6 +213,8 @@ def _lengths(availability: Availability) -> Timing:
 
 def never_before_steps(availability: Availability) -> bool:
     """Say whether it is known of a model that its agents are never absent before a step."""
+    if isinstance(availability, Within):
+        return never_before_steps(availability.model)
     return isinstance(availability, Always | Markov | Daily | Trace)
 
 

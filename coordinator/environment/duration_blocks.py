@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.environment.measured import Empirical
 from fedbo.coordinator.environment.timing import Constant, Timing
 
 _BLOCK = 64
@@ -38,12 +39,16 @@ class Durations:
         model, speed = self._models.get(agent) or self._enter(agent)
         if isinstance(model, Constant):
             return _same(model.mean)
-        drawn = model.draw(self._streams.of(agent).at(number).rng(self._purpose), _BLOCK) * speed
+        rng = self._streams.of(agent).at(number).rng(self._purpose)
+        if isinstance(model, Empirical):
+            drawn = model.of(agent)(rng, number * _BLOCK, _BLOCK)
+        else:
+            drawn = model.draw(rng, _BLOCK) * speed
         return array("d", drawn.tobytes())  # a quarter of the memory of a list
 
     def _enter(self, agent: int) -> tuple[Timing, float]:
         model = self._timing_of(agent)
-        constant = isinstance(model, Constant)  # it needs no stream, and streams are most of the work
+        constant = isinstance(model, Constant | Empirical)  # it needs no stream, and streams are most of the work
         speed = 1.0 if constant else model.speed(self._streams.of(agent).at(0).rng(self._purpose + " speed"))
         self._models[agent] = model, speed
         return model, speed

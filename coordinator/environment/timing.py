@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
+from fedbo.coordinator.environment.measured import Empirical
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
 
@@ -176,8 +177,8 @@ class Cost:
         return np.full(size, self.rate)
 
 
-_Model = Constant | Lognormal | Exponential | Pareto | Gamma | Cost
-_MODELS: tuple[type[_Model], ...] = (Constant, Lognormal, Exponential, Pareto, Gamma, Cost)
+_Model = Constant | Lognormal | Exponential | Pareto | Gamma | Cost | Empirical
+_MODELS: tuple[type[_Model], ...] = (Constant, Lognormal, Exponential, Pareto, Gamma, Cost, Empirical)
 TIMINGS: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
 
 

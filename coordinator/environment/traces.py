@@ -1,8 +1,8 @@
-"""Traces of availability: when each agent was there, read from a file.
+"""Traces of devices: when each agent was there, and the capacities of FedScale's devices, read from a file.
 
-Two formats are known. `windows` is a table, CSV or Parquet, with columns agent, start, end; `fedscale` is the JSON form of
-FedScale's device behaviour. Every error is one line that begins with "file"; rows count from 1 below the header, without
-blank lines.
+Two formats of availability are known. `windows` is a table, CSV or Parquet, with columns agent, start, end; `fedscale` is the
+JSON form of FedScale's device behaviour. Every error is one line that begins with "file"; rows count from 1 below the header,
+without blank lines.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from functools import lru_cache
 from itertools import count
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.settings.columns import NumberColumn, read_columns
 from fedbo.settings.errors import SettingError
 
 Windows = tuple[tuple[float, float], ...]
 Schedule = Callable[[int], Iterator[float]]
-
-_COLUMNS = ("agent", "start", "end")
 
 
 def read_windows(path: str | Path) -> dict[int, Windows]:
@@ -60,7 +59,32 @@ def read_fedscale(path: str | Path) -> tuple[tuple[Windows, float], ...]:
     return tuple(_client(name, clients[name]) for name in sorted(clients, key=int))
 
 
-def once(windows: Windows) -> Iterator[float]:
+class Capacity(NamedTuple):
+    """The capacity of a device: milliseconds of computation for a sample, and kilobits a second of communication."""
+
+    computation: float
+    communication: float
+
+
+def read_capacities(path: str | Path) -> tuple[Capacity, ...]:
+    """Read FedScale's device capacities, sorted by the clients' whole-number ids.
+
+    The file is a JSON object {client: {"computation": ms, "communication": kbit/s}} (Lai et al. 2022; `ClientMetadata`), which
+    is made of FedScale's pickle in the same way as a trace. SettingError when it is not of this form.
+    """
+    clients = _object(Path(path))
+    return tuple(_capacity(name, clients[name]) for name in sorted(clients, key=int))
+
+
+def _capacity(name: str, told: Any) -> Capacity:
+    for key in Capacity._fields:
+        value: Any = told.get(key) if isinstance(told, dict) else None
+        if not (_number(value) and value > 0):
+            raise SettingError("file", f"gives client {name} the {key} {value!r}; it must be a number above 0")
+    return Capacity(*(float(told[key]) for key in Capacity._fields))
+
+
+def once(windows: Iterable[tuple[float, float]]) -> Iterator[float]:
     """Give the times at which somebody with these windows leaves, returns, leaves, …; after the last one it stays away."""
     left = 0.0
     for start, end in windows:
@@ -139,41 +163,8 @@ def _existing(path: Path) -> Path:
 
 
 def _columns(path: Path) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    table = _table(_existing(path))
-    if any(table.column_names.count(name) != 1 for name in _COLUMNS):
-        raise SettingError("file", f"has columns {', '.join(table.column_names)}; it must have agent, start and end, each once")
-    if not len(table):
-        raise SettingError("file", "has no rows; give each window of presence a row, or leave the trace out")
-    for name in _COLUMNS:
-        column = table.column(name)
-        if column.null_count:
-            row = column.is_null().to_pylist().index(True)
-            raise SettingError("file", f"has no {name} in row {row + 1}; give every row an agent, a start and an end")
-    agent, start, end = (np.asarray(table.column(name)) for name in _COLUMNS)
-    if not np.issubdtype(agent.dtype, np.integer):
-        raise SettingError("file", f"has a column agent of type {agent.dtype}; it must hold whole numbers")
-    for name, column in (("start", start), ("end", end)):
-        if not (np.issubdtype(column.dtype, np.integer) or np.issubdtype(column.dtype, np.floating)):
-            raise SettingError("file", f"has a column {name} of type {column.dtype}; it must hold numbers")
-    return agent.astype(np.int64), start.astype(np.float64), end.astype(np.float64)
-
-
-def _table(path: Path) -> Any:
-    import pyarrow as pa  # only here, because the lists of models must not wait for it
-    import pyarrow.csv as pacsv
-    import pyarrow.parquet as pq
-
-    if path.suffix not in (".csv", ".parquet"):
-        raise SettingError("file", f"ends in '{path.suffix}'; a table of windows must be .csv or .parquet")
-    try:
-        if path.suffix == ".parquet":
-            with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders
-                return file.read()
-        types = pacsv.ConvertOptions(column_types={"agent": pa.int64(), "start": pa.float64(), "end": pa.float64()})
-        # With one thread pyarrow names the row in which a number is none.
-        return pacsv.read_csv(path, read_options=pacsv.ReadOptions(use_threads=False), convert_options=types)
-    except (OSError, pa.ArrowException) as error:
-        raise SettingError("file", f"cannot be read as {path.suffix[1:]} ({str(error).splitlines()[0]})") from None
+    found = read_columns(_existing(path), [NumberColumn("agent", whole=True), NumberColumn("start"), NumberColumn("end")])
+    return found["agent"], found["start"], found["end"]
 
 
 def _check_rows(agent: npt.NDArray[np.int64], start: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from fedbo.actors.retry_limits import HOST_LOSSES
 from fedbo.actors.storage.checkpoint import read_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord
-from fedbo.actors.storage.rows import RunKey
+from fedbo.actors.storage.rows import Row, RunKey
 from fedbo.actors.storage.run_folder import RunFolder, Superseded
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.storage.snapshot_store import SnapshotStore
@@ -63,12 +63,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class WarmupRun:
-    """An earlier task of some agents, whose observations the runs that need them begin with."""
+    """An earlier task of some agents, whose observations the runs that need them begin with.
+
+    Where observations are `given`, agents only keep theirs, and make none.
+    """
 
     key: RunKey
     task: Task
     agents: tuple[int, ...]
     folder: Path
+    given: Mapping[int, Sequence[Row]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class Coordinator:
         for number in job.agents:
             if self._stopped:
                 return
-            learn(job.task, [number], job.key, job.folder)
+            learn(job.task, [number], job.key, job.folder, job.given)
 
     def run(self, run: Run) -> RunSummary | None:
         """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails.

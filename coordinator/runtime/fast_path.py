@@ -55,6 +55,7 @@ class FastPath:
         self._wrong_answer, self._answer_bytes = checker(rules.download), sizer(rules.download)
         self._ones = np.ones(rules.problem.n_agents)
         self._targets, self._iterations, self._checkpoint = rules.targets, rules.problem.iterations, rules.task.checkpoint
+        self._own = {agent: budget.iterations for agent, budget in rules.task.budgets.items()}
 
     def take(self, event: Event | Message | Answer, report: StepReport | None, now: float) -> bool:
         """Let an event happen, with the report of a step that is over; where it is left to the core, nothing has happened."""
@@ -70,7 +71,8 @@ class FastPath:
         state, log, queue = self._state, self._log, self._queue
         agent = state.agents[number]
         step = agent.current
-        if retried or failed or queries != 1 or not 0 < ended < self._iterations or (payload is None and self._sends(ended)):
+        last = self._own.get(number, self._iterations) if self._own else self._iterations
+        if retried or failed or queries != 1 or not 0 < ended < last or (payload is None and self._sends(ended)):
             return False
         if step is None or ended != agent.step or number not in self._targets:
             return False

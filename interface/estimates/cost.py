@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import dataclass
 
+from fedbo.actors.task import AgentBudget
 from fedbo.algorithms.base import Algorithm, Phased, Private, Problem
 from fedbo.coordinator.messages import declared_size
 from fedbo.objectives.base import described
+from fedbo.study.agents.budgets import budgets_of, common_budget
+from fedbo.study.agents.histories import history_sources
 from fedbo.study.limits import ROW, STEPS
 from fedbo.study.study import Study
 from fedbo.study.tables import AlgorithmTable
@@ -69,25 +74,31 @@ def estimate_cost(study: Study) -> CostEstimate:
 def _run(study: Study, table: AlgorithmTable) -> tuple[int, int, int, int, int]:
     """Count evaluations, messages up, bytes up, bytes down, and points of one replicate."""
     algorithm, problem = table.make(), study.problem_of(table)
-    targets, decisions = len(problem.targets), problem.iterations
-    if isinstance(algorithm, Phased):
-        decisions = min(decisions, algorithm.phases(problem))
-    points = targets * (problem.initial + decisions * (algorithm.queries or 1))
+    targets, phases = len(problem.targets), algorithm.phases(problem) if isinstance(algorithm, Phased) else math.inf
+    budgets = {own: (count, int(min(own.iterations, phases))) for own, count in _budgets(study, problem).items()}
+    points = sum(count * (own.initial + made * (algorithm.queries or 1)) for own, (count, made) in budgets.items())
+    decisions = int(min(problem.iterations, phases))
     declared, selection = algorithm.upload(problem), study.exchange.make().selection
     if declared is not None and selection.idles:  # the first step of an agent is its initial points, whenever it is asked
         turns, begun = targets * selection.share * (decisions + 1), targets * (1 - (1 - selection.share) ** (decisions + 1))
         points = round(begun * problem.initial + (turns - begun) * (algorithm.queries or 1))
-    evaluations = targets * problem.pulls or points
+    evaluations = sum(count * own.pulls for own, (count, _) in budgets.items()) or points
     if declared is None:
         return evaluations, 0, 0, 0, min(points, evaluations)
-    steps = _sends(algorithm, decisions)
     others = (problem.n_agents - targets) * algorithm.sends(0)
-    messages = targets * steps + others
+    messages = sum(count * _sends(algorithm, made) for count, made in budgets.values()) + others
     sent = round(messages * _asked(study, algorithm, problem))
     answered = messages if isinstance(algorithm, Private) else sent
     more_up, more_down = _masks(study, algorithm, problem)
     up, down = declared_size(declared) + more_up, declared_size(algorithm.download(problem)) + more_down
     return evaluations, sent, sent * up, answered * down, min(points, evaluations)
+
+
+def _budgets(study: Study, problem: Problem) -> Counter[AgentBudget]:
+    """Count the targets by their budgets; a centralised agent has that of the problem."""
+    own = budgets_of(study) if problem.n_agents == study.federation().n_agents else {}
+    found = Counter(own.values()) or Counter({common_budget(study): len(problem.targets)})
+    return found if problem.initial else Counter({one._replace(initial=0): count for one, count in found.items()})
 
 
 def _masks(study: Study, algorithm: Algorithm, problem: Problem) -> tuple[int, int]:
@@ -117,10 +128,12 @@ def _asked(study: Study, algorithm: Algorithm, problem: Problem) -> float:
 
 
 def _history(study: Study) -> int:
-    table = study.agents.history
-    if table is None:
-        return 0
-    return table.observations * study.federation().n_agents * (study.study.replicates if table.fresh else 1)
+    """Count the evaluations of earlier tasks; those that are given from a file or a run cost nothing."""
+    sources = [source for source in history_sources(study) if source.table.algorithm is not None]
+    counts = [(source.table.observations or 0) * len(source.agents) for source in sources]
+    return sum(
+        count * (study.study.replicates if source.table.fresh else 1) for count, source in zip(counts, sources, strict=True)
+    )
 
 
 def _actors(study: Study) -> int:

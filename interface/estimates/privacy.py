@@ -40,8 +40,8 @@ def privacy_estimates(study: Study) -> list[PrivacyEstimate]:
 
 
 def _estimate(study: Study, cell: str, label: str, algorithm: Private) -> PrivacyEstimate:
-    federation, iterations = study.federation(), study.budget.decisions
-    problem = study.problem()
+    federation, problem = study.federation(), study.problem()
+    iterations = problem.iterations
     mechanism, terms = algorithm.mechanism(problem), study.privacy
     masked = terms.secure_aggregation is not None
     whole = why_not_amplified(mechanism, study.exchange.make(), environment_of(study).is_real_time, masked)

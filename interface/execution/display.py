@@ -31,7 +31,7 @@ class Display:
     ) -> None:
         self._progress, self._poll = progress, poll
         self._learning = len(learning)
-        self._budget = {run.key: len(run.task.problem.targets) * run.task.problem.iterations for run in work}
+        self._budget = {run.key: run.task.whole_budget for run in work}
         cells = study.cells()
         self._metric: dict[int, Metric] = {cell.number: cell.study.federation().metric for cell in cells}
         self._best: dict[RunKey, float] = {}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fedbo.actors.history import history_task
 from fedbo.actors.storage.rows import RunKey
@@ -16,8 +18,11 @@ from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.derived.centralised import Centralised
+from fedbo.study.agents.budgets import budgets_of
+from fedbo.study.agents.histories import has_history, history_sources, key_of, observed
+from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment_settings import centralised, environment_of
-from fedbo.study.study import Study
+from fedbo.study.study import Cell, Study
 from fedbo.study.tables import AlgorithmTable
 
 _CHUNK = 4  # agents to one job of learning: enough jobs to keep all workers busy
@@ -46,27 +51,50 @@ def runs(study: Study, parts: Path) -> list[Run]:
 
 
 def learnings(study: Study, parts: Path) -> list[WarmupRun]:
-    """List the earlier tasks; cells that ask for the same history share it, and so do all algorithms."""
+    """List the earlier tasks; cells that ask for the same histories share them, and so do all algorithms."""
     jobs: dict[Path, list[WarmupRun]] = {}
     for cell in study.cells():
-        table = cell.study.agents.history
-        for replicate in range(cell.study.study.replicates) if table else ():
-            assert table is not None
+        for replicate in range(cell.study.study.replicates):
             folder = _history_folder(cell.study, replicate, parts)
-            if folder is None or folder in jobs:
-                continue
-            task = history_task(_task(cell.study, table.algorithm, replicate if table.fresh else 0, parts))
-            initial = min(table.initial, table.observations)
-            problem = Problem(
-                task.problem.dim, task.problem.n_agents, task.problem.targets, initial, table.observations - initial
-            )
-            problem = replace(problem, lattice=task.problem.lattice)
-            task = replace(task, problem=problem, initial={})
-            key = RunKey(cell.number, table.algorithm.title, replicate if table.fresh else 0)
-            agents = range(problem.n_agents)
-            chunks = [tuple(agents[place : place + _CHUNK]) for place in range(0, len(agents), _CHUNK)]
-            jobs[folder] = [WarmupRun(key, task, chunk, folder) for chunk in chunks]
+            if folder is not None and folder not in jobs:
+                jobs[folder] = _learnings(cell, replicate, parts)
     return [job for chunked in jobs.values() for job in chunked]
+
+
+def _learnings(cell: Cell, replicate: int, parts: Path) -> list[WarmupRun]:
+    """List the earlier tasks of one replicate; agents without one keep that they have none."""
+    study, found = cell.study, list[WarmupRun]()
+    folder = _history_folder(study, replicate, parts)
+    assert folder is not None
+    sources = history_sources(study)
+    for source in sources:
+        table, own = source.table, _history_replicate(source.table, replicate)
+        key, chunks = key_of(source, cell.number, own), _chunks(source.agents)
+        if table.algorithm is not None:
+            task = _earlier_task(study, table, own, parts)
+            found += [WarmupRun(key, task, chunk, folder) for chunk in chunks]
+            continue
+        task, rows = _task(study, study.algorithm[0], replicate, parts), observed(study, source, replicate)
+        given = ({agent: rows.get(agent, []) for agent in chunk} for chunk in chunks)
+        found += [WarmupRun(key, task, tuple(some), folder, some) for some in given]
+    taken = {agent for source in sources for agent in source.agents}
+    rest = [agent for agent in range(study.federation().n_agents) if agent not in taken]
+    if rest:
+        task = _task(study, study.algorithm[0], replicate, parts)
+        found.append(WarmupRun(RunKey(cell.number, "none", replicate), task, tuple(rest), folder, {}))
+    return found
+
+
+def _chunks(agents: Sequence[int]) -> list[tuple[int, ...]]:
+    return [tuple(agents[place : place + _CHUNK]) for place in range(0, len(agents), _CHUNK)]
+
+
+def _earlier_task(study: Study, table: HistoryTable, replicate: int, parts: Path) -> Task:
+    assert table.algorithm is not None and table.observations is not None and table.initial is not None
+    task = history_task(_task(study, table.algorithm, replicate, parts))
+    initial = min(table.initial, table.observations)
+    problem = Problem(task.problem.dim, task.problem.n_agents, task.problem.targets, initial, table.observations - initial)
+    return replace(task, problem=replace(problem, lattice=task.problem.lattice), initial={})
 
 
 def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> Task:
@@ -82,12 +110,13 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         histories=_history_folder(study, replicate, parts),
         policy=study.evaluation.make(),
         checkpoint=study.agents.checkpoint,
+        budgets={agent: own if problem.initial else own._replace(initial=0) for agent, own in budgets_of(study).items()},
     )
     if not table.centralised:
         return task
     # The one agent begins where the first target does.
     initial = {0: task.initial[study.targets[0]]} if task.initial else {}
-    return replace(task, federation=Centralised(federation), initial=initial, histories=None)
+    return replace(task, federation=Centralised(federation), initial=initial, histories=None, budgets={})
 
 
 def _budget(study: Study) -> PrivacyBudget:
@@ -97,10 +126,19 @@ def _budget(study: Study) -> PrivacyBudget:
 
 
 def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
-    table = study.agents.history
-    if table is None:
+    """Name the folder of what all agents have observed before one replicate; it tells by its name what that is made of."""
+    if not has_history(study):
         return None
-    tables = (study.objective, table, study.evaluation)
-    made_of = [*(each.model_dump(mode="json") for each in tables), study.study.seed]
+    sources = history_sources(study)
+    tables: list[Any] = [study.objective, sources[0].table, study.evaluation]
+    made_of = [*(each.model_dump(mode="json", exclude_none=True) for each in tables), study.study.seed]
+    if sources[0].loc != ("agents", "history") or len(sources) > 1:
+        made_of += [[source.table.model_dump(mode="json", exclude_none=True), list(source.agents)] for source in sources]
     name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
-    return parts / "histories" / f"{name}-{replicate if table.fresh else 0:04d}"
+    number = max(_history_replicate(source.table, replicate) for source in sources)
+    return parts / "histories" / f"{name}-{number:04d}"
+
+
+def _history_replicate(table: HistoryTable, replicate: int) -> int:
+    """Give the replicate whose histories one has: its own, unless those of the first serve all."""
+    return 0 if table.fresh is False else replicate

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Overlapping, Private
-from fedbo.study.check_environment import agents_remedy, exchange_combinations, world_combinations
+from fedbo.study.agents.checks import group_budgets, history_combinations
+from fedbo.study.agents.histories import has_history
+from fedbo.study.check_environment import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.check_privacy import privacy_asked, private_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.limits import STEPS
@@ -24,20 +26,18 @@ def combinations(study: Study) -> Iterator[InvalidSetting]:
     yield from _early(study)
     yield from _one_message(study)
     yield from _centralised(study)
-    yield from world_combinations(study)
+    groups = list(group_combinations(study))
+    yield from groups
+    yield from world_combinations(study, not groups)
     yield from _absent(study)
     targets = list(_targets(study))
     yield from targets
-    history = study.agents.history
-    if history is not None and history.initial > history.observations:
-        yield InvalidSetting(("agents", "history", "initial"), f"must be at most observations = {history.observations}")
-    if history is not None and not history.fresh and study.study.replicates > 1 and study.federation().random_per_replicate:
-        name = study.objective.name
-        yield InvalidSetting(
-            ("agents", "history", "fresh"), f"'{name}' gives every replicate other functions; set fresh = true"
-        )
-    if not targets:
+    if not targets and not groups:
+        yield from group_budgets(study)
+        histories = list(history_combinations(study))
+        yield from histories
         yield from exchange_combinations(study)
+    if not targets and not groups and not histories:
         declarations = list(_declarations(study))
         yield from declarations or privacy_asked(study)
         yield from _initial_file(study)
@@ -103,7 +103,7 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(
             ("evaluation", key), "needs a budget that counts decisions; give [budget] iterations in place of pulls"
         )
-    if study.agents.history is not None:
+    if has_history(study):
         yield InvalidSetting(("evaluation", key), "does not go with [agents.history]; leave one of the two out")
     if study.objective.noise:
         yield InvalidSetting(("evaluation", key), "does not go with added noise; leave noise out")
@@ -142,7 +142,7 @@ def _declarations(study: Study) -> Iterator[InvalidSetting]:
 def _centralised(study: Study) -> Iterator[InvalidSetting]:
     """Refuse a single agent where it would know what the agents learned each for itself."""
     for number, table in enumerate(study.algorithm):
-        if table.centralised and study.agents.history is not None:
+        if table.centralised and has_history(study):
             remedy = "has no history, since agents learned theirs on other functions than the mean; leave [agents.history] out"
             yield InvalidSetting(("algorithm", number, "centralised"), remedy)
 

@@ -13,23 +13,22 @@ from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, Sp
 from fedbo.coordinator.exchange import Exchange
 from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
-from fedbo.settings.errors import unknown
+from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.document import Loc
-from fedbo.study.environment_settings import members, share_of
+from fedbo.study.environment_settings import capacities, members, share_of
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
 
 
-def world_combinations(study: Study) -> Iterator[InvalidSetting]:
+def world_combinations(study: Study, groups_are_right: bool) -> Iterator[InvalidSetting]:
     """List what does not go together in the environment of a study whose tables are right by themselves."""
-    groups = list(_groups(study))
-    yield from groups
     yield from _real_time(study)
     yield from _costs(study)
+    yield from _devices(study)
     yield from _short_days(study)
-    if not groups:
+    if groups_are_right:
         yield from _plan(study)
 
 
@@ -77,7 +76,8 @@ def agents_remedy(given: Sequence[int], count: int) -> str | None:
     return None if twice is None else f"agent {twice} stands there twice; name each agent once"
 
 
-def _groups(study: Study) -> Iterator[InvalidSetting]:
+def group_combinations(study: Study) -> Iterator[InvalidSetting]:
+    """List what is wrong with the names and the agents of groups."""
     first: dict[str, int] = {}
     for number, table in enumerate(study.group):
         if table.name == "all":
@@ -151,6 +151,27 @@ def _real_time(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("fault", number, "kind"), remedy)
 
 
+def _devices(study: Study) -> Iterator[InvalidSetting]:
+    """Refuse a file of devices that cannot be read, and what says the same besides."""
+    timing, loc = study.timing, ("timing", "devices")
+    if timing.devices is None:
+        return
+    if timing.clock == "wall":
+        yield InvalidSetting(loc, 'is for virtual time; leave it out, or set clock = "virtual"')
+    if timing.speed.make() != SpeedClasses((1.0,)):
+        yield InvalidSetting(
+            ("timing", "speed"), "stands beside devices, which have speeds of their own; leave one of them out"
+        )
+    if study.network.bandwidth is not None:
+        yield InvalidSetting(
+            ("network", "bandwidth"), "stands beside [timing] devices, which have their own; leave one of them out"
+        )
+    try:
+        capacities(timing.devices)
+    except SettingError as error:
+        yield InvalidSetting(loc, error.remedy)
+
+
 def _costs(study: Study) -> Iterator[InvalidSetting]:
     """Refuse durations that follow costs where the objective reports none."""
     owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
@@ -189,14 +210,17 @@ def _short_days(study: Study) -> Iterator[InvalidSetting]:
 def _shortest(study: Study, owner: Any) -> float:
     """Give the time that a step takes at least of which every target has one: its initial points, or one point."""
     length = (owner.evaluation or study.timing.evaluation).make()
-    if not isinstance(length, Constant):
+    if not isinstance(length, Constant) or study.timing.devices is not None:
         return 0.0
     factor = float(min((owner.speed or study.timing.speed).make().factors))
     limit = study.evaluation.make().time_limit
     one = length.mean * factor if limit is None else min(length.mean * factor, limit)
     begins = any(table.centralised or isinstance(table.make(), Starting) for table in study.algorithm)
     known = not begins and study.agents.initial_file is None
-    return one * max(1, min(study.agents.initial, study.budget.pulls or study.agents.initial) if known else 1)
+    own = getattr(owner, "initial", None)
+    initial = study.agents.initial if own is None else own
+    pulls = getattr(owner, "pulls", None) or study.budget.pulls
+    return one * max(1, min(initial, pulls or initial) if known else 1)
 
 
 def _plan(study: Study) -> Iterator[InvalidSetting]:

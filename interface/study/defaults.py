@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import LocallyPrivate, Private
+from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.document import Loc, fault_labels
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.sweeps import NAMES
-from fedbo.study.tables import AgentsTable, HostingTable, PrivacyTable
+from fedbo.study.tables import HostingTable, PrivacyTable
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -55,14 +56,21 @@ def _models(table: Any, fill: Callable[..., Any], *loc: str | int) -> Any:
     """Fill in the models of [timing] or of a [[group]], those that are there."""
     held = {key: getattr(table, key, None) for key in ("evaluation", "speed", "decision", "latency", "availability")}
     filled = {key: fill(model, *loc, key) for key, model in held.items() if model is not None}
+    if getattr(table, "history", None) is not None:
+        filled["history"] = _history(table.history, fill, *loc, "history")
     return table.model_copy(update=filled)
 
 
 def _agents(agents: AgentsTable, fill: Callable[..., Any]) -> AgentsTable:
     if agents.history is None:
         return agents
-    algorithm = fill(agents.history.algorithm, "agents", "history", "algorithm")
-    return agents.model_copy(update={"history": agents.history.model_copy(update={"algorithm": algorithm})})
+    return agents.model_copy(update={"history": _history(agents.history, fill, "agents", "history")})
+
+
+def _history(history: HistoryTable, fill: Callable[..., Any], *loc: str | int) -> HistoryTable:
+    if history.algorithm is None:
+        return history
+    return history.resolved().model_copy(update={"algorithm": fill(history.algorithm, *loc, "algorithm")})
 
 
 def _privacy(study: Study, fill: Callable[..., Any]) -> PrivacyTable:

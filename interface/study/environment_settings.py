@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from fedbo.coordinator.environment.availability import Within
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import Fault, Restart
+from fedbo.coordinator.environment.timing import SpeedClasses
+from fedbo.coordinator.environment.traces import Capacity, not_there, read_capacities
+from fedbo.settings.errors import SettingError
 from fedbo.study.environment_tables import GroupTable
+
+_OWN = ("speed", "bandwidth")
+_KBIT = 125.0  # bytes
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -41,8 +52,11 @@ def environment_of(study: Study) -> Environment:
     """Make the environment of one cell of a study."""
     groups, network = members(study), study.network
     common = _common(study)
-    exceptions = {agent: replace(common, **_differences(table)) for table in study.group for agent in groups[table.name]}
+    own = {table.name: _models(common, table) for table in study.group}
+    exceptions = {agent: own[table.name] for table in study.group for agent in groups[table.name]}
     everybody = tuple(range(study.federation().n_agents))
+    if study.timing.devices is not None:
+        exceptions = _on_devices(study, {agent: exceptions.get(agent, common) for agent in everybody}, groups)
     who = {"all": everybody, **groups}
     return Environment(
         common=common,
@@ -70,6 +84,47 @@ def _common(study: Study) -> AgentModels:
         availability=study.availability.make(),
         leaving=study.availability.leaving,
     )
+
+
+def _on_devices(
+    study: Study, models: Mapping[int, AgentModels], groups: Mapping[str, tuple[int, ...]]
+) -> dict[int, AgentModels]:
+    """Give each agent the speed and the bandwidth of its device, but where its group has its own."""
+    found = capacities(str(study.timing.devices))
+    typical = median(one.computation for one in found)
+    own = {key: {agent for one in study.group if getattr(one, key) is not None for agent in groups[one.name]} for key in _OWN}
+    made: dict[tuple[int, int, bool, bool], AgentModels] = {}
+    placed: dict[int, AgentModels] = {}
+    for agent, before in models.items():
+        key = (agent % len(found), id(before), agent in own["speed"], agent in own["bandwidth"])
+        if key not in made:
+            device = found[agent % len(found)]
+            speed = before.speed if key[2] else SpeedClasses((device.computation / typical,))
+            made[key] = replace(before, speed=speed, bandwidth=before.bandwidth if key[3] else device.communication * _KBIT)
+        placed[agent] = made[key]
+    return placed
+
+
+def capacities(path: str) -> tuple[Capacity, ...]:
+    """Read the capacities of devices; the file is read once, and again when it has changed; SettingError."""
+    return _capacities(path, Path(path).stat().st_mtime_ns if Path(path).is_file() else 0)
+
+
+@lru_cache(maxsize=4)
+def _capacities(path: str, modified: int) -> tuple[Capacity, ...]:
+    try:
+        return read_capacities(path)
+    except FileNotFoundError:
+        raise SettingError("devices", not_there(path)) from None
+
+
+def _models(common: AgentModels, table: GroupTable) -> AgentModels:
+    """Give the models of a group, whose agents may join late and leave for good."""
+    models = replace(common, **_differences(table))
+    if table.from_ is None and table.until is None:
+        return models
+    within = Within(models.availability, table.from_ or 0.0, math.inf if table.until is None else table.until)
+    return replace(models, availability=within)
 
 
 def _differences(table: GroupTable) -> dict[str, Any]:

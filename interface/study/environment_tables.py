@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
 from fedbo.coordinator.environment.availability import AVAILABILITIES, Availability
 from fedbo.coordinator.environment.faults import FAULTS
+from fedbo.coordinator.environment.measured import Empirical
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses, Timing
 from fedbo.coordinator.exchange import MODES, Exchange
+from fedbo.objectives.datasets.data import locate
 from fedbo.settings.plugins import Catalogue, settings_of
+from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import Name
 from fedbo.study.settings import names_of
-from fedbo.study.tables import Declared, Named, Positive, Table, is_agents
+from fedbo.study.tables import Count, Declared, Named, Positive, Table, is_agents
 
 Bandwidth = Annotated[float, Field(gt=0)]
 Leaving = Literal["resumed", "lost"]
@@ -32,6 +36,22 @@ class TimingModel(Named):
     catalogue = staticmethod(lambda: timings)
     model: str
 
+    def make(self) -> Any:
+        """Build the model, with named data where they are found; InvalidSettings, DataMissing."""
+        made = super().make()
+        return _located(made) if isinstance(made, Empirical) and made.data is not None else made
+
+    def resolved(self) -> Self:
+        """Show every setting; named data by its name."""
+        return self._showing_of(super().make(), names_of(self._look_up()))
+
+
+def _located(made: Empirical) -> Empirical:
+    """Give a model whose named data are a file."""
+    assert made.data is not None
+    name = f"job_{made.data.removeprefix('pai-')}_norm.csv"
+    return replace(made, file=str(locate("pai") / name), data=None, column="batch_time_norm", by="worker")
+
 
 class DecisionTable(Declared):
     """How long a decision takes, as the history grows."""
@@ -46,11 +66,15 @@ class SpeedTable(Declared):
 
 
 class TimingTable(Table):
-    """[timing]: which clock, and how long evaluations, decisions and messages take on the virtual one."""
+    """[timing]: which clock, and how long evaluations, decisions and messages take on the virtual one.
+
+    `devices` is a file with the speed and the bandwidth of each agent's device.
+    """
 
     clock: Literal["virtual", "wall"] = "virtual"
     evaluation: TimingModel = TimingModel.model_construct(model="constant", mean=1.0)
     speed: SpeedTable = SpeedTable.model_construct(factors=[1.0])
+    devices: str | None = None
     decision: DecisionTable = DecisionTable()
     latency: TimingModel = TimingModel.model_construct(model="constant", mean=0.0)
 
@@ -89,8 +113,12 @@ class ExchangeTable(Named):
 
 
 class GroupTable(Table):
-    """[[group]]: some agents by a common name, and what differs for them from the study's own."""
+    """[[group]]: some agents by a common name, and what differs for them from the study's own.
 
+    They take part from the time `from` on, and until the time `until`.
+    """
+
+    model_config = ConfigDict(**{**Table.model_config, "serialize_by_alias": True})
     name: Name
     agents: Any = None
     share: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -101,6 +129,12 @@ class GroupTable(Table):
     bandwidth: Bandwidth | None = None
     availability: AvailabilityModel | None = None
     leaving: Leaving | None = None
+    from_: Annotated[float | None, Field(ge=0, alias="from")] = None
+    until: Annotated[float, Field(gt=0)] | None = None
+    iterations: Positive | None = None
+    pulls: Positive | None = None
+    initial: Count | None = None
+    history: HistoryTable | None = None
 
     @field_validator("agents", mode="plain")
     @classmethod

@@ -11,12 +11,30 @@ from fedbo.objectives.tables.table import fingerprint
 from fedbo.settings.plugins import PluginError, file_of
 from fedbo.study.document import Document, Loc, lookup, with_value
 
+_OF_GROUP: tuple[Loc, ...] = (
+    ("availability", "file"),
+    ("evaluation", "file"),
+    ("latency", "file"),
+    ("history", "file"),
+    ("history", "run"),
+)
+_PLACES: tuple[Loc, ...] = (
+    ("agents", "initial_file"),
+    ("agents", "history", "file"),
+    ("agents", "history", "run"),
+    ("availability", "file"),
+    ("timing", "devices"),
+    ("timing", "evaluation", "file"),
+    ("timing", "latency", "file"),
+)
+_OBSERVATIONS = "observations.parquet"
+
 
 def resolve_paths(document: Document, folder: Path) -> Document:
     """Let the paths of files count from a folder."""
     for loc, path in _named(document):
         document = with_value(document, loc, str(folder / path))
-    for loc, file, name in _places(document):
+    for loc, file, name in _objects(document):
         document = with_value(document, loc, f"{folder / file}:{name}")
     return document
 
@@ -25,13 +43,15 @@ def hash_files(document: Document) -> Document:
     """Put the SHA-256 of each file, or of what is in a table, in the place of its path."""
     for loc, path in _named(document):
         document = with_value(document, loc, _sha256(Path(path)))
-    for loc, file, name in _places(document):
+    for loc, file, name in _objects(document):
         document = with_value(document, loc, f"{_sha256(file)}:{name}")
     return document
 
 
 def _sha256(path: Path) -> str:
-    """Hash a file, or the table of evaluations that a folder holds."""
+    """Hash a file, the observations of a run, or the table of evaluations that a folder holds."""
+    if (path / _OBSERVATIONS).is_file():
+        path = path / _OBSERVATIONS
     return fingerprint(path) if path.is_dir() else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -48,16 +68,16 @@ def _named(document: Document) -> Iterator[tuple[Loc, str]]:
     objective, sweep = document.get("objective"), document.get("sweep")
     name = objective.get("name") if isinstance(objective, dict) else None
     own = _own(str(name))
-    places: list[Loc] = [("agents", "initial_file"), ("availability", "file"), *(("objective", setting) for setting in own)]
-    places += [("group", number, "availability", "file") for number in range(_count(document, "group"))]
-    swept = ("agents.initial_file", "availability.file", *(f"objective.{setting}" for setting in own))
+    places: list[Loc] = [*_PLACES, *(("objective", setting) for setting in own)]
+    places += [("group", number, *place) for number in range(_count(document, "group")) for place in _OF_GROUP]
+    swept = tuple(".".join(map(str, place)) for place in ({*places} | {*_OF_GROUP}))
     for key, values in sweep.items() if isinstance(sweep, dict) else ():
         if isinstance(values, list) and key.endswith(swept):
             places += [("sweep", key, number) for number in range(len(values))]
     yield from _strings(document, places)
 
 
-def _places(document: Document) -> Iterator[tuple[Loc, Path, str]]:
+def _objects(document: Document) -> Iterator[tuple[Loc, Path, str]]:
     """List where a document names an object in a file, "file.py:object", with both parts."""
     places: list[Loc] = [("objective", "name"), ("agents", "history", "algorithm"), ("agents", "history", "algorithm", "name")]
     places += [("exchange", "mode"), ("availability", "model"), *(("timing", *model) for model in _MODELS)]
@@ -77,6 +97,7 @@ def _places(document: Document) -> Iterator[tuple[Loc, Path, str]]:
 
 
 _MODELS = (("evaluation", "model"), ("latency", "model"))
+_HISTORY = (("history", "algorithm"), ("history", "algorithm", "name"))
 
 
 def _count(document: Document, key: str) -> int:

@@ -19,8 +19,6 @@ EXAMPLES: dict[Loc, str] = {
     ("algorithm",): '[[algorithm]] with name = "fts"',
     ("budget",): "[budget] with iterations = 50",
     ("budget", "iterations"): "iterations = 50, or pulls = 1000",
-    ("agents", "history", "algorithm"): 'algorithm = "ts"',
-    ("agents", "history", "observations"): "observations = 50",
     ("availability", "model"): 'model = "always"',
     ("exchange", "mode"): 'mode = "immediate"',
     ("hosting", "kind"): 'kind = "inline"',

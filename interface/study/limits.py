@@ -16,6 +16,7 @@ from fedbo.study.document import Loc
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
+    from fedbo.study.environment_tables import GroupTable
     from fedbo.study.study import Study
 
 # The largest whole numbers, by the end of their place in a study. The table in docs/studies.md repeats them.
@@ -83,8 +84,22 @@ def needed(study: Study) -> int:
     for table in study.algorithm:
         phased = isinstance(table.make(), Phased) or bool(study.budget.pulls)
         rows += (1 if table.centralised else targets) * (agents.initial + (0 if phased else study.budget.decisions))
-    history = agents.history.observations * count if agents.history is not None else 0
+        rows += 0 if table.centralised else sum(_more(study, one, phased) for one in study.group)
+    histories = ((one, size) for one, size in [(agents, count), *((one, _size(study, one)) for one in study.group)])
+    history = sum((one.history.observations or 0) * size for one, size in histories if one.history is not None)
     return ROW * study.study.replicates * (rows + history) + _AGENT * count
+
+
+def _more(study: Study, group: GroupTable, phased: bool) -> int:
+    """Count the observations that the agents of a group make at least beyond those of others, below 0 where it is fewer."""
+    initial = (study.agents.initial if group.initial is None else group.initial) - study.agents.initial
+    decisions = 0 if phased or group.iterations is None else group.iterations - study.budget.decisions
+    return _size(study, group) * (initial + decisions)
+
+
+def _size(study: Study, group: GroupTable) -> int:
+    """Count the agents of a group, which need not be right yet."""
+    return len(group.agents or ()) or round((group.share or 0.0) * study.federation().n_agents)
 
 
 def machine_memory() -> int:
@@ -113,4 +128,6 @@ def _limit(loc: Loc) -> int | None:
     path = tuple(step for step in loc if isinstance(step, str))
     if path[0] == "group":  # whose tables are those of the study
         path = path[1:]
+        if path[0] in ("iterations", "pulls", "initial", "history"):
+            path = ("budget" if path[0] in ("iterations", "pulls") else "agents", *path)
     return LIMITS.get(path, LIMITS.get(path[:1]))

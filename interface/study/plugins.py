@@ -52,11 +52,11 @@ def functions(study: Study) -> list[str]:
     """
     found = {value for key in _CALLED if isinstance(value := study.objective.settings.get(key), str)}
     found.update(name for _, name in named(study) if ":" in name)
-    history = study.agents.history
-    for table in (*study.algorithm, *([] if history is None else [history.algorithm])):
+    histories = [one.history.algorithm for one in (study.agents, *study.group) if one.history is not None]
+    for table in (*study.algorithm, *(one for one in histories if one is not None)):
         found.update(_places(table.model_dump(exclude={"label"})))
     for key, values in study.sweep.items():
-        if key.split(".")[0] in ("algorithm", "agents", "objective"):
+        if key.split(".")[0] in ("algorithm", "agents", "group", "objective"):
             found.update(_places(values))
     return sorted(found)
 

@@ -17,6 +17,10 @@ from fedbo.algorithms.base import Problem, Starting
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study import limits
+from fedbo.study.agents.budgets import common_budget, largest_budget
+from fedbo.study.agents.histories import most_observed
+from fedbo.study.agents.initial import Points, read_points
+from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.check import combinations
 from fedbo.study.defaults import with_defaults
 from fedbo.study.document import (
@@ -42,18 +46,15 @@ from fedbo.study.environment_tables import (
     TimingTable,
 )
 from fedbo.study.files import hash_files, resolve_paths
-from fedbo.study.initial import Points, read_points
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.plugins import distributions
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, not_named_by, swept
 from fedbo.study.tables import (
     SETTINGS_TOO,
-    AgentsTable,
     AlgorithmTable,
     BudgetTable,
     EvaluationTable,
     Header,
-    HistoryTable,
     HostingTable,
     ObjectiveTable,
     PrivacyTable,
@@ -102,15 +103,15 @@ class Study(Table):
 
     def problem(self) -> Problem:
         """Say what every algorithm may know before the first evaluation."""
-        federation, history = self.federation(), self.agents.history
+        federation, budget = self.federation(), largest_budget(self)
         return Problem(
             dim=len(federation.parameters),
             n_agents=federation.n_agents,
             targets=self.targets,
-            initial=self.agents.initial,
-            iterations=self.budget.decisions,
-            history=history.observations if history else 0,
-            pulls=self.budget.pulls or 0,
+            initial=budget.initial,
+            iterations=budget.iterations,
+            history=most_observed(self),
+            pulls=budget.pulls,
             rounds=self.exchange.make().is_synchronous,
             lattice=lattice_of(federation),
         )
@@ -119,7 +120,7 @@ class Study(Table):
         """Say what one algorithm may know: it may be a single agent, or begin without initial points."""
         algorithm, problem = table.make(), self.problem()
         if table.centralised:
-            problem = replace(problem, n_agents=1, targets=(0,), history=0)
+            problem = replace(problem, n_agents=1, targets=(0,), history=0, **common_budget(self)._asdict())
         if isinstance(algorithm, Starting):
             some = np.full((max(1, problem.initial), problem.dim), 0.5)
             if not len(algorithm.initial_points(replace(problem, agent=problem.targets[0]), some)):
@@ -285,8 +286,8 @@ def _combined(study: Study) -> Iterator[tuple[dict[str, Any], Document]]:
 def _known() -> dict[Loc, Sequence[str]]:
     """List the keys of every table, for suggestions."""
     known: dict[Loc, Sequence[str]] = {(): list(Study.model_fields)}
-    known |= {(key,): list(table.model_fields) for key, table in _TABLES.items()}
-    return known | {("agents", "history"): list(HistoryTable.model_fields)}
+    known |= {(key,): [field.alias or name for name, field in table.model_fields.items()] for key, table in _TABLES.items()}
+    return known | {(key, "history"): list(HistoryTable.model_fields) for key in ("agents", "group")}
 
 
 _TABLES: dict[str, type[Table]] = {

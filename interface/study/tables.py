@@ -69,7 +69,10 @@ class Declared(BaseModel):
         return self._showing(names_of(self._look_up()))
 
     def _showing(self, names: Iterable[str], **changes: Any) -> Self:
-        return type(self).model_construct(**{**self.model_dump(), **plain(self.make(), names), **changes})
+        return self._showing_of(self.make(), names, **changes)
+
+    def _showing_of(self, made: Any, names: Iterable[str], **changes: Any) -> Self:
+        return type(self).model_construct(**{**self.model_dump(), **plain(made, names), **changes})
 
     def _look_up(self) -> Any:
         return type(self).declared
@@ -195,48 +198,6 @@ class PrivacyTable(Table):
     epsilon_max: Annotated[float, Field(gt=0)] | None = None
     secure_noise: bool = False
     secure_aggregation: SecureAggregationTable | None = None
-
-
-class HistoryAlgorithm(AlgorithmTable):
-    """The algorithm of a history: a table like [[algorithm]], without a label, and of every agent alone."""
-
-    label: None = None
-    centralised: None = None
-
-    def resolved(self) -> Self:
-        """Show every setting."""
-        return self._showing(self._look_up().free())
-
-
-class HistoryTable(Table):
-    """[agents.history]: `observations` in all of an earlier task, the first `initial` of them uniform."""
-
-    algorithm: HistoryAlgorithm
-    observations: Positive
-    initial: Count = 3
-    fresh: bool = True
-
-    @field_validator("algorithm", mode="before")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
-
-class AgentsTable(Table):
-    """[agents]: which agents optimise, and their initial points, checkpoints and histories."""
-
-    targets: Any = "all"
-    initial: Count = 3
-    initial_file: str | None = None
-    checkpoint: Positive = 1
-    history: HistoryTable | None = None
-
-    @field_validator("targets", mode="plain")
-    @classmethod
-    def _targets(cls, value: Any) -> Any:
-        if value != "all" and not is_agents(value):
-            raise ValueError('must be "all" or a list of agents, such as [0, 1]')
-        return value if value == "all" else tuple(value)
 
 
 class BudgetTable(Table):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
+from fedbo.objectives.base import Parameter
+from fedbo.objectives.space import from_unit
 from fedbo.testing.draws import Draws
 
 
@@ -16,6 +20,34 @@ def draw_initial_file(draws: Draws, folder: Path, targets: list[int], replicates
                 values = [f"{value:.4f}" for value in draws.rng.random(dimensions)]
                 lines.append(",".join([str(agent), str(replicate), str(point), *values]))
     return _write(folder, "points", lines)
+
+
+def draw_history_file(draws: Draws, folder: Path, agents: list[int], parameters: Sequence[Parameter]) -> str:
+    """Write observations of some agents, unequally many, some of them failed; give the file's path."""
+    lines = [",".join(["agent", *(parameter.name for parameter in parameters), "value"])]
+    for agent in draws.some_of(agents):
+        for _ in range(draws.whole(1, 6)):
+            x = from_unit(parameters, draws.rng.random(len(parameters)))
+            value = "" if lines[1:] and draws.chance(0.1) else repr(float(draws.rng.normal()))
+            lines.append(",".join([str(agent), *(repr(float(one)) for one in x), value]))
+    return _write(folder, "history", lines)
+
+
+def draw_durations_file(draws: Draws, folder: Path, agents: list[int]) -> str:
+    """Write measured durations of some agents, unequally many; give the file's path."""
+    lines = ["agent,duration"]
+    for agent in draws.some_of(agents):
+        lines += [f"{agent},{draws.rng.gamma(2.0, 0.5):.4f}" for _ in range(draws.whole(1, 12))]
+    return _write(folder, "durations", lines)
+
+
+def draw_devices_file(draws: Draws, folder: Path) -> str:
+    """Write the capacities of a few devices, as FedScale has them; give the file's path."""
+    count = draws.whole(1, 5)
+    told = {str(n): {"computation": draws.number(20.0, 200.0), "communication": draws.number(2.0, 90.0)} for n in range(count)}
+    path = folder / "devices.json"
+    path.write_text(json.dumps(told), encoding="utf-8")
+    return str(path)
 
 
 def draw_trace(draws: Draws, folder: Path, agents: list[int]) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from fedbo.algorithms.base import ORIGINS
 from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication, Lie
 from fedbo.coordinator.exchange import Exchange
+from fedbo.study.agents.budgets import budgets_of, common_budget
 from fedbo.study.environment_settings import members
 from fedbo.study.study import Study
 from fedbo.testing.ledger_laws import ledger
@@ -130,7 +131,8 @@ def _lies(run: RunTables) -> Iterator[str]:
 
 def _lost_for_good(run: RunTables, agent: int) -> bool:
     ended = [e for e in run.events if e["agent"] == agent and (e["kind"], e["detail"]) == ("crashed", "for good")]
-    return bool(ended) or run.study.availability.model == "trace"
+    leaves = any(table.until is not None and agent in members(run.study)[table.name] for table in run.study.group)
+    return bool(ended) or leaves or run.study.availability.model == "trace"
 
 
 def _answers(run: RunTables) -> Iterator[str]:
@@ -201,22 +203,24 @@ def _budget(run: RunTables) -> Iterator[str]:
     idle = study.exchange.make().selection.idles  # rounds count then, of which an agent may miss any
     done = Counter(event["agent"] for event in run.of("done"))
     steps = {agent: max((row["step"] for row in run.rows if row["agent"] == agent), default=0) for agent in targets}
+    budgets = {} if run.table.centralised else budgets_of(study)
     for agent in targets:
+        _, most, most_pulls = budgets.get(agent, common_budget(study))
         pulls = sum(row["pulls"] for row in run.rows if row["agent"] == agent and "forgotten" not in (row["error"] or ""))
-        if study.budget.iterations and steps[agent] > study.budget.iterations:
-            yield f"agent {agent} made step {steps[agent]} of {study.budget.iterations}"
-        if study.budget.pulls and pulls > study.budget.pulls and not study.evaluation.make().retries:
-            yield f"agent {agent} made {pulls} evaluations of {study.budget.pulls}"
+        if not most_pulls and steps[agent] > most:
+            yield f"agent {agent} made step {steps[agent]} of {most}"
+        if most_pulls and pulls > most_pulls and not study.evaluation.make().retries:
+            yield f"agent {agent} made {pulls} evaluations of {most_pulls}"
         if done[agent] > 1:
             yield f"agent {agent} was done {done[agent]} times"
         over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
-        if not idle and study.budget.iterations and over not in (None, study.budget.iterations):
-            yield f"agent {agent} was done with step {over} of {study.budget.iterations}"
+        if not idle and not most_pulls and over not in (None, most):
+            yield f"agent {agent} was done with step {over} of {most}"
         if not idle and not done[agent] and study.budget.time is None and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"
-    rounds, most = len(run.of("round")), study.budget.iterations
-    if idle and most and rounds > most + 1:
-        yield f"{rounds} rounds closed, with {most} iterations"
+    rounds, largest = len(run.of("round")), study.problem_of(run.table).iterations
+    if idle and not study.budget.pulls and rounds > largest + 1:
+        yield f"{rounds} rounds closed, with {largest} iterations"
 
 
 def _interruptions(run: RunTables) -> Iterator[str]:

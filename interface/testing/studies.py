@@ -6,17 +6,19 @@ run, so a crash is a defect of the run or of the checks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedbo.algorithms.catalog import algorithms
+from fedbo.objectives.base import Parameter
 from fedbo.study.invalid import InvalidSettings
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.draws import Draws
-from fedbo.testing.files import draw_initial_file, draw_trace
+from fedbo.testing.files import draw_devices_file, draw_durations_file, draw_history_file, draw_initial_file, draw_trace
 from fedbo.testing.settings import draw_algorithm, draw_objective
 from fedbo.testing.surroundings import (
     draw_availability,
@@ -79,6 +81,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Docum
         _name_files(draws, document, folder, targets, listed)
     if draws.chance(0.25):
         document["group"] = [draw_group(draws, listed)]
+        if draws.chance(0.6):
+            _make_unequal(draws, document, folder)
     groups = ["others"] if "group" in document else []
     document["fault"] = [draw_fault(draws, listed, groups) for _ in range(draws.one_of(0, 0, 1, 1, 2, 4))]
     if any(fault.get("state") == "lost" for fault in document["fault"]) and draws.chance(0.7):
@@ -93,14 +97,49 @@ def _name_files(draws: Draws, document: Document, folder: Path, targets: list[in
     """Let initial points or absences come from files, now and then."""
     if draws.chance(0.15):
         document["availability"] = {"model": "trace", "file": draw_trace(draws, folder, listed)}
-    if draws.chance(0.15):
-        try:
-            dimensions = len(ObjectiveTable.model_validate(document["objective"]).make().parameters)
-        except InvalidSettings:  # the study will be refused
-            return
+    parameters = _parameters(document) if draws.chance(0.15) else ()
+    if parameters:
         replicates = document["study"].get("replicates", 1)
         document["agents"].pop("initial", None)
-        document["agents"]["initial_file"] = draw_initial_file(draws, folder, targets, replicates, dimensions)
+        document["agents"]["initial_file"] = draw_initial_file(draws, folder, targets, replicates, len(parameters))
+    if draws.chance(0.1):
+        document["timing"] = {**document.get("timing", {}), "devices": draw_devices_file(draws, folder)}
+        document["timing"].pop("speed", None)
+        document.get("network", {}).pop("bandwidth", None)
+    if draws.chance(0.15):
+        measured = {"model": "empirical", "file": draw_durations_file(draws, folder, listed)}
+        measured |= draws.keep(0.4, pooled=True, order="replayed", mean=draws.number(0.3, 2.0))
+        document["timing"] = document.get("timing", {}) | {draws.one_of("evaluation", "latency"): measured}
+    parameters = _parameters(document) if draws.chance(0.1) else ()
+    if parameters:
+        document["agents"]["history"] = {"file": draw_history_file(draws, folder, listed, parameters)}
+
+
+def _parameters(document: Document) -> Sequence[Parameter]:
+    """Give the parameters of a study's objective; none where the study will be refused."""
+    try:
+        found: Sequence[Parameter] = ObjectiveTable.model_validate(document["objective"]).make().parameters
+    except InvalidSettings:
+        return ()
+    return found
+
+
+def _make_unequal(draws: Draws, document: Document, folder: Path | None) -> None:
+    """Let a group have a budget, a history and a span of its own, or some of these."""
+    (group,) = document["group"]
+    counted = "pulls" if "pulls" in document["budget"] else "iterations"
+    most = document["budget"][counted]
+    group |= draws.keep(0.6, **{counted: draws.whole(1, 2 * most)})
+    if "initial_file" not in document["agents"]:
+        group |= draws.keep(0.4, initial=draws.whole(0, 5))
+    start = draws.number(0.5, 6.0)
+    group |= draws.keep(0.3, **{"from": start}) | draws.keep(0.3, until=start + draws.number(1.0, 12.0))
+    parameters = _parameters(document) if folder is not None and draws.chance(0.3) else ()
+    if folder is not None and parameters:
+        group["history"] = {"file": draw_history_file(draws, folder, group["agents"], parameters)}
+        group["history"] |= draws.keep(0.4, observations=draws.whole(1, 4))
+    elif draws.chance(0.3):
+        group["history"] = {"algorithm": "random", "observations": draws.whole(1, 8), "initial": 1}
 
 
 def _may_never_end(document: Document, bandits: bool) -> bool:

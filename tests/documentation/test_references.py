@@ -15,6 +15,7 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.coordinator.exchange import MODES
 from fedbo.objectives.catalog import federations
 from fedbo.settings.plugins import GROUPS
+from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.listing import TABLES, Item, groups
 from fedbo.study.settings import names_of
 from fedbo.study.study import Study
@@ -168,7 +169,8 @@ def _schema() -> dict[str, set[str]]:
         keys[table] |= {setting for item in listed[group] for setting in item.settings}
     for dotted, declared in TABLES.items():
         keys[dotted.partition(".")[0]] |= set(names_of(declared))
-    keys["agents.history"] = {"algorithm", "observations", "initial", "fresh"}
+    keys["agents.history"] = set(HistoryTable.model_fields)
+    keys["group"] = keys["group"] - {"from_"} | {"from"}
     keys["agents"] -= {"history"}
     return {table: names for table, names in keys.items() if names and table != "sweep"}
 

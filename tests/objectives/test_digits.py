@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.datasets import load_digits
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.digits import OF_EACH, Digits, DigitsAgent, split_digits
+from fedbo.objectives.digits import OF_EACH, PARTITIONS, Digits, DigitsAgent, partition_digits, split_digits
 from fedbo.objectives.space import from_unit
 
 LABEL = load_digits().target
@@ -77,3 +78,48 @@ def test_the_landscape_has_a_small_good_region_that_differs_between_agents() -> 
 def test_a_setting_that_makes_no_sense_is_refused_by_name(setting: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{setting} must be in .*, not {value}"):
         Digits(**{setting: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("partition", sorted({*PARTITIONS} - {"dirichlet"}))
+@settings(max_examples=15, deadline=None)
+@given(agents=st.integers(5, 100), alpha=st.sampled_from([0.01, 0.3, 1e6]), seed=st.integers(0, 2**32))
+def test_every_partition_gives_each_image_one_holder_and_every_agent_two_classes(
+    partition: str, agents: int, alpha: float, seed: int
+) -> None:
+    rows = partition_digits(partition, agents, 2 if partition == "classes" else alpha, seed)
+    assert len(rows) == agents
+    assert np.array_equal(np.sort(np.concatenate(rows)), np.arange(1797))
+    for own in rows:
+        assert np.sum(np.bincount(LABEL[own]) >= 2) >= 2
+
+
+def test_partitions_are_skewed_in_what_they_say_and_in_nothing_else() -> None:
+    """Chi-square of each agent's classes, 30 agents, seed 3: a false alarm of all 30 tests below 1e-4."""
+    rows = partition_digits("iid", 30, 0.3, 3)
+    assert {len(own) for own in rows} == {59, 60}
+    common = np.bincount(LABEL) / 1797
+    for own in (*rows, *(part for part in partition_digits("quantity", 30, 0.3, 3) if len(part) >= 60)):
+        assert stats.chisquare(np.bincount(LABEL[own], minlength=10), common * len(own)).pvalue > 1e-6
+    sizes = [len(own) for own in partition_digits("quantity", 30, 0.3, 3)]
+    assert min(sizes) >= 12 and max(sizes) > 5 * min(sizes)
+    assert np.ptp([len(own) for own in partition_digits("quantity", 30, 1e6, 3)]) <= 2
+    for classes in (2, 3, 10):
+        known = [set(LABEL[own]) for own in partition_digits("classes", 30, classes, 3)]
+        assert {len(own) for own in known} == {classes}
+        holders = [sum(digit in own for own in known) for digit in range(10)]
+        assert max(holders) - min(holders) <= 1
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_agents_of_every_partition_can_be_judged(partition: str) -> None:
+    federation = Digits(agents=100, partition=partition, alpha=0.05, mislabelled=0.5)
+    for agent in range(0, 100, 9):
+        one = holder(federation, agent)
+        for half in one.splits:
+            assert len(set(half.given)) >= 2 and len(half.validate) >= 4
+        assert -1.0 <= one.evaluate(np.array([1.0, 0.1]), np.random.default_rng(0)) <= 0.0
+
+
+def test_classes_that_nobody_would_have_are_refused() -> None:
+    with pytest.raises(ValueError, match="4 agents leave some of the 10 classes to nobody; raise it"):
+        Digits(agents=4, partition="classes")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from bisect import bisect
+from itertools import islice, takewhile
 from math import inf
 
 import numpy as np
@@ -21,7 +22,9 @@ from fedbo.coordinator.environment.availability import (
     Changes,
     Daily,
     Markov,
+    Within,
     absences,
+    never_before_steps,
 )
 
 MODELS: list[Availability] = [Always(), Bernoulli(), Markov(3.0, 1.0), Daily(), Daily(24.0, 10.0, 3.0, 7)]
@@ -171,3 +174,23 @@ def test_a_wrong_setting_is_named_with_what_came_and_what_would_do(make, message
 def test_the_catalogue_lists_every_model_by_its_name() -> None:
     assert list(AVAILABILITIES) == ["always", "bernoulli", "markov", "daily", "trace"]
     assert [declared.model for declared in AVAILABILITIES.values()] == list(AVAILABILITIES)
+
+
+def test_within_a_span_an_agent_comes_and_goes_as_its_model_says_and_is_away_outside() -> None:
+    for seed, (begin, end) in enumerate([(0.0, 7.5), (3.0, inf), (4.0, 30.0), (2.0, 2.5), (0.0, inf)]):
+        alone = list(takewhile(lambda time: time < 60.0, Markov(4.0, 2.0).changes(0, np.random.default_rng(seed))))
+        clipped = Within(Markov(4.0, 2.0), begin, end).changes(0, np.random.default_rng(seed))
+        inside = list(takewhile(lambda time: time < 60.0, clipped))
+        for now in np.linspace(0.01, 59.99, 999):  # there: as many changes before as make an even number
+            there = bisect(alone, now) % 2 == 0
+            assert (bisect(inside, now) % 2 == 0) == (there and begin <= now < end)
+
+
+def test_an_agent_that_is_always_there_joins_once_and_leaves_once() -> None:
+    def changes(begin: float, end: float) -> list[float]:
+        return list(Within(Always(), begin, end).changes(0, np.random.default_rng(0)))
+
+    assert changes(2.0, 5.0) == [0.0, 2.0, 5.0]
+    assert changes(0.0, 5.0) == [5.0]
+    assert changes(2.0, inf) == [0.0, 2.0, inf]
+    assert never_before_steps(Within(Always())) and not never_before_steps(Within(Bernoulli()))

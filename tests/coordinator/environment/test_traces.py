@@ -87,8 +87,8 @@ def test_a_file_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
     [
         (("agent,start", "0,1"), "^file has columns agent, start; it must have agent, start and end, each once$"),
         (("agent,start,end,end", "0,1,2,3"), "^file has columns agent, start, end, end; it must have .*, each once$"),
-        (("agent,start,end",), "^file has no rows; give each window of presence a row, or leave the trace out$"),
-        (("agent,start,end", "0,1,2", "0,3,"), "^file has no end in row 2; give every row an agent, a start and an end$"),
+        (("agent,start,end",), "^file has no rows; give at least one with agent, start and end$"),
+        (("agent,start,end", "0,1,2", "0,3,"), "^file has no end in row 2; give every row a number there$"),
         (("agent,start,end", "0,1,2", "x,3,4"), "^file cannot be read as csv .*Row #3.*'x'.*$"),
         (("agent,start,end", "0,1,2", "0,3"), "^file cannot be read as csv .*Row #3.*$"),
         (("agent,start,end", "-1,1,2"), "^file has agent -1, start 1.0, end 2.0 in row 1; agents count from 0$"),
@@ -112,8 +112,8 @@ def test_a_table_that_will_not_do_is_told_in_one_line_with_its_row(tmp_path: Pat
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("agent", [0.0], "^file has a column agent of type float64; it must hold whole numbers$"),
-        ("start", ["1"], "^file has a column start of type object; it must hold numbers$"),
+        ("agent", [0.0], "^file has a column agent of type double; it must hold whole numbers$"),
+        ("start", ["1"], "^file has a column start of type string; it must hold numbers$"),
     ],
 )
 def test_columns_of_a_parquet_file_must_hold_numbers(tmp_path: Path, column: str, values: list[Any], message: str) -> None:
@@ -134,7 +134,7 @@ def test_a_file_that_is_not_there_or_no_table_is_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^file cannot be read as parquet \(.*\)$"):
         read_windows(tmp_path / "trace.parquet")
     (tmp_path / "trace.txt").write_text("agent,start,end\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"^file ends in '\.txt'; a table of windows must be \.csv or \.parquet$"):
+    with pytest.raises(ValueError, match=r"^file ends in '\.txt'; it must be a table in \.csv or \.parquet$"):
         read_windows(tmp_path / "trace.txt")
     with pytest.raises(ValueError, match="^format must be one of windows, fedscale, not pickle$"):
         Trace("trace.csv", "pickle")

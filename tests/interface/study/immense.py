@@ -20,10 +20,11 @@ from fedbo.coordinator.exchange import MODES, Staleness
 from fedbo.estimates.cost import estimate_cost
 from fedbo.estimates.privacy import privacy_estimates
 from fedbo.objectives.catalog import federations
+from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.document import Loc, StudyError, with_value
 from fedbo.study.environment_tables import NetworkTable
 from fedbo.study.study import load_study
-from fedbo.study.tables import AgentsTable, BudgetTable, Header, HistoryTable, HostingTable, PrivacyTable, RecoveryTable
+from fedbo.study.tables import BudgetTable, Header, HostingTable, PrivacyTable, RecoveryTable
 
 VALUES = (10**6, 10**9, 10**18, 1e308, -1, 0, float("nan"), float("inf"))
 MEMORY = 2**30  # bytes beside those of the libraries

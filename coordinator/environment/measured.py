@@ -1,0 +1,96 @@
+"""Measured durations: read from a table, and drawn from it or replayed in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from annotated_types import Gt, Lt
+
+from fedbo.settings.columns import NumberColumn, read_columns
+from fedbo.settings.errors import SettingError
+from fedbo.settings.ranges import OneOf, check
+
+Array = npt.NDArray[np.float64]
+NAMED = ("pai-1", "pai-2", "pai-3", "pai-4")
+
+
+@dataclass(frozen=True, slots=True)
+class Empirical:
+    """Measured durations from a CSV or Parquet `file`, or from named `data`: drawn, or replayed in their order.
+
+    The `column` has one measured duration a row. Where the table has the column `by`, agent k has the rows of the k-th smallest
+    number there, and numbers are used again in turn when there are fewer of them than agents; where it has none, or with
+    `pooled`, every agent has all rows. `order` is "drawn", with replacement, or "replayed", which begins again when it is over.
+    With `mean` all of them are scaled so that their mean is this.
+    """
+
+    model: ClassVar[str] = "empirical"
+    costs: ClassVar[bool] = False
+    file: str | None = None
+    data: Annotated[str, OneOf(NAMED)] | None = None
+    column: str = "duration"
+    by: str = "agent"
+    pooled: bool = False
+    order: Annotated[str, OneOf(("drawn", "replayed"))] = "drawn"
+    mean: Annotated[float, Gt(0), Lt(inf)] | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
+        if (self.file is None) == (self.data is None):
+            raise SettingError("file", "must be given, or data, one of the two")
+        if self.file is not None:
+            self._measured()
+
+    def speed(self, rng: np.random.Generator) -> float:
+        """Give 1: what is lasting about an agent is in what was measured."""
+        return 1.0
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw `size` durations of all that were measured, whoever they are of."""
+        return _drawn(np.concatenate(self._measured()))(rng, 0, size)
+
+    def of(self, agent: int) -> Callable[[np.random.Generator, int, int], Array]:
+        """Give the function (rng, first, size) -> an agent's durations from number `first` on."""
+        measured = self._measured()
+        values = measured[agent % len(measured)]
+        return _drawn(values) if self.order == "drawn" else _replayed(values)
+
+    def _measured(self) -> tuple[Array, ...]:
+        """Give the durations of each number of the column `by`, ascending, or of all in one."""
+        assert self.file is not None, "named data is found where a study is made"
+        path = Path(self.file)
+        modified = path.stat().st_mtime_ns if path.is_file() else 0
+        return _read(path, self.column, None if self.pooled else self.by, self.mean, modified)
+
+
+def _drawn(values: Array) -> Callable[[np.random.Generator, int, int], Array]:
+    return lambda rng, first, size: values[rng.integers(len(values), size=size)]
+
+
+def _replayed(values: Array) -> Callable[[np.random.Generator, int, int], Array]:
+    return lambda rng, first, size: values[np.arange(first, first + size) % len(values)]
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, column: str, by: str | None, mean: float | None, modified: int) -> tuple[Array, ...]:
+    owner = [] if by is None else [NumberColumn(by, whole=True, optional=True)]
+    found = read_columns(path, [NumberColumn(column), *owner])
+    values = found[column]
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise SettingError("file", f"has {column} = {values[row]:g} in row {row + 1}; durations must be at least 0 and finite")
+    if mean is not None:
+        if not values.any():
+            raise SettingError("mean", "cannot be that of a file in which every duration is 0")
+        values = values * (mean / values.mean())
+    if by is None or by not in found:
+        return (values,)
+    return tuple(values[found[by] == number] for number in np.unique(found[by]))

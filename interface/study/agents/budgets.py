@@ -1,0 +1,50 @@
+"""The budgets of a study's agents, where some groups have budgets of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedbo.actors.task import AgentBudget
+from fedbo.study.environment_settings import members
+from fedbo.study.environment_tables import GroupTable
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+KEYS = ("iterations", "pulls", "initial")
+
+
+def common_budget(study: Study) -> AgentBudget:
+    """Give the budget of those agents that no group gives another one."""
+    return AgentBudget(study.agents.initial, study.budget.decisions, study.budget.pulls or 0)
+
+
+def budgets_of(study: Study) -> dict[int, AgentBudget]:
+    """Give the budget of each target where a group has one of its own; none where all are alike."""
+    tables = [table for table in study.group if has_own(table)]
+    if not tables:
+        return {}
+    groups, given = members(study), study.targets
+    targets = given if isinstance(given, range) else frozenset(given)
+    found = dict.fromkeys(given, common_budget(study))
+    for table in tables:
+        found |= dict.fromkeys((agent for agent in groups[table.name] if agent in targets), budget_of(study, table))
+    return found
+
+
+def budget_of(study: Study, table: GroupTable) -> AgentBudget:
+    """Give the budget of a group's agents."""
+    initial, iterations, pulls = common_budget(study)
+    decisions = table.iterations or table.pulls or iterations
+    return AgentBudget(initial if table.initial is None else table.initial, decisions, table.pulls or pulls)
+
+
+def has_own(table: GroupTable) -> bool:
+    """Say whether a group has a budget of its own."""
+    return any(getattr(table, key) is not None for key in KEYS)
+
+
+def largest_budget(study: Study) -> AgentBudget:
+    """Give the largest number of each that any target has."""
+    found = set(budgets_of(study).values()) or {common_budget(study)}
+    return AgentBudget(*(max(column) for column in zip(*found, strict=True)))

@@ -1,0 +1,59 @@
+"""Checks of what the agents of a study begin with, and of what each may do: histories, and the budgets of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fedbo.settings.errors import SettingError
+from fedbo.study.agents.budgets import has_own
+from fedbo.study.agents.histories import HistorySource, history_sources, observed
+from fedbo.study.environment_settings import members
+from fedbo.study.invalid import InvalidSetting
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+
+def group_budgets(study: Study) -> Iterator[InvalidSetting]:
+    """Refuse budgets of groups that the study's own does not count, that have no effect, or that never begin."""
+    counted, other = ("pulls", "iterations") if study.budget.pulls else ("iterations", "pulls")
+    groups = members(study) if any(map(has_own, study.group)) else {}
+    for number, table in enumerate(study.group):
+        loc = ("group", number)
+        if getattr(table, other) is not None:
+            yield InvalidSetting((*loc, other), f"is not what [budget] counts; give {counted}")
+        if table.initial is not None and study.agents.initial_file is not None:
+            yield InvalidSetting((*loc, "initial"), "stands beside an initial_file, which has the points; leave it out")
+        if has_own(table) and not set(groups[table.name]) & set(study.targets):
+            yield InvalidSetting(loc, "has a budget, and none of its agents optimises; leave it out, or name some as targets")
+        yield from _span(study, table, number)
+
+
+def _span(study: Study, table: Any, number: int) -> Iterator[InvalidSetting]:
+    end = study.budget.time
+    if table.until is not None and table.until <= (table.from_ or 0.0):
+        yield InvalidSetting(("group", number, "until"), f"must be above from = {table.from_:g}")
+    if end is not None and table.from_ is not None and table.from_ >= end:
+        yield InvalidSetting(("group", number, "from"), f"must be before the study's end; [budget] time = {end:g}")
+
+
+def history_combinations(study: Study) -> Iterator[InvalidSetting]:
+    """List what is wrong with the histories of a study whose agents and groups are right."""
+    for source in history_sources(study):
+        table = source.table
+        if table.algorithm is None:
+            yield from _given(study, source)
+        elif table.fresh is False and study.study.replicates > 1 and study.federation().random_per_replicate:
+            name = study.objective.name
+            yield InvalidSetting((*source.loc, "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
+
+
+def _given(study: Study, source: HistorySource) -> Iterator[InvalidSetting]:
+    """Say what is wrong with a file or an earlier run."""
+    for replicate in range(study.study.replicates):
+        try:
+            observed(study, source, replicate)
+        except SettingError as error:
+            yield InvalidSetting((*source.loc, error.key), error.remedy)
+            return

@@ -1,0 +1,245 @@
+"""Histories that were made before a study: from a CSV or Parquet file, or from an earlier run.
+
+A file has a column for each parameter, in native units, and one, `value`, for the native quantity; perhaps `agent` and
+`replicate`. Rows without a value are evaluations that failed, and are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from fedbo.actors.storage.rows import OBSERVATIONS, Row, RunKey, read_table
+from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, unseal
+from fedbo.objectives.base import Federation
+from fedbo.objectives.space import to_unit
+from fedbo.settings.columns import NumberColumn, read_columns
+from fedbo.settings.errors import SettingError, unknown
+from fedbo.study.agents.tables import HistoryTable
+from fedbo.study.environment_settings import members
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+Loc = tuple[str | int, ...]
+_MANIFEST, _OBSERVATIONS = "manifest.json", "observations.parquet"
+
+
+class HistorySource(NamedTuple):
+    """Where some agents have their histories from: the table, its place in the study, and the agents."""
+
+    table: HistoryTable
+    loc: Loc
+    agents: Sequence[int]
+
+
+def has_history(study: Study) -> bool:
+    """Say whether any agent has observations from before the study."""
+    return study.agents.history is not None or any(table.history is not None for table in study.group)
+
+
+def history_sources(study: Study) -> list[HistorySource]:
+    """List where the agents of a study have their histories from, those of no group's own first."""
+    if not has_history(study):
+        return []
+    groups = members(study) if any(table.history for table in study.group) else {}
+    own = [
+        HistorySource(table.history, ("group", number, "history"), groups[table.name])
+        for number, table in enumerate(study.group)
+        if table.history is not None
+    ]
+    common = study.agents.history
+    if common is None:
+        return own
+    taken = {agent for source in own for agent in source.agents}
+    everybody: Sequence[int] = range(study.federation().n_agents)
+    rest = [agent for agent in everybody if agent not in taken] if taken else everybody
+    return [HistorySource(common, ("agents", "history"), rest), *own]
+
+
+def most_observed(study: Study) -> int:
+    """Give the largest number of observations that an agent has been given or makes before the study."""
+    return max((most_of(study, source) for source in history_sources(study)), default=0)
+
+
+def most_of(study: Study, source: HistorySource) -> int:
+    """Give the largest number of observations of an agent of one source, over all replicates."""
+    if source.table.algorithm is not None:
+        return source.table.observations or 0
+    every = (observed(study, source, replicate) for replicate in range(study.study.replicates))
+    return max((len(rows) for found in every for rows in found.values()), default=0)
+
+
+def observed(study: Study, source: HistorySource, replicate: int) -> dict[int, list[Row]]:
+    """Give the rows of those agents that have any in a file or an earlier run; SettingError names file, column and row."""
+    table, federation = source.table, study.federation()
+    most = table.observations
+    if table.run is not None:
+        found = _of_run(Path(table.run), federation, table, replicate)
+    else:
+        assert table.file is not None
+        found = _of_file(Path(table.file), federation, source, replicate)
+    return {agent: rows if most is None else rows[:most] for agent, rows in found.items()}
+
+
+def key_of(source: HistorySource, cell: int, replicate: int) -> RunKey:
+    """Name the rows of a source in the table of histories: by the algorithm, the run's label, or "file"."""
+    table = source.table
+    title = table.algorithm.title if table.algorithm is not None else table.label or ("file" if table.file else "run")
+    return RunKey(cell, title, replicate)
+
+
+def _of_file(path: Path, federation: Federation, source: HistorySource, replicate: int) -> dict[int, list[Row]]:
+    columns = _columns(path, tuple(parameter.name for parameter in federation.parameters), _modified(path))
+    agent, own, value = columns.get("agent"), columns.get("replicate"), columns["value"]
+    x = np.stack([columns[parameter.name] for parameter in federation.parameters], axis=1)
+    _check_rows(federation, agent, x, value)
+    kept = np.isfinite(value) if own is None else np.isfinite(value) & (own == replicate)
+    metric, units = (
+        federation.metric,
+        to_unit(federation.parameters, np.where(np.isfinite(value)[:, None], x, _middle(federation))),
+    )
+    values = metric.sign * (value - metric.offset)
+    found = {}
+    for number in source.agents:
+        mine = np.flatnonzero(kept if agent is None else kept & (agent == number))
+        if len(mine):
+            found[number] = [
+                _row(number, place, x[row].tolist(), units[row].tolist(), float(values[row])) for place, row in enumerate(mine)
+            ]
+    if not found:
+        raise SettingError("file", f"has no value for agents {_few(source.agents)} in replicate {replicate}; give them some")
+    return found
+
+
+def _row(agent: int, place: int, x: list[float], u: list[float], value: float) -> Row:
+    """Make the row of one observation; what was noise-free then is not known, so the value stands for it."""
+    return Row(agent, "history", 0, place, "initial", x, u, value, value, 0.0, 0.0, place + 1, 1, None, None)
+
+
+@lru_cache(maxsize=8)
+def _columns(path: Path, parameters: tuple[str, ...], modified: int) -> dict[str, Any]:
+    indices = [NumberColumn("agent", whole=True, optional=True), NumberColumn("replicate", whole=True, optional=True)]
+    return read_columns(path, [*map(NumberColumn, parameters), NumberColumn("value", gaps=True), *indices])
+
+
+def _modified(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.is_file() else 0
+
+
+def _check_rows(federation: Federation, agent: Any, x: Any, value: Any) -> None:
+    """Refuse agents that are not there, and points outside the box; rows without a value may hold anything."""
+    there = ~np.isnan(value)
+    if (there & np.isinf(value)).any():
+        row = int(np.argmax(np.isinf(value)))
+        raise SettingError("file", f"has value = {value[row]} in row {row + 1}; leave it empty where an evaluation failed")
+    if agent is not None and ((agent < 0) | (agent >= federation.n_agents)).any():
+        row = int(np.argmax((agent < 0) | (agent >= federation.n_agents)))
+        raise SettingError(
+            "file", f"has agent {agent[row]} in row {row + 1}; this objective has agents 0 to {federation.n_agents - 1}"
+        )
+    for column, parameter in zip(x.T, federation.parameters, strict=True):
+        wrong = there & ~((column >= parameter.low) & (column <= parameter.high))
+        needs = f"must be from {parameter.low:g} to {parameter.high:g}"
+        if parameter.whole:
+            wrong |= there & (column != np.floor(column))
+            needs = f"must be a whole number from {parameter.low:g} to {parameter.high:g}"
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise SettingError("file", f"has {parameter.name} = {column[row]:g} in row {row + 1}; it {needs}")
+
+
+def _middle(federation: Federation) -> Any:
+    return np.array([parameter.low for parameter in federation.parameters])
+
+
+def _of_run(path: Path, federation: Federation, table: HistoryTable, replicate: int) -> dict[int, list[Row]]:
+    """Give what the agents of an earlier run observed, in the order in which they did, but for what failed."""
+    manifest = _manifest(path)
+    cell, label = _cell(manifest, table), _label(manifest, table)
+    _check_parameters(manifest, cell, federation)
+    rows = _observations(
+        path / _OBSERVATIONS, manifest["files"].get(_OBSERVATIONS, ""), (cell, label), _modified(path / _OBSERVATIONS)
+    )
+    replicates = sorted({found for found, _ in rows})
+    if not rows:
+        raise SettingError("run", f"has no observations of '{label}'; name another run")
+    if len(replicates) > 1 and replicate not in replicates:
+        raise SettingError("run", f"has {len(replicates)} replicates, and this study needs one of number {replicate}; run more")
+    mine = [row for found, row in rows if found == (replicate if len(replicates) > 1 else replicates[0])]
+    found: dict[int, list[Row]] = {}
+    for row in sorted(mine, key=lambda row: (row.agent, row.t_n)):
+        if row.agent < federation.n_agents:
+            before = found.setdefault(row.agent, [])
+            t_n = row.pulls + (before[-1].t_n if before else 0)
+            before.append(row._replace(phase="history", query=len(before), step=0, started=0.0, finished=0.0, t_n=t_n))
+    return found
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    try:
+        found = unseal(path / _MANIFEST)
+    except OSError:
+        raise SettingError("run", "holds no run, it has no manifest.json; give the directory of one") from None
+    except (Damaged, OtherFormat) as error:
+        raise SettingError("run", f"cannot be read ({error}); give another run") from None
+    if found.get("status") != "complete":
+        raise SettingError("run", f"has not ended; go on with it: fedbo resume {path}")
+    return found
+
+
+def _cell(manifest: dict[str, Any], table: HistoryTable) -> int:
+    count = len(manifest["cells"])
+    if table.cell is None and count > 1:
+        raise SettingError("cell", f"is missing; the run has {count} cells: give cell = 0, up to {count - 1}")
+    if (table.cell or 0) >= count:
+        raise SettingError("cell", f"is none of the run's; it has cells 0 to {count - 1}")
+    return table.cell or 0
+
+
+def _label(manifest: dict[str, Any], table: HistoryTable) -> str:
+    labels: list[str] = manifest["labels"]
+    if table.label is None and len(labels) > 1:
+        raise SettingError("label", f'is missing; the run has the algorithms {", ".join(labels)}: give label = "{labels[0]}"')
+    if table.label is not None and table.label not in labels:
+        raise SettingError("label", unknown("algorithm", table.label, labels))
+    return table.label or labels[0]
+
+
+def _check_parameters(manifest: dict[str, Any], cell: int, federation: Federation) -> None:
+    theirs, ours = manifest["parameters"][cell], [asdict(parameter) for parameter in federation.parameters]
+    if len(theirs) != len(ours):
+        raise SettingError("run", f"has {len(theirs)} parameters, and this objective has {len(ours)}; name a run of its like")
+    for one, other in zip(theirs, ours, strict=True):
+        if one != other:
+            raise SettingError("run", f"has the parameter {_written(one)}, and this objective {_written(other)}")
+
+
+def _written(parameter: dict[str, Any]) -> str:
+    scale = " (log)" * bool(parameter.get("log")) + " (whole)" * bool(parameter.get("whole"))
+    return f"{parameter['name']} from {parameter['low']:g} to {parameter['high']:g}{scale}"
+
+
+@lru_cache(maxsize=4)
+def _observations(file: Path, expected: str, of: tuple[int, str], modified: int) -> list[tuple[int, Row]]:
+    try:
+        check_file(file, expected)
+        table = read_table(file, OBSERVATIONS)
+    except (Damaged, OtherFormat) as error:
+        raise SettingError("run", f"cannot be read ({error}); give another run") from None
+    return list(_rows(table.to_pylist(), *of))
+
+
+def _rows(records: Iterable[dict[str, Any]], cell: int, label: str) -> Iterator[tuple[int, Row]]:
+    for record in records:
+        if record["cell"] == cell and record["algorithm"] == label and record["error"] is None:
+            yield record["replicate"], Row(*(record[name] for name in Row._fields))
+
+
+def _few(agents: Sequence[int]) -> str:
+    return ", ".join(map(str, agents[:5])) + (" and others" if len(agents) > 5 else "")

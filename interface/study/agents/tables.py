@@ -1,0 +1,95 @@
+"""Tables of a study file on its agents: which optimise, what they begin with, and their histories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+from pydantic import field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from fedbo.study.invalid import InvalidSetting
+from fedbo.study.names import Name
+from fedbo.study.tables import AlgorithmTable, Count, Positive, Table, is_agents
+
+
+class HistoryAlgorithm(AlgorithmTable):
+    """The algorithm of a history: a table like [[algorithm]], without a label, and of every agent alone."""
+
+    label: None = None
+    centralised: None = None
+
+    def resolved(self) -> Self:
+        """Show every setting."""
+        return self._showing(self._look_up().free())
+
+
+class HistoryTable(Table):
+    """[agents.history]: what agents have observed before the study.
+
+    By an `algorithm` they make `observations` in all of an earlier task, the first `initial` of them uniform. Else they stand
+    in a `file`, or are those of an earlier `run`, of the algorithm with this `label` and of one `cell`; the first so many of
+    each agent.
+    """
+
+    algorithm: HistoryAlgorithm | None = None
+    file: str | None = None
+    run: str | None = None
+    label: Name | None = None
+    cell: Count | None = None
+    observations: Positive | None = None
+    initial: Count | None = None
+    fresh: bool | None = None
+
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _from_one_source(self) -> Self:
+        if faults := list(self._faults()):
+            raise PydanticCustomError("settings", "invalid settings", {"faults": faults})
+        return self
+
+    def _faults(self) -> Iterator[InvalidSetting]:
+        first, *others = [key for key in ("algorithm", "file", "run") if getattr(self, key) is not None] or [None]
+        if first is None:
+            yield InvalidSetting(("algorithm",), 'is missing; give algorithm = "ts", a file, or a run')
+        for key in others:
+            yield InvalidSetting((key,), f"stands beside {first}; give one of the two")
+        if first == "algorithm" and self.observations is None:
+            yield InvalidSetting(("observations",), "is missing; give observations = 50")
+        for key, sources in (("initial", "algorithm"), ("fresh", "algorithm"), ("label", "run"), ("cell", "run")):
+            if first not in (None, sources) and getattr(self, key) is not None:
+                yield InvalidSetting((key,), f"is for a history by {sources}; leave it out")
+        if (
+            first == "algorithm"
+            and self.observations is not None
+            and (3 if self.initial is None else self.initial) > self.observations
+        ):
+            yield InvalidSetting(("initial",), f"must be at most observations = {self.observations}")
+
+    def resolved(self) -> Self:
+        """Show the defaults of an earlier task."""
+        if self.algorithm is None:
+            return self
+        initial = 3 if self.initial is None else self.initial
+        return self.model_copy(update={"initial": initial, "fresh": self.fresh is not False})
+
+
+class AgentsTable(Table):
+    """[agents]: which agents optimise, and their initial points, checkpoints and histories."""
+
+    targets: Any = "all"
+    initial: Count = 3
+    initial_file: str | None = None
+    checkpoint: Positive = 1
+    history: HistoryTable | None = None
+
+    @field_validator("targets", mode="plain")
+    @classmethod
+    def _targets(cls, value: Any) -> Any:
+        if value != "all" and not is_agents(value):
+            raise ValueError('must be "all" or a list of agents, such as [0, 1]')
+        return value if value == "all" else tuple(value)

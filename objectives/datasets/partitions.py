@@ -1,0 +1,67 @@
+"""Partitions of labelled rows among agents: at random, by a few classes each, or in unequal numbers.
+
+Each row goes to one agent. Every agent has at least two classes of which it has two rows or more, so that both halves of a
+split can see both; where a draw does not give that, it is drawn again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Indices = npt.NDArray[np.int64]
+LEAST = 12  # rows of every agent, however unequal the numbers
+_TRIES = 1000
+
+
+def iid(label: Indices, agents: int, rng: np.random.Generator) -> tuple[Indices, ...]:
+    """Deal all rows at random, in nearly equal numbers."""
+    return _again(label, lambda: np.array_split(rng.permutation(len(label)), agents))
+
+
+def unequal(label: Indices, agents: int, alpha: float, rng: np.random.Generator) -> tuple[Indices, ...]:
+    """Deal all rows at random, in numbers that are `LEAST` and a Dirichlet(alpha) share of the rest: a small alpha is skewed.
+
+    This is the quantity skew of Li et al. 2022, section 4.3, but for the least number.
+    """
+    shares = rng.dirichlet(np.full(agents, alpha))
+    ends = LEAST * np.arange(1, agents + 1) + np.round(np.cumsum(shares) * (len(label) - LEAST * agents)).astype(np.int64)
+    return _again(label, lambda: np.split(rng.permutation(len(label)), ends[:-1]))
+
+
+def by_classes(label: Indices, agents: int, classes: int, rng: np.random.Generator) -> tuple[Indices, ...]:
+    """Give every agent the rows of so many classes, each shared evenly by those who have it (after McMahan et al. 2017).
+
+    Every class has nearly equally many agents, and at least one where there are as many places as classes.
+    """
+    count = int(label.max()) + 1
+    return _again(label, lambda: _shared(label, _holders(agents, classes, count, rng), rng))
+
+
+def _holders(agents: int, classes: int, count: int, rng: np.random.Generator) -> list[list[int]]:
+    """Draw the agents that have each class: one agent after the other takes those that fewest have."""
+    holders: list[list[int]] = [[] for _ in range(count)]
+    for agent in rng.permutation(agents):
+        order = sorted(rng.permutation(count).tolist(), key=lambda one: len(holders[one]))
+        for one in order[:classes]:
+            holders[one].append(int(agent))
+    return holders
+
+
+def _shared(label: Indices, holders: list[list[int]], rng: np.random.Generator) -> list[Indices]:
+    parts: list[list[Indices]] = [[] for _ in range(1 + max(agent for some in holders for agent in some))]
+    for one, some in enumerate(holders):
+        rows = rng.permutation(np.flatnonzero(label == one))
+        for agent, part in zip(some, np.array_split(rows, len(some)), strict=True):
+            parts[agent].append(part)
+    return [np.concatenate(own) for own in parts]
+
+
+def _again(label: Indices, deal: Callable[[], list[Indices]]) -> tuple[Indices, ...]:
+    for _ in range(_TRIES):
+        parts = deal()
+        if all((np.bincount(label[own]) >= 2).sum() >= 2 for own in parts):
+            return tuple(parts)
+    raise RuntimeError(f"no agent may be without two classes, and {_TRIES} draws left one so; take fewer agents")

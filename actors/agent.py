@@ -12,10 +12,11 @@ from fedbo.actors.agent_state import AgentState, UncommittedStep
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.pulls import cut_to_budget, pull_counts
+from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history
 from fedbo.actors.storage.rows import Batch, Row
-from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective, cost_of
@@ -41,6 +42,7 @@ class HostedAgent:
         self.objective = objective_of(task.federation, number, world)
         evaluator = evaluator or Evaluator(task.policy, real=False)
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
+        self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
         x, y = read_history(task.histories, number, task.problem.dim)
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
         self.state = AgentState(task.algorithm.agent_init(self._problem, self._streams.at(0)))
@@ -86,6 +88,8 @@ class HostedAgent:
         None where evaluations overlap and waiting for them was given up.
         """
         self._restore(request)
+        if request.ended is not None:
+            return self._work_scheduled(request, request.ended)
         if self.uncommitted is not None and self.uncommitted.report.step >= request.step:  # the coordinator has not heard of it
             report = self.uncommitted.report._replace(lease=request.lease)
             self.uncommitted = self.uncommitted._replace(report=report)
@@ -111,6 +115,23 @@ class HostedAgent:
             return None
         return self._end(request, state, before, result)
 
+    def _work_scheduled(self, request: StepRequest, ended: tuple[EvaluationEnd, ...]) -> StepReport:
+        """Learn from the evaluations that have ended, and write the message if the step ends with them.
+
+        The same step may be asked for again when more have ended; then nothing of the first time counts.
+        """
+        if self.uncommitted is not None and self.uncommitted.report.step == request.step:
+            self.state, self.uncommitted = self.uncommitted.before, None
+        self.commit(())
+        self.state, decision = self._decide(request)
+        before = self.state
+        state, found = self._scheduled.step(before, decision, request, ended)
+        if not found.is_over:
+            return StepReport(self.number, request.step, len(decision.x), None, request.lease, before.t_n, again=found.again)
+        if not self._scheduled.overlaps:
+            state = self._learn(state, decision, found.result)
+        return self._end(request, state, before, found.result)._replace(again=found.again)
+
     def _end(
         self, request: StepRequest, state: AgentState, before: AgentState, result: StepResult, retried: tuple[int, ...] = ()
     ) -> StepReport:
@@ -120,13 +141,18 @@ class HostedAgent:
         q, failed = len(state.decision.x), result.failed
         if self.task.algorithm.sends(request.step) and request.speaks:
             payload, algorithm = self.task.algorithm.outbox(algorithm, self._streams.at(request.step))
-        counted = (request.lease, state.t_n, retried, failed, None, state.pulled)
+        counted = (request.lease, state.t_n, retried, failed, None, state.pulled, (), self._reached(result))
         report = StepReport(self.number, request.step, q, payload, *counted)
         # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
         _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, pending = state
         self.state = AgentState(algorithm, evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, pending)
         self.uncommitted = UncommittedStep(before, report, result)
         return report
+
+    def _reached(self, result: StepResult) -> bool:
+        """Say whether a value is as good as the target of the study."""
+        target = self.task.target
+        return target is not None and bool((result.observed[1] >= target).any())
 
     def commit(self, times: Sequence[float]) -> None:
         """Let the step that was done last count, if there is one; `times` are when its evaluations began and ended."""
@@ -179,7 +205,8 @@ class HostedAgent:
         if request.step == 0:
             decision = Decision(self._initial_points(), "initial")
         else:
-            if self.overlapping is not None and isinstance(algorithm, Overlapping):
+            overlaps = self.overlapping is not None or (request.ended is not None and self._scheduled.overlaps)
+            if overlaps and isinstance(algorithm, Overlapping):
                 own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))
             decision, own = algorithm.ask(own, request.inbox, self._streams.at(request.step))
         if self._problem.lattice is not None:

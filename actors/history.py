@@ -16,7 +16,8 @@ from fedbo.actors.task import StepRequest, Task
 def history_task(task: Task) -> Task:
     """Turn a task into an earlier one: every agent optimises, alone, with draws of its own."""
     problem = replace(task.problem, targets=range(task.problem.n_agents))
-    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None)
+    early = {"target": None, "evaluations": None}
+    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None, **early)
 
 
 def learn(task: Task, numbers: Iterable[int], key: RunKey, folder: Path) -> None:

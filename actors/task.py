@@ -7,9 +7,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
+from fedbo.algorithms.base import Algorithm, Array, Inbound, Overlapping, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
+
+
+class EvaluationEnd(NamedTuple):
+    """The end of an evaluation of point `point` of step `step`: when it began and ended, and whether it took no longer than it may."""
+
+    step: int
+    point: int
+    started: float
+    finished: float
+    in_time: bool = True
 
 
 class StepRequest(NamedTuple):
@@ -18,6 +28,7 @@ class StepRequest(NamedTuple):
     `lease` is the number of the request; `speaks` says whether a message is asked for. `restore` is what the agent shall go
     back to first: "before" its present step, or its last "checkpoint". `priced` says whether the points' costs are asked for.
     `tries` has how long each evaluation takes, where one may take too long, at cost 1 if there are `costs` of the points.
+    `ended`, where the coordinator schedules evaluations one by one, are those that have ended since the last step, in order.
     """
 
     agent: int
@@ -29,6 +40,7 @@ class StepRequest(NamedTuple):
     tries: tuple[float, ...] | None = None
     costs: tuple[float, ...] | None = None
     priced: bool = False
+    ended: tuple[EvaluationEnd, ...] | None = None
 
 
 class DecisionSize(NamedTuple):
@@ -45,6 +57,8 @@ class StepReport(NamedTuple):
     `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few
     words what was wrong with each evaluation that failed. `failure` says why the run cannot go on. `pulled` counts all
     evaluations of the agent so far, those of failed points with them, but neither what was retried nor what a crash cut short.
+    `again` are the evaluations by step and point that failed and are to be made again, where they are scheduled one by one; and
+    `reached` says whether a value was as good as the study's target.
     """
 
     agent: int
@@ -57,6 +71,8 @@ class StepReport(NamedTuple):
     failed: tuple[str, ...] = ()
     failure: str | None = None
     pulled: int = 0
+    again: tuple[tuple[int, int], ...] = ()
+    reached: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +81,8 @@ class Task:
 
     `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
     drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
-    makes a checkpoint, to which a crash may take it back.
+    makes a checkpoint, to which a crash may take it back. In virtual time the run ends when a value reaches `target`, or after so
+    many successful `evaluations` of all agents.
     """
 
     federation: Federation
@@ -78,3 +95,24 @@ class Task:
     phase: str = "search"
     policy: Policy = Policy()
     checkpoint: int = 1
+    target: float | None = None
+    evaluations: int | None = None
+
+    @property
+    def overlaps(self) -> bool:
+        """Say whether evaluations of several steps of an agent may be pending at once."""
+        algorithm = self.algorithm
+        return self.policy.most_pending > 1 and algorithm.queries == 1 and isinstance(algorithm, Overlapping)
+
+    def least_pending(self, step: int, decided: int, t_n: int, pulled: int = 0) -> int:
+        """Give the number of pending evaluations below which a step of an agent with `t_n` observations ends.
+
+        `decided` were pending when it had been decided on, and `pulled` are all evaluations until then, which a budget may count.
+        """
+        policy, sends = self.policy, self.algorithm.sends
+        if not self.overlaps or (policy.wait == "all" and (step == 0 or decided >= policy.most_pending)):
+            return 1
+        rare = sends(0) and not sends(1)  # such a first message tells of all initial points
+        spent = step >= self.problem.iterations or 0 < self.problem.pulls <= pulled
+        drains = spent or (step == 0 and (rare or not t_n))
+        return 1 if drains else policy.most_pending

@@ -8,7 +8,7 @@ that are listed after it:
     Network         latency, bandwidth, faults of messages
     Server          who has reported, when a round closes, the answers
     Uplink          messages that arrive at the coordinator
-    StepScheduler   steps that begin, and how long they take
+    StepScheduler   steps that begin, and how long they take, with their evaluations where these may overlap
     AgentProcesses  steps that end, and what follows: a message, the next step, or waiting
     Downlink        answers that arrive at agents
     Interruptions   agents that stand still, go on, or are lost
@@ -36,6 +36,7 @@ from fedbo.coordinator.events import (
     AvailabilityChanged,
     DecisionMade,
     Effect,
+    EvaluationEnded,
     Event,
     EventLine,
     FaultEnded,
@@ -46,6 +47,7 @@ from fedbo.coordinator.events import (
     MessageReceived,
     ProcessDied,
     RoundDeadline,
+    StepDue,
     StudyStarted,
 )
 from fedbo.coordinator.exchange import Exchange
@@ -101,6 +103,7 @@ class Core:
             StudyStarted: self._start,
             DecisionMade: scheduler.decided,
             Finished: self._processes.finished,
+            **_of_evaluations(scheduler),
             AgentAvailable: self._processes.available,
             MessageAtLink: self._uplink.at_link,
             MessageReceived: self._uplink.received,
@@ -221,6 +224,12 @@ def _aggregator(
     source = Seeded(task.streams.of(COORDINATOR)) if key is None else Secure(key)
     reason = why_not_amplified(algorithm.mechanism(problem), exchange, environment.is_real_time, masked)
     return PrivateAggregator(algorithm, problem, budget, source, reason)
+
+
+def _of_evaluations(scheduler: StepScheduler) -> dict[type, Handler]:
+    """Give the handlers of evaluations that are scheduled one by one, where they are."""
+    one_by_one = scheduler.evaluations
+    return {} if one_by_one is None else {EvaluationEnded: one_by_one.ended, StepDue: one_by_one.due}
 
 
 def _first_state(rules: Rules) -> CoreState:

@@ -31,6 +31,22 @@ class Finished(NamedTuple):
     report: StepReport | None = None
 
 
+class EvaluationEnded(NamedTuple):
+    """An evaluation that was scheduled by itself has ended: point `point` of step `step`; a point of -1 is the decision."""
+
+    agent: int
+    step: int
+    point: int
+    lease: int
+
+
+class StepDue(NamedTuple):
+    """Enough of an agent's evaluations have ended for its step to be over."""
+
+    agent: int
+    lease: int
+
+
 class Message(NamedTuple):
     """A message of an agent, on its way or received.
 
@@ -125,6 +141,8 @@ Event = (
     StudyStarted
     | DecisionMade
     | Finished
+    | EvaluationEnded
+    | StepDue
     | MessageAtLink
     | MessageReceived
     | AnswerReceived

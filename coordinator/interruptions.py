@@ -19,7 +19,12 @@ class Interruptions:
     def interrupt(self, state: CoreState, agent: AgentRecord, now: float, *, known: bool, void: bool) -> list[Effect]:
         """Let an agent stand still. `known`: the coordinator is told. `void`: what it works on must be begun again."""
         agent.interruptions += 1
-        step = agent.current
+        step, evaluations = agent.current, self._scheduler.evaluations
+        if evaluations is not None:
+            if agent.interruptions == 1:
+                evaluations.pause(agent, now)
+            if void:
+                evaluations.cancel(agent)
         if step is not None:
             step.void |= void
             if agent.interruptions == 1 and not self._real_time:
@@ -39,6 +44,12 @@ class Interruptions:
         if agent.interruptions:
             return []
         agent.known_offline = False
+        evaluations = self._scheduler.evaluations
+        resumed = [] if evaluations is None else evaluations.resume(agent, now)
+        return resumed + self._resume_step(state, agent, now, restore)
+
+    def _resume_step(self, state: CoreState, agent: AgentRecord, now: float, restore: str) -> list[Effect]:
+        """Let an agent go on with its step, or begin one."""
         if agent.ready:
             agent.ready = False
             return self._scheduler.begin(state, agent, now)
@@ -54,7 +65,7 @@ class Interruptions:
             restarts[agent.number] = restarts.get(agent.number, 0) + 1
             self._log.append((now, "started", agent.number, agent.step, 0, "again"))
             return self._scheduler.dispatch(agent, now, restore)
-        if self._real_time:
+        if self._real_time or self._scheduler.evaluations is not None:
             return []
         step.set_pace(now, 0.0, agent.pace)
         return [self._scheduler.completion(agent)]
@@ -65,6 +76,8 @@ class Interruptions:
         agent.pace = before / factor
         if self._real_time:
             return [ProcessControl(agent.number, "slow", 1 / agent.pace)]
+        if self._scheduler.evaluations is not None:
+            return self._scheduler.evaluations.set_pace(agent, before, now)
         step = agent.current
         if step is None or agent.interruptions or not step.segments:
             return []
@@ -75,7 +88,7 @@ class Interruptions:
     def lose(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Lose an agent for good."""
         agent.lease += 1
-        agent.current = None
+        agent.current = agent.evaluations = None
         agent.absent = agent.ready = agent.known_offline = False
         agent.ended = agent.lost = True
         state.rounds.waiting.pop(agent.number, None)

@@ -10,6 +10,7 @@ from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.environment.lies import SentMessage
+from fedbo.coordinator.evaluations.pending import AgentEvaluations
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.rounds import Rounds
 
@@ -93,6 +94,7 @@ class AgentRecord:
     - `pace` is how fast it works, 1 but for a fault.
     - `interruptions` counts what keeps it from working: absences, crashes and hangs.
     - `needs_restore` says that it has lost what it learned since its checkpoint, and has not begun again.
+    - `evaluations` are those that are scheduled one by one.
 
     Its part in the study
     - `absent`: it is away before a step. `ready`: it would begin its step but for an interruption.
@@ -124,6 +126,7 @@ class AgentRecord:
     pace: float = 1.0
     interruptions: int = 0
     needs_restore: bool = False
+    evaluations: AgentEvaluations | None = None
     absent: bool = False
     ready: bool = False
     ended: bool = False
@@ -149,12 +152,16 @@ class ProgressCounter:
     - `events` counts the events handled.
     - `last_event` is the number of the event at which the run came further last, `last_time` its time.
     - `restarts` counts how often each agent has begun its step again since then.
+    - `evaluations` counts the successful ones of all agents, where the study ends after so many.
+    - `is_enough` says that the study ends early, since it has reached what it was to reach.
     """
 
     events: int = 0
     last_event: int = 0
     last_time: float = 0.0
     restarts: dict[int, int] = field(default_factory=dict)
+    evaluations: int = 0
+    is_enough: bool = False
 
     @property
     def idle(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
+from fedbo.coordinator.evaluations.scheduler import EvaluationScheduler
 from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished, make
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
@@ -21,6 +22,8 @@ class StepScheduler:
         self._all_are_asked = asynchronous and rules.exchange.selection.who == "all"
         self._queries, self._pulls, self._initial = rules.algorithm.queries, problem.pulls, problem.initial
         self.durations = None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
+        by_one = self.durations is not None and task.policy.most_pending > 1
+        self.evaluations = EvaluationScheduler(task, self.durations) if by_one and self.durations is not None else None
 
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Begin an agent's step now."""
@@ -53,7 +56,8 @@ class StepScheduler:
         if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
         priced = durations is not None and durations.costly and durations.needs_costs(number)
-        fields = (number, agent.step, agent.lease, step.inbox, step.speaks, restore, None, None, priced)
+        ended = None if self.evaluations is None else ()
+        fields = (number, agent.step, agent.lease, step.inbox, step.speaks, restore, None, None, priced, ended)
         step.order = order = make(StepRequest, fields)
         if durations is None:
             return [order]
@@ -64,7 +68,7 @@ class StepScheduler:
             return [Ask(order)]
         if self._pulls:
             count = min(count, self._pulls - agent.pulled)
-        if count == 1 and durations.plain and not step.timed:
+        if count == 1 and durations.plain and not step.timed and ended is None:
             length = durations.of(number, agent.next_evaluation)
             agent.next_evaluation += 1
             step.segments, step.remaining = (0.0, length), length
@@ -85,6 +89,9 @@ class StepScheduler:
         """Fix how long a step takes, from its decision on."""
         step, durations = agent.current, self.durations
         assert step is not None and durations is not None
+        if self.evaluations is not None:
+            step.order = order
+            return [order, *self.evaluations.decide(agent, choice, now)]
         evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
         step.costs, step.pulls = choice.costs, choice.pulls
         step.segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)

@@ -52,8 +52,9 @@ WITHIN: dict[str, dict[str, str]] = {
     "coordinator": {
         "environment": "",
         "privacy": "errors events exchange state",
-        ".": "environment privacy",
-        "runtime": ". environment privacy",
+        "evaluations": "environment events state",
+        ".": "environment evaluations privacy",
+        "runtime": ". environment evaluations privacy",
     },
     "interface": {
         "study": "",

@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fedbo.actors.history import history_task
 from fedbo.actors.storage.rows import RunKey
@@ -15,6 +16,7 @@ from fedbo.algorithms.base import Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run, WarmupRun
+from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.study.environment_settings import centralised, environment_of
 from fedbo.study.study import Study
@@ -82,12 +84,21 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         histories=_history_folder(study, replicate, parts),
         policy=study.evaluation.make(),
         checkpoint=study.agents.checkpoint,
+        **_early_end(study, federation),
     )
     if not table.centralised:
         return task
     # The one agent begins where the first target does.
     initial = {0: task.initial[study.targets[0]]} if task.initial else {}
     return replace(task, federation=Centralised(federation), initial=initial, histories=None)
+
+
+def _early_end(study: Study, federation: Federation) -> dict[str, Any]:
+    """Say when a run in virtual time ends early; in real time the monitor of all runs looks after it."""
+    target, count, metric = study.budget.target, study.budget.evaluations, federation.metric
+    if study.timing.clock == "wall":
+        return {}
+    return {"target": None if target is None else metric.sign * (target - metric.offset), "evaluations": count}
 
 
 def _budget(study: Study) -> PrivacyBudget:

@@ -104,7 +104,7 @@ def _messages(run: RunTables) -> Iterator[str]:
     for key, events in sent.items():
         if len(events) > run.study.network.attempts:
             yield f"message {key} was transmitted {len(events)} times"
-        if key not in fates and run.study.budget.time is None and not _lost_for_good(run, key[0]):
+        if key not in fates and not _may_end_early(run) and not _lost_for_good(run, key[0]):
             yield f"nothing became of message {key}"
 
 
@@ -126,6 +126,12 @@ def _lies(run: RunTables) -> Iterator[str]:
         after = run.events[place + 1] if place + 1 < len(run.events) else {}
         if (after.get("kind"), after.get("agent"), after.get("step")) != ("sent", agent, event["step"]) or after.get("detail"):
             yield f"what agent {agent} falsified at {time} was not sent"
+
+
+def _may_end_early(run: RunTables) -> bool:
+    """Say whether a study may end before its agents have used their budgets."""
+    budget = run.study.budget
+    return any(limit is not None for limit in (budget.time, budget.target, budget.evaluations))
 
 
 def _lost_for_good(run: RunTables, agent: int) -> bool:
@@ -212,7 +218,7 @@ def _budget(run: RunTables) -> Iterator[str]:
         over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
         if not idle and study.budget.iterations and over not in (None, study.budget.iterations):
             yield f"agent {agent} was done with step {over} of {study.budget.iterations}"
-        if not idle and not done[agent] and study.budget.time is None and not _lost_for_good(run, agent):
+        if not idle and not done[agent] and not _may_end_early(run) and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"
     rounds, most = len(run.of("round")), study.budget.iterations
     if idle and most and rounds > most + 1:

@@ -20,11 +20,13 @@ from fedbo.testing.files import draw_initial_file, draw_trace
 from fedbo.testing.settings import draw_algorithm, draw_objective
 from fedbo.testing.surroundings import (
     draw_availability,
+    draw_early_end,
     draw_evaluation,
     draw_exchange,
     draw_fault,
     draw_group,
     draw_network,
+    draw_overlap,
     draw_privacy,
     draw_timing,
 )
@@ -86,6 +88,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Docum
     if _may_never_end(document, bandits) and draws.chance(0.95):
         document["budget"] |= {"time": draws.number(20.0, 200.0)}
     document["sweep"] = _sweep(draws, document) if draws.chance(0.1) else {}
+    document["evaluation"] |= draw_overlap(draws) if draws.chance(0.3) else {}
+    document["budget"] |= draw_early_end(draws) if draws.chance(0.1) else {}
     return {name: table for name, table in document.items() if table}
 
 

@@ -134,6 +134,16 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
     return table | (draws.keep(0.7, factor=draws.number(1.0, 6.0)) if kind == "slow" else {})
 
 
+def draw_overlap(draws: Draws) -> Table:
+    """Draw what lets evaluations of one agent overlap in virtual time."""
+    return {"parallel": draws.whole(2, 5), **draws.keep(0.3, prefetch=draws.whole(1, 2), wait="all")}
+
+
+def draw_early_end(draws: Draws) -> Table:
+    """Draw what ends a study before its agents have used their budgets."""
+    return draws.keep(0.5, evaluations=draws.whole(1, 40), target=draws.number(-10.0, 3.0))
+
+
 def draw_privacy(draws: Draws) -> Table:
     """Draw [privacy]."""
     masks = draws.keep(0.5, threshold=draws.number(0.51, 1.0), bits=draws.whole(32, 64), fraction=draws.whole(0, 24))

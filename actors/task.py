@@ -13,7 +13,7 @@ from fedbo.objectives.base import Federation
 
 
 class EvaluationEnd(NamedTuple):
-    """The end of an evaluation of point `point` of step `step`: when it began and ended, and whether it took no longer than it may."""
+    """The end of an evaluation, of point `point` of step `step`: when it began and ended, and whether that was `in_time`."""
 
     step: int
     point: int
@@ -81,8 +81,8 @@ class Task:
 
     `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
     drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
-    makes a checkpoint, to which a crash may take it back. In virtual time the run ends when a value reaches `target`, or after so
-    many successful `evaluations` of all agents.
+    makes a checkpoint, to which a crash may take it back. In virtual time the run ends when a value reaches `target`, or after
+    so many successful `evaluations` of all agents.
     """
 
     federation: Federation
@@ -107,7 +107,7 @@ class Task:
     def least_pending(self, step: int, decided: int, t_n: int, pulled: int = 0) -> int:
         """Give the number of pending evaluations below which a step of an agent with `t_n` observations ends.
 
-        `decided` were pending when it had been decided on, and `pulled` are all evaluations until then, which a budget may count.
+        `decided` were pending when it had been decided on, and `pulled` counts all evaluations until then, as a budget may.
         """
         policy, sends = self.policy, self.algorithm.sends
         if not self.overlaps or (policy.wait == "all" and (step == 0 or decided >= policy.most_pending)):

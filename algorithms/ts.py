@@ -107,13 +107,15 @@ class TS(Surrogate, LocalOnly):
         return posterior_draw(state.hyper, u, y, rng, self.features, beta)
 
     def _rows(self, state: LocalState) -> tuple[Array, Array]:
-        """Give the features `(n + p, m)` and values `(n + p,)`, of points still being evaluated what is expected of them."""
+        """Give the features `(n + p, m)` and values `(n + p,)`, of points still being evaluated what is supposed of them."""
         assert state.phi is not None and state.shared is not None
         y = self.clipped(state.y)
         y = standardised(y) if self.standardise else y
-        if state.waiting is None:
+        if state.waiting is None or self.pending_values == "ignore":
             return state.phi, y
         rows = phi(state.shared, state.waiting)
+        if self.pending_values == "constant_liar":
+            return np.concatenate([state.phi, rows]), np.concatenate([y, np.full(len(rows), y.min())])
         expected = rows @ mean(update(linear_model(self.features, self.noise), state.phi, y))
         return np.concatenate([state.phi, rows]), np.concatenate([y, expected])
 

@@ -1,8 +1,8 @@
 """The scheduler of evaluations one by one: when each begins and ends, and when a step is over with what has ended.
 
-An agent has up to `parallel` evaluations under way; others that it has decided on wait, in their order. Each has a duration of its
-own, drawn by its number. A step is over as soon as fewer are pending than may be (`Task.least_pending`); the agent is told then
-what has ended, in that order, and learns from it. What the agent finds to have failed is begun again, if it may be.
+An agent has up to `parallel` evaluations under way; others that it has decided on wait, in their order. Each has a duration of
+its own, drawn by its number. A step is over as soon as fewer are pending than may be (`Task.least_pending`); the agent is told
+then what has ended, in that order, and learns from it. What the agent finds to have failed is begun again, if it may be.
 
 Whatever interrupts or slows the agent holds for its evaluations too. What makes it begin its step again makes it begin all
 evaluations again that are under way, but for those that it has forgotten in a crash.

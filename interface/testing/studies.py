@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.components.surrogate import PENDING_VALUES
 from fedbo.study.invalid import InvalidSettings
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.study.tables import ObjectiveTable
@@ -33,6 +34,7 @@ from fedbo.testing.surroundings import (
 
 Document = dict[str, Any]
 TRIES = 200
+_ALONE = ("ts", "gp_ei", "gp_ucb")
 _BANDITS = frozenset(("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne", "fn_ucb", "gp_ts", "hct", "t_hoo"))
 
 
@@ -88,7 +90,10 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Docum
     if _may_never_end(document, bandits) and draws.chance(0.95):
         document["budget"] |= {"time": draws.number(20.0, 200.0)}
     document["sweep"] = _sweep(draws, document) if draws.chance(0.1) else {}
-    document["evaluation"] |= draw_overlap(draws) if draws.chance(0.3) else {}
+    if draws.chance(0.3):
+        document["evaluation"] |= draw_overlap(draws)
+        for table in document["algorithm"]:
+            table |= draws.keep(0.5, pending_values=draws.one_of(*PENDING_VALUES)) if table["name"] in _ALONE else {}
     document["budget"] |= draw_early_end(draws) if draws.chance(0.1) else {}
     return {name: table for name, table in document.items() if table}
 

@@ -52,7 +52,7 @@ class AgentProcesses:
             return []
         effects: list[Effect] = []
         if self._evaluations is not None:
-            is_over, effects = self._evaluations.taken(agent, report, now)
+            is_over, effects = self._evaluations.taken(state, agent, report, now)
             if not is_over:
                 return effects
         if report.retried and not self._real_time and step.report is None:
@@ -148,8 +148,9 @@ class AgentProcesses:
     def _end(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """End an agent's work; it takes part until its last message has arrived."""
         self._log.append((now, "done", agent.number, agent.step, 0, ""))
-        agent.ended, agent.evaluations = True, None
-        return [] if agent.step in agent.unacknowledged else self._server.leave(state, agent, now)
+        agent.ended = True
+        effects = [] if self._evaluations is None else self._evaluations.give_up(state, agent, now)
+        return effects if agent.step in agent.unacknowledged else effects + self._server.leave(state, agent, now)
 
     def advance(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Let an agent go on to its next step, or be absent before it."""

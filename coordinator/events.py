@@ -137,6 +137,28 @@ class ProcessDied(NamedTuple):
     agent: int
 
 
+class WorkersChanged(NamedTuple):
+    """The workers of class `group` of a cluster join, or leave for good."""
+
+    group: int
+    joins: bool
+
+
+class WorkerPreempted(NamedTuple):
+    """Fault `fault` of the plan takes a worker of a cluster away for the `number`-th time."""
+
+    fault: int
+    worker: int
+    number: int
+
+
+class WorkerReturned(NamedTuple):
+    """A worker that was preempted is back."""
+
+    fault: int
+    worker: int
+
+
 Event = (
     StudyStarted
     | DecisionMade
@@ -153,10 +175,15 @@ Event = (
     | FaultStarted
     | FaultEnded
     | ProcessDied
+    | WorkersChanged
+    | WorkerPreempted
+    | WorkerReturned
 )
 
 # Events that happen by themselves: a run in which nothing else is left to happen is over.
-BACKGROUND: Final = frozenset((AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded))
+BACKGROUND: Final = frozenset(
+    (AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded, WorkersChanged, WorkerPreempted, WorkerReturned)
+)
 MESSAGES: Final = frozenset((MessageAtLink, MessageReceived, AnswerReceived, AckTimeout))
 
 

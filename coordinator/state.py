@@ -187,6 +187,7 @@ class CoreState:
     - `link_free_at` is when the coordinator's link will be free.
     - `disclosures` counts the messages that their senders have made private themselves.
     - `copied` is the newest message that an agent which lies may copy.
+    - `cluster` is the `ClusterState`, where evaluations queue for workers.
     """
 
     agents: LazyRecords[AgentRecord]
@@ -198,3 +199,4 @@ class CoreState:
     link_free_at: float = 0.0
     disclosures: int = 0
     copied: SentMessage | None = None
+    cluster: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
+from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
 from fedbo.coordinator.evaluations.scheduler import EvaluationScheduler
 from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished, make
@@ -22,8 +23,7 @@ class StepScheduler:
         self._all_are_asked = asynchronous and rules.exchange.selection.who == "all"
         self._queries, self._pulls, self._initial = rules.algorithm.queries, problem.pulls, problem.initial
         self.durations = None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
-        by_one = self.durations is not None and task.policy.most_pending > 1
-        self.evaluations = EvaluationScheduler(task, self.durations) if by_one and self.durations is not None else None
+        self.evaluations = _one_by_one(rules, self.durations)
 
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Begin an agent's step now."""
@@ -33,7 +33,7 @@ class StepScheduler:
         agent.current = AgentStep(inbox, self._shall_send(state, agent), now)
         if self._rules.is_synchronous:
             self._server.expect(state, agent)
-        return self.dispatch(agent, now)
+        return self.dispatch(state, agent, now)
 
     def _shall_send(self, state: CoreState, agent: AgentRecord) -> bool:
         """Say whether an agent is asked for a message after its step."""
@@ -48,7 +48,7 @@ class StepScheduler:
             return not state.privacy.budget_exhausted
         return rules.exchange.selection.of_step(rules.streams.of(agent.number).at(agent.step))
 
-    def dispatch(self, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
+    def dispatch(self, state: CoreState, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
         """Tell an agent to do its step; `restore` says what it shall go back to before."""
         durations, step, number = self.durations, agent.current, agent.number
         assert step is not None
@@ -73,7 +73,7 @@ class StepScheduler:
             agent.next_evaluation += 1
             step.segments, step.remaining = (0.0, length), length
             return self._fix(agent, step, now)
-        return self._schedule(agent, order, DecisionSize(count), now)
+        return self._schedule(state, agent, order, DecisionSize(count), now)
 
     def decided(self, state: CoreState, event: DecisionMade, now: float) -> list[Effect]:
         """Take in how many points an agent chose, and how often each is evaluated."""
@@ -83,15 +83,17 @@ class StepScheduler:
         order = agent.current.order
         assert order is not None and self.durations is not None
         choice = event.choice if self.durations.needs_costs(agent.number) else event.choice._replace(costs=None)
-        return self._schedule(agent, order._replace(restore="", costs=choice.costs), choice, now)
+        return self._schedule(state, agent, order._replace(restore="", costs=choice.costs), choice, now)
 
-    def _schedule(self, agent: AgentRecord, order: StepRequest, choice: DecisionSize, now: float) -> list[Effect]:
+    def _schedule(
+        self, state: CoreState, agent: AgentRecord, order: StepRequest, choice: DecisionSize, now: float
+    ) -> list[Effect]:
         """Fix how long a step takes, from its decision on."""
         step, durations = agent.current, self.durations
         assert step is not None and durations is not None
         if self.evaluations is not None:
             step.order = order
-            return [order, *self.evaluations.decide(agent, choice, now)]
+            return [order, *self.evaluations.decide(state, agent, choice, now)]
         evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
         step.costs, step.pulls = choice.costs, choice.pulls
         step.segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
@@ -134,6 +136,14 @@ class StepScheduler:
             step.pace_history.append((now, sum(step.segments) - step.remaining, agent.pace))
         agent.lease += 1
         return [self.completion(agent)]
+
+
+def _one_by_one(rules: Rules, durations: StepDurations | None) -> EvaluationScheduler | None:
+    """Schedule evaluations one by one where they may overlap or queue for workers, in virtual time."""
+    model = rules.environment.cluster
+    if durations is None or (model is None and rules.task.policy.most_pending == 1):
+        return None
+    return EvaluationScheduler(rules.task, durations, None if model is None else WorkerPool(model), rules.log)
 
 
 def _number(agent: AgentRecord, count: int, again: bool, pulls: tuple[int, ...] | None) -> Evaluations:

@@ -52,8 +52,9 @@ WITHIN: dict[str, dict[str, str]] = {
     "coordinator": {
         "environment": "",
         "privacy": "errors events exchange state",
-        "evaluations": "environment events state",
-        ".": "environment evaluations privacy",
+        "cluster": "environment",
+        "evaluations": "cluster environment events state",
+        ".": "cluster environment evaluations privacy",
         "runtime": ". environment evaluations privacy",
     },
     "interface": {

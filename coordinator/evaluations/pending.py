@@ -27,6 +27,8 @@ class PendingEvaluation:
     - `remaining` is what was left of it at the time `since`, at pace 1.
     - `lease` is the number of its end in the event queue: an older one is void.
     - `in_time` says whether it takes no longer than it may.
+    - On a cluster `work` is how long all its pulls take on a worker of speed 1, as far as they are not done; it came into the
+      queue at the time `queued` with the `number`, and is on a `worker`, or on none, which is -1.
     """
 
     request: EvaluationRequest
@@ -37,6 +39,10 @@ class PendingEvaluation:
     since: float = 0.0
     lease: int = 0
     in_time: bool = True
+    work: float = 0.0
+    queued: float = 0.0
+    number: int | None = None
+    worker: int = -1
 
     @property
     def key(self) -> Key:
@@ -75,10 +81,6 @@ class AgentEvaluations:
         self.running = {key: one for key, one in self.running.items() if key[0] != step}
         self.ended = [one for one in self.ended if one.request.step != step]
         self.deciding, self.decided, self.heard, self.asked = None, [], 0, None
-
-    def begun(self) -> list[PendingEvaluation]:
-        """List what is under way, the decision first."""
-        return [*([] if self.deciding is None else [self.deciding]), *self.running.values()]
 
     def left(self, told: int) -> list[EvaluationRequest]:
         """List what is pending for an agent that has been told of the first `told` ends."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Overlapping, Private
+from fedbo.study.check_cluster import cluster_combinations
 from fedbo.study.check_environment import agents_remedy, exchange_combinations, world_combinations
 from fedbo.study.check_privacy import privacy_asked, private_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
@@ -21,6 +22,7 @@ def combinations(study: Study) -> Iterator[InvalidSetting]:
     yield from _labels(study)
     yield from _hosting(study)
     yield from _overlapping(study)
+    yield from cluster_combinations(study)
     yield from _one_message(study)
     yield from _centralised(study)
     yield from world_combinations(study)
@@ -95,9 +97,9 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
         return
     key = "parallel" if policy.parallel > 1 else "prefetch" if policy.prefetch else "resources"
     if study.timing.clock != "wall":
-        if policy.resources:
+        if policy.resources and study.cluster is None:
             yield InvalidSetting(
-                ("evaluation", "resources"), 'are for real time; set [timing] clock = "wall", or leave them out'
+                ("evaluation", "resources"), 'are of workers; give a [cluster], set [timing] clock = "wall", or leave them out'
             )
         return
     if study.fault:

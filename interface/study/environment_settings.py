@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedbo.coordinator.environment.environment import AgentModels, Environment
-from fedbo.coordinator.environment.faults import Fault, Restart
+from fedbo.coordinator.environment.faults import Fault, Preemption, Restart
 from fedbo.study.environment_tables import GroupTable
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ def environment_of(study: Study) -> Environment:
         retry=network.retry,
         attempts=network.attempts,
         plan=tuple(_resolved(table.make(), who) for table in study.fault),
+        cluster=None if study.cluster is None else study.cluster.make(study.evaluation.make().resources),
     )
 
 
 def centralised(environment: Environment) -> Environment:
-    """Give the environment of a single, centralised agent: the study's own models, without its groups and faults."""
-    return replace(environment, exceptions={}, plan=())
+    """Give the environment of a single, centralised agent: the study's own models, without its groups and faults of agents."""
+    plan = tuple(fault for fault in environment.plan if isinstance(fault, Preemption))
+    return replace(environment, exceptions={}, plan=plan)
 
 
 def _common(study: Study) -> AgentModels:
@@ -80,8 +82,8 @@ def _differences(table: GroupTable) -> dict[str, Any]:
 
 
 def _resolved(fault: Fault, who: Mapping[str, tuple[int, ...]]) -> Fault:
-    """Replace "all" and the name of a group by their agents; the coordinator's own faults have none."""
-    if isinstance(fault, Restart):
+    """Replace "all" and the name of a group by their agents; faults of the coordinator and of workers have none."""
+    if isinstance(fault, Restart | Preemption):
         return fault
     agents = who[fault.agents] if isinstance(fault.agents, str) else tuple(sorted(fault.agents))
     return replace(fault, agents=agents)

@@ -18,6 +18,7 @@ from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study import limits
 from fedbo.study.check import combinations
+from fedbo.study.cluster_table import ClusterTable
 from fedbo.study.defaults import with_defaults
 from fedbo.study.document import (
     LISTS,
@@ -77,6 +78,7 @@ class Study(Table):
     group: Annotated[tuple[GroupTable, ...], Field(strict=False)] = ()
     exchange: ExchangeTable = ExchangeTable()
     evaluation: EvaluationTable = EvaluationTable()
+    cluster: ClusterTable | None = None
     privacy: PrivacyTable = PrivacyTable()
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     recovery: RecoveryTable = RecoveryTable()
@@ -290,6 +292,7 @@ _TABLES: dict[str, type[Table]] = {
     "study": Header,
     "agents": AgentsTable,
     "budget": BudgetTable,
+    "cluster": ClusterTable,
     "timing": TimingTable,
     "network": NetworkTable,
     "privacy": PrivacyTable,

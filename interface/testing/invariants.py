@@ -32,6 +32,7 @@ def violations(study: Study, directory: Path) -> list[str]:
         _answers,
         _observations,
         _evaluations,
+        _workers,
         _budget,
         _interruptions,
         _staleness,
@@ -198,6 +199,24 @@ def _evaluations(run: RunTables) -> Iterator[str]:
     failed = sum(row["error"] is not None and row["error"] != "forgotten in a crash" for row in run.rows)
     if failed != len(run.of("failed")) and not run.suffers(Crash):
         yield f"{failed} rows failed, {len(run.of('failed'))} events tell of it"
+
+
+def _workers(run: RunTables) -> Iterator[str]:
+    """No worker of a cluster has more to do at once than it holds, and what is done there was begun there."""
+    study, used = run.study, defaultdict[int, dict[tuple[int, int, int], float]](dict)
+    if study.cluster is None:
+        return
+    model = study.cluster.make(study.evaluation.make().resources)
+    holds = [one.resources.cpus for one in model.classes for _ in range(one.count)]
+    for event in run.of("placed", "released", "preempted"):
+        point, worker = (int(word) for word in event["detail"].split()[:2])
+        job, jobs = (event["agent"], event["step"], point), used[worker]
+        if event["kind"] == "placed":
+            jobs[job] = model.need(event["agent"]).cpus
+        elif jobs.pop(job, None) is None:
+            yield f"evaluation {job} was {event['kind']} on worker {worker}, where it was not"
+        if sum(jobs.values()) > holds[worker] + NEAR:
+            yield f"worker {worker} had {jobs} at {event['time']}, and has {holds[worker]:g} CPUs"
 
 
 def _budget(run: RunTables) -> Iterator[str]:

@@ -21,6 +21,7 @@ from fedbo.testing.files import draw_initial_file, draw_trace
 from fedbo.testing.settings import draw_algorithm, draw_objective
 from fedbo.testing.surroundings import (
     draw_availability,
+    draw_cluster,
     draw_early_end,
     draw_evaluation,
     draw_exchange,
@@ -28,6 +29,7 @@ from fedbo.testing.surroundings import (
     draw_group,
     draw_network,
     draw_overlap,
+    draw_preemption,
     draw_privacy,
     draw_timing,
 )
@@ -94,6 +96,10 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Docum
         document["evaluation"] |= draw_overlap(draws)
         for table in document["algorithm"]:
             table |= draws.keep(0.5, pending_values=draws.one_of(*PENDING_VALUES)) if table["name"] in _ALONE else {}
+    if draws.chance(0.2):
+        document["cluster"] = draw_cluster(draws, count)
+        document["evaluation"] |= draws.keep(0.5, resources=[{"CPU": float(draws.whole(1, 2))} for _ in listed])
+        document["fault"] += [draw_preemption(draws) for _ in range(draws.whole(0, 1))]
     document["budget"] |= draw_early_end(draws) if draws.chance(0.1) else {}
     return {name: table for name, table in document.items() if table}
 

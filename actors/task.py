@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbo.actors.evaluation.policy import Policy
-from fedbo.algorithms.base import Algorithm, Array, Inbound, Overlapping, Payload, Problem
+from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
 
@@ -102,7 +102,7 @@ class Task:
     def overlaps(self) -> bool:
         """Say whether evaluations of several steps of an agent may be pending at once."""
         algorithm = self.algorithm
-        return self.policy.most_pending > 1 and algorithm.queries == 1 and isinstance(algorithm, Overlapping)
+        return self.policy.most_pending > 1 and algorithm.queries == 1 and hasattr(algorithm, "pending")  # Overlapping, quickly
 
     def least_pending(self, step: int, decided: int, t_n: int, pulled: int = 0) -> int:
         """Give the number of pending evaluations below which a step of an agent with `t_n` observations ends.

@@ -62,9 +62,8 @@ class ScheduledEvaluations:
             elif self.overlaps:
                 state = tell_one(self._task, state, query, records[-1])
         seen = state.t_n + (0 if self.overlaps else sum(record.error is None for record in records))
-        is_over = len(pending) < self._task.least_pending(
-            request.step, decided, seen, state.pulled + int(pull_counts(decision).sum())
-        )
+        pulled = state.pulled + int(pull_counts(decision).sum()) if self._task.problem.pulls else 0
+        is_over = len(pending) < self._task.least_pending(request.step, decided, seen, pulled)
         left = tuple(pending.values())
         if is_over:
             self._known = {query.number: self._known[query.number] for query in left if query.number in self._known}

@@ -44,9 +44,7 @@ class WorkerEvents:
     def changed(self, state: CoreState, event: WorkersChanged, now: float) -> list[Effect]:
         """Let the workers of a class join, or leave for good."""
         name = self._pool.model.classes[event.group].name
-        workers = [
-            one for one in self._pool.workers_of("all") if self._pool.class_of(one) is self._pool.model.classes[event.group]
-        ]
+        workers = self._pool.workers_of(name)
         self._log.append((now, "workers_joined" if event.joins else "workers_left", COORDINATOR, event.group, 0, name))
         effects: list[Effect] = []
         for worker in workers:

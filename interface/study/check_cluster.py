@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -74,5 +73,5 @@ def _preemptions(study: Study) -> Iterator[InvalidSetting]:
         if study.cluster is None:
             yield InvalidSetting(("fault", number, "kind"), "strikes the workers of a [cluster], which this study has not")
         elif fault.workers not in ("all", *(one.name for one in classes)):
-            known = ("all", *Counter(one.name for one in classes))
+            known = sorted({"all", *(one.name for one in classes)})
             yield InvalidSetting(("fault", number, "workers"), unknown("class of workers", fault.workers, known))

@@ -13,10 +13,11 @@ from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedSte
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.pulls import cut_to_budget, pull_counts
+from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
 from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.storage.history_files import read_history
 from fedbo.actors.storage.rows import Batch, Row
-from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task
 from fedbo.algorithms.base import Array, Decision, Overlapping, Payload, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation, Objective, cost_of
@@ -44,6 +45,7 @@ class HostedAgent:
         self.objective = objective_of(task.federation, number, world)
         evaluator = evaluator or Evaluator(task.policy, real=False)
         self._evaluate = StepEvaluator(task, number, self.objective, evaluator, clock or time.monotonic)
+        self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
         x, y = read_history(task.histories, number, task.problem.dim)
         self._budget = task.budget_of(number)
         self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
@@ -102,6 +104,8 @@ class HostedAgent:
     def begin(self, request: StepRequest) -> StepReport | None:
         """Get ready for a step; give the report where it has been done already, and the coordinator has not heard of it."""
         self._restore(request)
+        if request.ended is not None:
+            return self._work_scheduled(request, request.ended)
         if self.uncommitted is not None and self.uncommitted.report.step >= request.step:
             report = self.uncommitted.report._replace(lease=request.lease)
             self.uncommitted = self.uncommitted._replace(report=report)
@@ -132,6 +136,23 @@ class HostedAgent:
             return None
         return self.end(request, state, result, self._outbox(state, request), before)
 
+    def _work_scheduled(self, request: StepRequest, ended: tuple[EvaluationEnd, ...]) -> StepReport:
+        """Learn from the evaluations that have ended, and write the message if the step ends with them.
+
+        The same step may be asked for again when more have ended; then nothing of the first time counts.
+        """
+        if self.uncommitted is not None and self.uncommitted.report.step == request.step:
+            self.state, self.uncommitted = self.uncommitted.before, None
+        self.commit(())
+        self.state, decision = self.decided(request)
+        before = self.state
+        state, found = self._scheduled.step(before, decision, request, ended)
+        if not found.is_over:
+            return StepReport(self.number, request.step, len(decision.x), None, request.lease, before.t_n, again=found.again)
+        if not self._scheduled.overlaps:
+            state = self._learn(state, decision, found.result)
+        return self.end(request, state, found.result, self._outbox(state, request), before)._replace(again=found.again)
+
     def end(
         self,
         request: StepRequest,
@@ -147,13 +168,18 @@ class HostedAgent:
             before = self.state
             retried = tuple([query.point for query in result.queries[q:]])
         payload, algorithm = (None, state.algorithm) if sent is None else sent
-        counted = (request.lease, state.t_n, retried, failed, None, state.pulled)
+        counted = (request.lease, state.t_n, retried, failed, None, state.pulled, (), self._reached(result))
         report = StepReport(self.number, request.step, q, payload, *counted)
         # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
         _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, pending = state
         self.state = AgentState(algorithm, evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, pending)
         self.uncommitted = UncommittedStep(before, report, result)
         return report
+
+    def _reached(self, result: StepResult) -> bool:
+        """Say whether a value is as good as the target of the study."""
+        target = self.task.target
+        return target is not None and bool((result.observed[1] >= target).any())
 
     def commit(self, times: Sequence[float]) -> None:
         """Let the step that was done last count, if there is one; `times` are when its evaluations began and ended."""
@@ -212,7 +238,8 @@ class HostedAgent:
         elif asked is not None:
             decision, own = asked
         else:
-            if self.overlapping is not None and isinstance(algorithm, Overlapping):
+            overlaps = self.overlapping is not None or (request.ended is not None and self._scheduled.overlaps)
+            if overlaps and isinstance(algorithm, Overlapping):
                 own = algorithm.pending(own, np.array([query.u for query in state.pending]).reshape(-1, self._problem.dim))
             decision, own = algorithm.ask(own, request.inbox, self.streams.at(request.step))
         if self._problem.lattice is not None:

@@ -130,6 +130,8 @@ class Host:
         algorithm = agents[0].task.algorithm
         if not isinstance(algorithm, Blockwise) or any(agent.overlapping is not None for agent in agents):
             return []
+        if any(request.ended is not None for request in requests):
+            return []
         return [*work_together(algorithm, agents, requests)]
 
     def _work(self, request: StepRequest) -> StepReport | None:

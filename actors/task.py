@@ -13,12 +13,23 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
 
 
+class EvaluationEnd(NamedTuple):
+    """The end of an evaluation, of point `point` of step `step`: when it began and ended, and whether that was `in_time`."""
+
+    step: int
+    point: int
+    started: float
+    finished: float
+    in_time: bool = True
+
+
 class StepRequest(NamedTuple):
     """A request to an agent for step number `step`, with the messages that came in before.
 
     `lease` is the number of the request; `speaks` says whether a message is asked for. `restore` is what the agent shall go
     back to first: "before" its present step, or its last "checkpoint". `priced` says whether the points' costs are asked for.
     `tries` has how long each evaluation takes, where one may take too long, at cost 1 if there are `costs` of the points.
+    `ended`, where the coordinator schedules evaluations one by one, are those that have ended since the last step, in order.
     """
 
     agent: int
@@ -30,6 +41,7 @@ class StepRequest(NamedTuple):
     tries: tuple[float, ...] | None = None
     costs: tuple[float, ...] | None = None
     priced: bool = False
+    ended: tuple[EvaluationEnd, ...] | None = None
 
 
 class DecisionSize(NamedTuple):
@@ -46,6 +58,8 @@ class StepReport(NamedTuple):
     `t_n` counts the agent's observations, `retried` are the points evaluated again, by number, and `failed` says in a few
     words what was wrong with each evaluation that failed. `failure` says why the run cannot go on. `pulled` counts all
     evaluations of the agent so far, those of failed points with them, but neither what was retried nor what a crash cut short.
+    `again` are the evaluations by step and point that failed and are to be made again, where they are scheduled one by one; and
+    `reached` says whether a value was as good as the study's target.
     """
 
     agent: int
@@ -58,6 +72,8 @@ class StepReport(NamedTuple):
     failed: tuple[str, ...] = ()
     failure: str | None = None
     pulled: int = 0
+    again: tuple[tuple[int, int], ...] = ()
+    reached: bool = False
 
 
 class AgentBudget(NamedTuple):
@@ -75,7 +91,8 @@ class Task:
     `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
     drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
     makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
-    unequal.
+    unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
+    agents.
     """
 
     federation: Federation
@@ -89,6 +106,8 @@ class Task:
     policy: Policy = Policy()
     checkpoint: int = 1
     budgets: Mapping[int, AgentBudget] = field(default_factory=dict)
+    target: float | None = None
+    evaluations: int | None = None
 
     def budget_of(self, agent: int) -> AgentBudget:
         """Give the budget of an agent that optimises."""
@@ -101,3 +120,23 @@ class Task:
         if not self.budgets:
             return (self.problem.pulls or self.problem.iterations) * len(self.problem.targets)
         return sum(own.pulls or own.iterations for own in self.budgets.values())
+
+    @property
+    def overlaps(self) -> bool:
+        """Say whether evaluations of several steps of an agent may be pending at once."""
+        algorithm = self.algorithm
+        return self.policy.most_pending > 1 and algorithm.queries == 1 and hasattr(algorithm, "pending")  # Overlapping, quickly
+
+    def least_pending(self, agent: int, step: int, decided: int, t_n: int, pulled: int = 0) -> int:
+        """Give the number of pending evaluations below which a step of an `agent` with `t_n` observations ends.
+
+        `decided` were pending when it had been decided on, and `pulled` counts all evaluations until then, as a budget may.
+        """
+        policy, sends = self.policy, self.algorithm.sends
+        if not self.overlaps or (policy.wait == "all" and (step == 0 or decided >= policy.most_pending)):
+            return 1
+        rare = sends(0) and not sends(1)  # such a first message tells of all initial points
+        own = self.budget_of(agent)
+        spent = step >= own.iterations or 0 < own.pulls <= pulled
+        drains = spent or (step == 0 and (rare or not t_n))
+        return 1 if drains else policy.most_pending

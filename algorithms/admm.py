@@ -267,11 +267,11 @@ FAITHFUL = {
     "rho_start": 1.0,
 }
 
+_FIXED = {"pending_values": "hallucinated"}  # none is pending when an agent decides
+
 ALGORITHMS = {
     "admm_consensus": Entry(
-        Consensus, presets={"faithful": FAITHFUL}, summary="ADMM: all agents agree on one point, each with its own surrogate"
+        Consensus, _FIXED, {"faithful": FAITHFUL}, "ADMM: all agents agree on one point, each with its own surrogate"
     ),
-    "admm_allocation": Entry(
-        Allocation, presets={"faithful": FAITHFUL}, summary="ADMM: agents share what there is, led by a price"
-    ),
+    "admm_allocation": Entry(Allocation, _FIXED, {"faithful": FAITHFUL}, "ADMM: agents share what there is, led by a price"),
 }

@@ -151,14 +151,17 @@ class TS(Surrogate, LocalOnly):
         return posterior_draw(state.hyper, u, y, rng, self.features, beta)
 
     def _observed(self, state: LocalState) -> Observations:
-        """Give the points `(n + p, d)` and scaled values `(n + p,)`, of those still being evaluated what is expected."""
+        """Give the points `(n + p, d)` and scaled values `(n + p,)`, of those under way what is supposed."""
         assert state.shared is not None
         y = scaled_values(state.y, self.clip, self.standardise)
-        if state.waiting is None:
+        if state.waiting is None or self.pending_values == "ignore":
             return Observations(state.u, y, state.factor)
-        model = update(linear_model(self.features, self.noise), feature_rows(state.shared, state.u), y)
-        expected = feature_rows(state.shared, state.waiting) @ mean(model)
-        return Observations(state.taken, np.concatenate([y, expected]), state.factor)
+        if self.pending_values == "constant_liar":
+            supposed = np.full(len(state.waiting), y.min())
+        else:
+            model = update(linear_model(self.features, self.noise), feature_rows(state.shared, state.u), y)
+            supposed = feature_rows(state.shared, state.waiting) @ mean(model)
+        return Observations(state.taken, np.concatenate([y, supposed]), state.factor)
 
     def _beta(self, state: LocalState) -> float:
         return self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta

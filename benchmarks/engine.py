@@ -66,7 +66,9 @@ class FreeHosts:
     def result(self, agent: int) -> StepReport:
         order = self._orders[agent]
         step, lease = order.step, order.lease
-        return make(StepReport, (agent, step, 1 if step else 0, MESSAGE if step else None, lease, 0, (), (), None, 0))
+        return make(
+            StepReport, (agent, step, 1 if step else 0, MESSAGE if step else None, lease, 0, (), (), None, 0, (), False)
+        )
 
     def decide(self, order: StepRequest) -> DecisionSize:
         return DecisionSize(1)

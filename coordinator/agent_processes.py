@@ -25,6 +25,7 @@ class AgentProcesses:
         self._absence = absences(lambda agent: rules.environment.of(agent).availability, rules.task.streams)
         self._always_there = all(never_before_steps(models.availability) for models in rules.environment.groups())
         self._synchronous, self._real_time = rules.is_synchronous, rules.environment.is_real_time
+        self._evaluations = scheduler.evaluations
         self._sends, self._log, self._targets = rules.algorithm.sends, rules.log, rules.targets
         self._iterations, self._budget_of = rules.problem.iterations, rules.task.budget_of
         self._checkpoint, self._idles = rules.task.checkpoint, rules.idles
@@ -49,6 +50,11 @@ class AgentProcesses:
         if agent.lease != lease or step is None:
             self._log.append((now, "discarded", agent.number, report.step, 0, "its lease had expired"))
             return []
+        effects: list[Effect] = []
+        if self._evaluations is not None:
+            is_over, effects = self._evaluations.taken(state, agent, report, now)
+            if not is_over:
+                return effects
         if report.retried and not self._real_time and step.report is None:
             return self._scheduler.retry(agent, report, now)
         declared = len(step.segments) - 1 - len(report.retried)
@@ -56,23 +62,33 @@ class AgentProcesses:
             words = f"asked for {report.queries} points in step {report.step}, declared are {declared}"
             raise ProtocolError(f"agent {number} {words}")
         state.progress.note(now)
-        self._end_step(agent, step, report, now)
-        times = () if self._real_time else step.times(now)
-        return [make(Commit, (number, times)), *self._send(state, agent, report, step.speaks, now)]
+        self._end_step(state, agent, step, report, now)
+        times = () if self._real_time or self._evaluations is not None else step.times(now)
+        return [make(Commit, (number, times)), *effects, *self._send(state, agent, report, step.speaks, now)]
 
-    def _end_step(self, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:
+    def _end_step(self, state: CoreState, agent: AgentRecord, step: AgentStep, report: StepReport, now: float) -> None:
         """Note what came of a step."""
+        self._note_early_end(state, agent, report)
         agent.current, agent.needs_restore = None, False
         agent.last_duration = now - step.begun
         agent.t_n, agent.pulled = report.t_n, report.pulled
         number = report.step
         if number % self._checkpoint == 0:
             agent.saved_t_n = report.t_n
+            if self._evaluations is not None:
+                self._evaluations.save(agent)
         if number > agent.step:  # it went on while the coordinator's snapshot grew old
             agent.step = number
         for words in report.failed:
             self._log.append((now, "failed", agent.number, number, 0, words))
         self._log.append((now, "finished", agent.number, number, 0, ""))
+
+    def _note_early_end(self, state: CoreState, agent: AgentRecord, report: StepReport) -> None:
+        """Note whether the study ends with a step, because it has reached its target or made its evaluations."""
+        progress, task = state.progress, self._rules.task
+        progress.evaluations += report.t_n - agent.t_n
+        enough = task.evaluations is not None and progress.evaluations >= task.evaluations
+        progress.is_enough |= report.reached or enough
 
     def _send(self, state: CoreState, agent: AgentRecord, report: StepReport, asked: bool, now: float) -> list[Effect]:
         """Send the message of a finished step, and go on or wait."""
@@ -134,7 +150,8 @@ class AgentProcesses:
         """End an agent's work; it takes part until its last message has arrived."""
         self._log.append((now, "done", agent.number, agent.step, 0, ""))
         agent.ended = True
-        return [] if agent.step in agent.unacknowledged else self._server.leave(state, agent, now)
+        effects = [] if self._evaluations is None else self._evaluations.give_up(state, agent, now)
+        return effects if agent.step in agent.unacknowledged else effects + self._server.leave(state, agent, now)
 
     def advance(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Let an agent go on to its next step, or be absent before it."""

@@ -8,7 +8,7 @@ that are listed after it:
     Network         latency, bandwidth, faults of messages
     Server          who has reported, when a round closes, the answers
     Uplink          messages that arrive at the coordinator
-    StepScheduler   steps that begin, and how long they take
+    StepScheduler   steps that begin, and how long they take, with their evaluations where these may overlap
     AgentProcesses  steps that end, and what follows: a message, the next step, or waiting
     Downlink        answers that arrive at agents
     Interruptions   agents that stand still, go on, or are lost
@@ -26,9 +26,11 @@ from fedbo.actors.task import StepRequest, Task
 from fedbo.algorithms.base import Private
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.agent_processes import AgentProcesses
+from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.downlink import Downlink
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.errors import EndlessError, ProtocolError
+from fedbo.coordinator.evaluations.worker_events import WorkerEvents
 from fedbo.coordinator.events import (
     AckTimeout,
     AgentAvailable,
@@ -36,6 +38,7 @@ from fedbo.coordinator.events import (
     AvailabilityChanged,
     DecisionMade,
     Effect,
+    EvaluationEnded,
     Event,
     EventLine,
     FaultEnded,
@@ -46,7 +49,11 @@ from fedbo.coordinator.events import (
     MessageReceived,
     ProcessDied,
     RoundDeadline,
+    StepDue,
     StudyStarted,
+    WorkerPreempted,
+    WorkerReturned,
+    WorkersChanged,
 )
 from fedbo.coordinator.exchange import Exchange
 from fedbo.coordinator.fault_injection import FaultInjector
@@ -97,10 +104,12 @@ class Core:
         self._presence = Presence(rules, interruptions)
         self._faults = FaultInjector(rules, self.server, interruptions)
         self._at_events = bool(self._faults.at_events)
+        self._workers = _workers(rules, scheduler)
         self._handlers: dict[type, Handler] = {
             StudyStarted: self._start,
             DecisionMade: scheduler.decided,
             Finished: self._processes.finished,
+            **_of_evaluations(scheduler, self._workers),
             AgentAvailable: self._processes.available,
             MessageAtLink: self._uplink.at_link,
             MessageReceived: self._uplink.received,
@@ -129,6 +138,7 @@ class Core:
             state.rounds.active.update(present)
         effects = self._presence.start(state, present, now)
         effects += self._faults.start(now)
+        effects += [] if self._workers is None else self._workers.start()
         if rules.idles:
             present = self.server.enlist(state)
         effects += self.server.open(state, present, now)
@@ -165,6 +175,7 @@ class Core:
         state, rounds = self.state, self.state.rounds
         agents = (state.agents[number] for number in rounds.active)
         held = bool(state.outages) or any(agent.interruptions and not agent.ended for agent in agents)
+        held = held or (state.cluster is not None and state.cluster.is_waited_for)
         return held or (self.exchange.deadline is not None and not rounds.deadline_passed and bool(rounds.reported))
 
     def orders(self) -> list[StepRequest]:
@@ -194,7 +205,10 @@ class Core:
         EndlessError where the answer may be due to agents that are lost for good, or whose last message was refused or given
         up, without which the method cannot go on.
         """
-        waiting = self.state.rounds.waiting
+        waiting, cluster = self.state.rounds.waiting, self.state.cluster
+        if cluster is not None and cluster.is_waited_for:
+            words = f"evaluations of {_named(cluster.queues)} wait for a worker that never comes"
+            raise EndlessError(f"{words}; let workers stay or return ([[cluster.worker]] leaves, [[fault]] duration)")
         if not waiting:
             return
         words = f"{_named(waiting)} wait for an answer that never comes"
@@ -223,9 +237,30 @@ def _aggregator(
     return PrivateAggregator(algorithm, problem, budget, source, reason)
 
 
+def _workers(rules: Rules, scheduler: StepScheduler) -> WorkerEvents | None:
+    """Make what befalls the workers of a cluster, where there is one."""
+    evaluations = scheduler.evaluations
+    if evaluations is None or evaluations.pool is None:
+        return None
+    return WorkerEvents(evaluations, rules.environment.plan, rules.task.streams, rules.log)
+
+
+def _of_evaluations(scheduler: StepScheduler, workers: WorkerEvents | None) -> dict[type, Handler]:
+    """Give the handlers of evaluations that are scheduled one by one, where they are, and of workers."""
+    one_by_one = scheduler.evaluations
+    if one_by_one is None:
+        return {}
+    handlers: dict[type, Handler] = {EvaluationEnded: one_by_one.ended, StepDue: one_by_one.due}
+    if workers is not None:
+        handlers |= {WorkersChanged: workers.changed, WorkerPreempted: workers.preempted, WorkerReturned: workers.returned}
+    return handlers
+
+
 def _first_state(rules: Rules) -> CoreState:
     """Give the state before anything has happened."""
     state = CoreState(LazyRecords(AgentRecord), rules.algorithm.server_init(rules.problem))
+    if rules.environment.cluster is not None:
+        state.cluster = WorkerPool(rules.environment.cluster).fresh()
     if rules.aggregator is not None:
         (declared,) = (rules.upload or {}).values()
         (length,) = declared.shape

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from fedbo.coordinator.environment.faults import Restart
+from fedbo.coordinator.environment.faults import Preemption, Restart
 from fedbo.coordinator.errors import EndlessError
 
 if TYPE_CHECKING:
@@ -61,5 +61,9 @@ def _causes(core: Core, agent: int) -> str:
     name = getattr(models.availability, "model", "always")
     if name != "always":
         found.append(f"availability '{name}' with leaving = \"{models.leaving}\"")
-    found += [f"fault '{fault.kind}'" for fault in core.environment.plan if isinstance(fault, Restart) or agent in fault.agents]
+    found += [
+        f"fault '{fault.kind}'"
+        for fault in core.environment.plan
+        if isinstance(fault, Restart | Preemption) or agent in fault.agents
+    ]
     return ", ".join(found) or "nothing that the study names"

@@ -31,6 +31,22 @@ class Finished(NamedTuple):
     report: StepReport | None = None
 
 
+class EvaluationEnded(NamedTuple):
+    """An evaluation that was scheduled by itself has ended: point `point` of step `step`; a point of -1 is the decision."""
+
+    agent: int
+    step: int
+    point: int
+    lease: int
+
+
+class StepDue(NamedTuple):
+    """Enough of an agent's evaluations have ended for its step to be over."""
+
+    agent: int
+    lease: int
+
+
 class Message(NamedTuple):
     """A message of an agent, on its way or received.
 
@@ -121,10 +137,34 @@ class ProcessDied(NamedTuple):
     agent: int
 
 
+class WorkersChanged(NamedTuple):
+    """The workers of class `group` of a cluster join, or leave for good."""
+
+    group: int
+    joins: bool
+
+
+class WorkerPreempted(NamedTuple):
+    """Fault `fault` of the plan takes a worker of a cluster away for the `number`-th time."""
+
+    fault: int
+    worker: int
+    number: int
+
+
+class WorkerReturned(NamedTuple):
+    """A worker that was preempted is back."""
+
+    fault: int
+    worker: int
+
+
 Event = (
     StudyStarted
     | DecisionMade
     | Finished
+    | EvaluationEnded
+    | StepDue
     | MessageAtLink
     | MessageReceived
     | AnswerReceived
@@ -135,10 +175,15 @@ Event = (
     | FaultStarted
     | FaultEnded
     | ProcessDied
+    | WorkersChanged
+    | WorkerPreempted
+    | WorkerReturned
 )
 
 # Events that happen by themselves: a run in which nothing else is left to happen is over.
-BACKGROUND: Final = frozenset((AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded))
+BACKGROUND: Final = frozenset(
+    (AvailabilityChanged, RoundDeadline, FaultStarted, FaultEnded, WorkersChanged, WorkerPreempted, WorkerReturned)
+)
 MESSAGES: Final = frozenset((MessageAtLink, MessageReceived, AnswerReceived, AckTimeout))
 
 

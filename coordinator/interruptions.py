@@ -19,7 +19,11 @@ class Interruptions:
     def interrupt(self, state: CoreState, agent: AgentRecord, now: float, *, known: bool, void: bool) -> list[Effect]:
         """Let an agent stand still. `known`: the coordinator is told. `void`: what it works on must be begun again."""
         agent.interruptions += 1
-        step = agent.current
+        step, evaluations, effects = agent.current, self._scheduler.evaluations, list[Effect]()
+        if evaluations is not None:
+            if agent.interruptions == 1:
+                evaluations.pause(agent, now)
+            effects = evaluations.cancel(state, agent, now) if void else []
         if step is not None:
             step.void |= void
             if agent.interruptions == 1 and not self._real_time:
@@ -28,10 +32,10 @@ class Interruptions:
             elif void:
                 agent.lease += 1
         if not known:
-            return []
+            return effects
         agent.known_offline = True
         state.rounds.missing.discard(agent.number)
-        return self._server.settle(state, now)
+        return effects + self._server.settle(state, now)
 
     def resume(self, state: CoreState, agent: AgentRecord, now: float, restore: str) -> list[Effect]:
         """End one interruption; after the last one the agent goes on, or begins its step again, restored if that is said."""
@@ -39,6 +43,12 @@ class Interruptions:
         if agent.interruptions:
             return []
         agent.known_offline = False
+        evaluations = self._scheduler.evaluations
+        resumed = [] if evaluations is None else evaluations.resume(state, agent, now)
+        return resumed + self._resume_step(state, agent, now, restore)
+
+    def _resume_step(self, state: CoreState, agent: AgentRecord, now: float, restore: str) -> list[Effect]:
+        """Let an agent go on with its step, or begin one."""
         if agent.ready:
             agent.ready = False
             return self._scheduler.begin(state, agent, now)
@@ -53,8 +63,8 @@ class Interruptions:
             restarts = state.progress.restarts
             restarts[agent.number] = restarts.get(agent.number, 0) + 1
             self._log.append((now, "started", agent.number, agent.step, 0, "again"))
-            return self._scheduler.dispatch(agent, now, restore)
-        if self._real_time:
+            return self._scheduler.dispatch(state, agent, now, restore)
+        if self._real_time or self._scheduler.evaluations is not None:
             return []
         step.set_pace(now, 0.0, agent.pace)
         return [self._scheduler.completion(agent)]
@@ -65,6 +75,8 @@ class Interruptions:
         agent.pace = before / factor
         if self._real_time:
             return [ProcessControl(agent.number, "slow", 1 / agent.pace)]
+        if self._scheduler.evaluations is not None:
+            return self._scheduler.evaluations.set_pace(agent, before, now)
         step = agent.current
         if step is None or agent.interruptions or not step.segments:
             return []
@@ -76,10 +88,12 @@ class Interruptions:
         """Lose an agent for good."""
         agent.lease += 1
         agent.current = None
+        evaluations = self._scheduler.evaluations
+        effects = [] if evaluations is None else evaluations.give_up(state, agent, now)
         agent.absent = agent.ready = agent.known_offline = False
         agent.ended = agent.lost = True
         state.rounds.waiting.pop(agent.number, None)
-        return self._server.leave(state, agent, now)
+        return effects + self._server.leave(state, agent, now)
 
     def process_died(self, state: CoreState, event: ProcessDied, now: float) -> list[Effect]:
         """Take in that a process is gone although no plan said so: its agent begins again in a new one."""
@@ -91,4 +105,4 @@ class Interruptions:
         if agent.current is None:
             return []
         self._log.append((now, "started", agent.number, agent.step, 0, "again"))
-        return self._scheduler.dispatch(agent, now)
+        return self._scheduler.dispatch(state, agent, now)

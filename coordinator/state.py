@@ -11,6 +11,7 @@ from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.environment.lies import SentMessage
+from fedbo.coordinator.evaluations.pending import AgentEvaluations
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.rounds import Rounds
 
@@ -94,6 +95,7 @@ class AgentRecord:
     - `pace` is how fast it works, 1 but for a fault.
     - `interruptions` counts what keeps it from working: absences, crashes and hangs.
     - `needs_restore` says that it has lost what it learned since its checkpoint, and has not begun again.
+    - `evaluations` are those that are scheduled one by one.
 
     Its part in the study
     - `absent`: it is away before a step. `ready`: it would begin its step but for an interruption.
@@ -126,6 +128,7 @@ class AgentRecord:
     pace: float = 1.0
     interruptions: int = 0
     needs_restore: bool = False
+    evaluations: AgentEvaluations | None = None
     absent: bool = False
     ready: bool = False
     ended: bool = False
@@ -158,12 +161,16 @@ class ProgressCounter:
     - `events` counts the events handled.
     - `last_event` is the number of the event at which the run came further last, `last_time` its time.
     - `restarts` counts how often each agent has begun its step again since then.
+    - `evaluations` counts the successful ones of all agents, where the study ends after so many.
+    - `is_enough` says that the study ends early, since it has reached what it was to reach.
     """
 
     events: int = 0
     last_event: int = 0
     last_time: float = 0.0
     restarts: dict[int, int] = field(default_factory=dict)
+    evaluations: int = 0
+    is_enough: bool = False
 
     @property
     def idle(self) -> int:
@@ -189,6 +196,7 @@ class CoreState:
     - `link_free_at` is when the coordinator's link will be free.
     - `disclosures` counts the messages that their senders have made private themselves.
     - `copied` is the newest message that an agent which lies may copy.
+    - `cluster` is the `ClusterState`, where evaluations queue for workers.
     """
 
     agents: LazyRecords[AgentRecord]
@@ -200,3 +208,4 @@ class CoreState:
     link_free_at: float = 0.0
     disclosures: int = 0
     copied: SentMessage | None = None
+    cluster: Any = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest
+from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
+from fedbo.coordinator.evaluations.scheduler import EvaluationScheduler
 from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished, make
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
@@ -21,6 +23,7 @@ class StepScheduler:
         self._all_are_asked = asynchronous and rules.exchange.selection.who == "all"
         self._queries, self._pulls, self._budget_of = rules.algorithm.queries, problem.pulls, task.budget_of
         self.durations = None if rules.environment.is_real_time else StepDurations(rules.environment, task.streams, task.policy)
+        self.evaluations = _one_by_one(rules, self.durations)
 
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Begin an agent's step now."""
@@ -30,7 +33,7 @@ class StepScheduler:
         agent.current = AgentStep(inbox, self._shall_send(state, agent), now)
         if self._rules.is_synchronous:
             self._server.expect(state, agent)
-        return self.dispatch(agent, now)
+        return self.dispatch(state, agent, now)
 
     def _shall_send(self, state: CoreState, agent: AgentRecord) -> bool:
         """Say whether an agent is asked for a message after its step."""
@@ -45,7 +48,7 @@ class StepScheduler:
             return not state.privacy.budget_exhausted
         return rules.exchange.selection.of_step(rules.streams.of(agent.number).at(agent.step))
 
-    def dispatch(self, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
+    def dispatch(self, state: CoreState, agent: AgentRecord, now: float, restore: str = "") -> list[Effect]:
         """Tell an agent to do its step; `restore` says what it shall go back to before."""
         durations, step, number = self.durations, agent.current, agent.number
         assert step is not None
@@ -53,7 +56,8 @@ class StepScheduler:
         if agent.needs_restore:  # until a step is over: an order that is replaced may never have been read
             restore = "checkpoint"
         priced = durations is not None and durations.costly and durations.needs_costs(number)
-        fields = (number, agent.step, agent.lease, step.inbox, step.speaks, restore, None, None, priced)
+        ended = None if self.evaluations is None else ()
+        fields = (number, agent.step, agent.lease, step.inbox, step.speaks, restore, None, None, priced, ended)
         step.order = order = make(StepRequest, fields)
         if durations is None:
             return [order]
@@ -64,12 +68,12 @@ class StepScheduler:
             return [Ask(order)]
         if self._pulls:
             count = min(count, self._budget_of(number).pulls - agent.pulled)
-        if count == 1 and durations.plain and not step.timed:
+        if count == 1 and durations.plain and not step.timed and ended is None:
             length = durations.of(number, agent.next_evaluation)
             agent.next_evaluation += 1
             step.segments, step.remaining = (0.0, length), length
             return self._fix(agent, step, now)
-        return self._schedule(agent, order, DecisionSize(count), now)
+        return self._schedule(state, agent, order, DecisionSize(count), now)
 
     def decided(self, state: CoreState, event: DecisionMade, now: float) -> list[Effect]:
         """Take in how many points an agent chose, and how often each is evaluated."""
@@ -79,12 +83,17 @@ class StepScheduler:
         order = agent.current.order
         assert order is not None and self.durations is not None
         choice = event.choice if self.durations.needs_costs(agent.number) else event.choice._replace(costs=None)
-        return self._schedule(agent, order._replace(restore="", costs=choice.costs), choice, now)
+        return self._schedule(state, agent, order._replace(restore="", costs=choice.costs), choice, now)
 
-    def _schedule(self, agent: AgentRecord, order: StepRequest, choice: DecisionSize, now: float) -> list[Effect]:
+    def _schedule(
+        self, state: CoreState, agent: AgentRecord, order: StepRequest, choice: DecisionSize, now: float
+    ) -> list[Effect]:
         """Fix how long a step takes, from its decision on."""
         step, durations = agent.current, self.durations
         assert step is not None and durations is not None
+        if self.evaluations is not None:
+            step.order = order
+            return [order, *self.evaluations.decide(state, agent, choice, now)]
         evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
         step.costs, step.pulls = choice.costs, choice.pulls
         step.segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
@@ -127,6 +136,14 @@ class StepScheduler:
             step.pace_history.append((now, sum(step.segments) - step.remaining, agent.pace))
         agent.lease += 1
         return [self.completion(agent)]
+
+
+def _one_by_one(rules: Rules, durations: StepDurations | None) -> EvaluationScheduler | None:
+    """Schedule evaluations one by one where they may overlap or queue for workers, in virtual time."""
+    model = rules.environment.cluster
+    if durations is None or (model is None and rules.task.policy.most_pending == 1):
+        return None
+    return EvaluationScheduler(rules.task, durations, None if model is None else WorkerPool(model), rules.log)
 
 
 def _number(agent: AgentRecord, count: int, again: bool, pulls: tuple[int, ...] | None) -> Evaluations:

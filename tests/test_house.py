@@ -52,8 +52,10 @@ WITHIN: dict[str, dict[str, str]] = {
     "coordinator": {
         "environment": "",
         "privacy": "errors events exchange state",
-        ".": "environment privacy",
-        "runtime": ". environment privacy",
+        "cluster": "environment",
+        "evaluations": "cluster environment events state",
+        ".": "cluster environment evaluations privacy",
+        "runtime": ". environment evaluations privacy",
     },
     "interface": {
         "study": "",

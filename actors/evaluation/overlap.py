@@ -16,6 +16,7 @@ import numpy as np
 
 from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.actors.evaluation.scheduled import tell_one
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
@@ -82,7 +83,8 @@ class AsyncEvaluations:
         ended, records = list[Query](), list[EvaluationRecord]()
         for query in state.pending:
             self._start(query)
-        while len(state.pending) >= self._enough(agent, request.step, state.t_n):
+        decided = len(state.pending)
+        while len(state.pending) >= self._task.least_pending(agent, request.step, decided, state.t_n):
             found = self._next(state)
             if found is None:
                 break
@@ -92,13 +94,6 @@ class AsyncEvaluations:
         else:
             return state, StepResult(tuple(ended), tuple(records)), False
         return state, StepResult(tuple(ended), tuple(records)), True
-
-    def _enough(self, agent: int, step: int, t_n: int) -> int:
-        """Give the number of pending evaluations with which a step does not end yet."""
-        sends = self._task.algorithm.sends
-        rare = sends(0) and not sends(1)  # such a first message tells of all initial points
-        drains = step >= self._task.budget_of(agent).iterations or (step == 0 and (rare or not t_n))
-        return 1 if drains else self._task.policy.most_pending
 
     def _start(self, query: Query) -> None:
         if self._logged(query) is None:
@@ -140,13 +135,4 @@ class AsyncEvaluations:
             return state._replace(pending=(*pending, again), evaluated=state.evaluated + 1)
         if record.error is not None and policy.failure == "stop":
             raise EvaluationError(record.error.splitlines()[0])
-        told, worst, t_n = None, state.worst, state.t_n
-        if record.error is None:
-            told, t_n = record.value, state.t_n + 1
-            worst = told if worst is None else min(worst, told)
-        elif policy.failure == "worst":
-            told = worst
-        algorithm = state.algorithm
-        if told is not None:
-            algorithm = self._task.algorithm.tell(algorithm, np.array([query.u]), np.array([told]))
-        return state._replace(pending=pending, algorithm=algorithm, t_n=t_n, worst=worst)
+        return tell_one(self._task, state, query, record)._replace(pending=pending)

@@ -24,6 +24,9 @@ class Policy:
     room for them, so that the next begins when one ends. With more than one pending, or with `resources`, each is a task on the
     Ray cluster that takes what one evaluation needs: "CPU" (1 if it is not given), "GPU", "memory" in MiB and whatever else
     machines offer. There is one such table for all agents, or one for each.
+
+    With `wait` = "any" an agent decides again when one of its evaluations has ended and there is room, asynchronously; with
+    "all" when all of them have, so that they are synchronous batches.
     """
 
     retries: Annotated[int, Ge(0)] = 0
@@ -33,6 +36,7 @@ class Policy:
     parallel: Annotated[int, Ge(1)] = 1
     prefetch: Annotated[int, Ge(0)] = 0
     resources: tuple[dict[str, float], ...] = ()
+    wait: Annotated[str, OneOf(("any", "all"))] = "any"
 
     def __post_init__(self) -> None:
         check(self)

@@ -115,7 +115,7 @@ class StepEvaluator:
             batch = evaluate_batch(self._objective, decision, natives, self._task.noise, self._streams.at(first))
         if batch is None or request.tries is not None or len(natives) < MIN_BATCH:  # with `tries` some may take too long
             queries = queries_of(self._task, self._agent, request.step, decision, first, natives)
-            return self._one_by_one(request, decision, queries, batch)
+            return self._one_by_one(request, queries, batch)
         return self._at_once(request.step, decision, first, natives, batch)
 
     def _at_once(self, step: int, decision: Decision, first: int, x: Any, batch: BatchEvaluation) -> StepResult:
@@ -130,9 +130,7 @@ class StepEvaluator:
         record = EvaluationRecord(self._agent, first, x, values, scores, 0.0, 0.0, None, pulls, None)
         return StepResult((query,), (record,), batch=True)
 
-    def _one_by_one(
-        self, request: StepRequest, decision: Decision, queries: list[Query], batch: BatchEvaluation | None
-    ) -> StepResult:
+    def _one_by_one(self, request: StepRequest, queries: list[Query], batch: BatchEvaluation | None) -> StepResult:
         """Evaluate every point, and then again those that failed, as often as the policy says; in that order."""
         policy = self._task.policy
         made: list[Query] = []  # `list[Query]()` takes ten times as long
@@ -145,8 +143,8 @@ class StepEvaluator:
                 if batch is not None:
                     query = query._replace(known=batch.of(query.point))
                 made.append(query)
-                record = self._evaluator(self._objective, query, self._streams.at(query.number), self._clock)
-                records.append(self._with_noise(decision, record) if self._task.noise else record)
+                record = self.single(query)
+                records.append(record)
                 if record.error is not None:
                     failed.append(point)
             left, batch = failed, None
@@ -156,6 +154,14 @@ class StepEvaluator:
             raise EvaluationError(next(record.error.splitlines()[0] for record in reversed(records) if record.error))
         return StepResult(tuple(made), tuple(records))
 
+    def single(self, query: Query) -> EvaluationRecord:
+        """Make one evaluation, with the noise that the study adds; a mean of pulls has it already."""
+        record = self._evaluator(self._objective, query, self._streams.at(query.number), self._clock)
+        if not self._task.noise or record.error is not None or query.pulls is not None:
+            return record
+        noise = self._streams.at(record.number + 1).rng("added noise").standard_normal()
+        return record._replace(value=record.value + float(np.sqrt(self._task.noise) * noise))
+
     def _next(self, request: StepRequest, query: Query, place: int, number: int) -> Query:
         """Give the query with the number that it has now, and how long it will take."""
         if request.tries is None:
@@ -164,10 +170,3 @@ class StepEvaluator:
         if request.costs is not None:
             length *= request.costs[query.point]
         return query._replace(number=number, length=length)
-
-    def _with_noise(self, decision: Decision, record: EvaluationRecord) -> EvaluationRecord:
-        """Give an evaluation with the noise that the study adds; a mean of pulls has it already."""
-        if record.error is not None or decision.pulls is not None or decision.clip is not None:
-            return record
-        noise = self._streams.at(record.number + 1).rng("added noise").standard_normal()
-        return record._replace(value=record.value + float(np.sqrt(self._task.noise) * noise))

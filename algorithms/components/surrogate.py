@@ -42,6 +42,7 @@ SMOOTH = replace(
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 KNOWN = (*FITTED, "fixed")
 SUITED = ("suited", "warped", *KNOWN)
+PENDING_VALUES = ("hallucinated", "constant_liar", "ignore")
 QUICK = replace(SCALED, noisy=0.0)  # one climb, from what is known already
 TRIED = 3  # inputs whose coordinates are tried in a fit
 COST = 10.0  # log units by which observations must be likelier in other coordinates than those to begin with
@@ -95,6 +96,10 @@ class Surrogate:
     tries others for some inputs at a time, and takes those in which the observations are likelier. But with "warped", values
     below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what is good and not
     how bad the rest is.
+
+    Points that are being evaluated count as seen, with `pending_values`: "hallucinated", what the surrogate expects of them
+    (Desautels et al. 2014); or "constant_liar", the smallest value observed (after Ginsbourger et al. 2010). Or they do not
+    count, "ignore", as in asynchronous Thompson sampling (Kandasamy et al. 2018), but that none of them is chosen again.
     """
 
     surrogate: Annotated[str, OneOf(SUITED)] = "robust"
@@ -104,6 +109,7 @@ class Surrogate:
     length_scale: Annotated[float, Gt(0)] = 0.2
     noise: Annotated[float, Gt(0)] = 0.01
     standardise: bool = True
+    pending_values: Annotated[str, OneOf(PENDING_VALUES)] = "hallucinated"
 
     def __post_init__(self) -> None:
         check(self)
@@ -205,16 +211,18 @@ class Surrogate:
         return condition(replace(hyper, offset=0.0, scale=1.0), u, (y - hyper.offset) / hyper.scale)
 
     def supposed(self, state: LocalState) -> tuple[Array, Array]:
-        """Give the points `(n + p, d)` and modelled values `(n + p,)`, of those still being evaluated what is expected of them.
+        """Give the points `(n + p, d)` and modelled values `(n + p,)`, of those still being evaluated what is supposed of them.
 
-        So a point that is under way is as certain as if it had been seen, and little is gained near it (the hallucinated
-        values of Desautels et al. 2014).
+        So a point that is under way is as certain as if it had been seen, and little is gained near it.
         """
         assert state.hyper is not None
         y = self.modelled(state)
-        if state.waiting is None:
+        if state.waiting is None or self.pending_values == "ignore":
             return state.u, y
-        expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
+        if self.pending_values == "constant_liar":
+            expected = np.full(len(state.waiting), y.min())
+        else:
+            expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
         return state.taken, np.concatenate([y, expected])
 
 

@@ -60,11 +60,18 @@ class StepDurations:
         """Give the length of one evaluation where durations are `plain`: a step takes nothing else then."""
         return self._lengths.of(agent, number)
 
+    def thought(self, agent: int, t_n: int) -> float:
+        """Give the length of a decision with `t_n` observations."""
+        return 0.0 if self._instant else self._environment.of(agent).decision(t_n)
+
+    def lengths(self, agent: int, evaluations: Evaluations) -> list[float]:
+        """Give how long each pull of a point takes at cost 1, whatever the limit is."""
+        return self._evaluations(agent, range(evaluations.first, evaluations.first + evaluations.size), evaluations.again)
+
     def segments(self, agent: int, evaluations: Evaluations, t_n: int, costs: tuple[float, ...] | None) -> tuple[float, ...]:
         """Give the lengths of a decision with `t_n` observations and of evaluations."""
-        first, count, again, pulls = evaluations
-        thought = 0.0 if self._instant else self._environment.of(agent).decision(t_n)
-        lengths = self._evaluations(agent, range(first, first + count), again)
+        pulls = evaluations.pulls
+        thought, lengths = self.thought(agent, t_n), self.lengths(agent, evaluations)
         if costs is not None:
             lengths = [length * cost for length, cost in zip(lengths, costs, strict=True)]
         if self._limit < math.inf:

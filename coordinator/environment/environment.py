@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fedbo.coordinator.environment.availability import Always, Availability
 from fedbo.coordinator.environment.faults import Plan
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, SpeedClasses, Timing
+from fedbo.coordinator.environment.worker_models import ClusterModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Environment:
 
     `link` is the bandwidth of the coordinator's own link, through which all messages to it pass one after the other. A
     transmission that is lost is repeated after `retry` units of time, until there were `attempts` of them. In the `plan`,
-    groups have been replaced by their agents.
+    groups have been replaced by their agents. Where there is a `cluster`, evaluations of all agents queue for its workers.
     """
 
     common: AgentModels = AgentModels()
@@ -43,6 +44,7 @@ class Environment:
     retry: float = 1.0
     attempts: int = 10
     plan: Plan = ()
+    cluster: ClusterModel | None = None
 
     def of(self, agent: int) -> AgentModels:
         """Give an agent's models."""

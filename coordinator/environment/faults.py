@@ -2,7 +2,7 @@
 
 Faults of *processes*, of agents or of the coordinator, begin at a time, at an event number, or at random with a rate; faults of
 *messages* meet each transmission with a probability, within a span of time, and a lie each message before it is sent. `agents`
-is "all", the name of a group, or a tuple of agents.
+is "all", the name of a group, or a tuple of agents. A preemption strikes workers of a cluster.
 """
 
 from __future__ import annotations
@@ -99,6 +99,25 @@ class Restart:
 
     def __post_init__(self) -> None:
         _check_begin(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Workers of a cluster are taken away for `duration`, or for good without one, each at its own times.
+
+    What runs on one waits for another worker: its work is lost, or kept where going on from a `checkpoint` takes so long.
+    `workers` is "all", or the name of a class.
+    """
+
+    kind: ClassVar[str] = "preemption"
+    workers: str = "all"
+    at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None
+    rate: Annotated[float, Ge(0)] | None = None
+    duration: Annotated[float, Gt(0), "leave it out for a loss for good"] | None = None
+    checkpoint: Annotated[float, Ge(0)] | None = None
+
+    def __post_init__(self) -> None:
+        _check_begin(self, ("at", "rate"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,16 +235,16 @@ class Lie:
 ProcessFault = Crash | Hang | Slow | NetworkPartition | Restart
 TransmissionFault = Loss | Duplication | Reordering | Delay | Corruption
 MessageFault = TransmissionFault | Lie
-Fault = ProcessFault | MessageFault
+Fault = ProcessFault | MessageFault | Preemption
 Plan = tuple[Fault, ...]
 
 PROCESS_FAULTS: tuple[type[ProcessFault], ...] = (Crash, Hang, Slow, NetworkPartition, Restart)
 TRANSMISSION_FAULTS: tuple[type[TransmissionFault], ...] = (Loss, Duplication, Reordering, Delay, Corruption)
 MESSAGE_FAULTS: tuple[type[MessageFault], ...] = (*TRANSMISSION_FAULTS, Lie)
-FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*PROCESS_FAULTS, *MESSAGE_FAULTS)}
+FAULTS: dict[str, type[Fault]] = {declared.kind: declared for declared in (*PROCESS_FAULTS, *MESSAGE_FAULTS, Preemption)}
 
 
-def fault_times(fault: ProcessFault, rng: np.random.Generator) -> Iterator[float]:
+def fault_times(fault: ProcessFault | Preemption, rng: np.random.Generator) -> Iterator[float]:
     """Give the times at which a fault begins, ascending; none when it does at an event number or at the rate 0."""
     if fault.at is not None:
         return iter((fault.at,))
@@ -235,12 +254,12 @@ def fault_times(fault: ProcessFault, rng: np.random.Generator) -> Iterator[float
     return itertools.accumulate(float(rng.exponential(1 / rate)) for _ in itertools.repeat(None))
 
 
-def _check_begin(fault: ProcessFault) -> None:
-    given = [name for name in ("at", "event", "rate") if getattr(fault, name) is not None]
+def _check_begin(fault: ProcessFault | Preemption, names: tuple[str, ...] = ("at", "event", "rate")) -> None:
+    given, all_names = [name for name in names if getattr(fault, name) is not None], f"{', '.join(names[:-1])} and {names[-1]}"
     if not given:
-        raise ValueError("give one of at, event and rate")
+        raise ValueError(f"give one of {all_names}")
     if len(given) > 1:
-        raise SettingError(given[0], "must be the only one of at, event and rate", " and ".join(given))
+        raise SettingError(given[0], f"must be the only one of {all_names}", " and ".join(given))
     check(fault)
 
 

@@ -89,7 +89,7 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
         gc.set_threshold(*thresholds)
     report_progress(core, hooks)
     due = queue.next_time()
-    if not queue.stopped and (due is None or due <= until):
+    if not queue.stopped and not core.state.progress.is_enough and (due is None or due <= until):
         core.close()
 
 
@@ -129,6 +129,8 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
             happens = arrival(event) if isinstance(event, Message | Answer) else event
             flushed = not apply_effects(core.handle(happens, now), now, hosts, queue) and flushed
         queue.events += 1
+        if progress.is_enough:
+            break
         if not flushed and not queue.is_due(now):
             hosts.flush(queue.ends)
             flushed = True

@@ -31,6 +31,8 @@ def has_fast_path(core: Core) -> bool:
     exchange, algorithm = rules.exchange, rules.algorithm
     return (
         not rules.environment.plan
+        and core.scheduler.evaluations is None
+        and (rules.task.target is None and rules.task.evaluations is None)
         and core.network.is_plain
         and all(never_before_steps(models.availability) for models in rules.environment.groups())
         and not any(leaves(models.availability) for models in rules.environment.groups())
@@ -67,7 +69,7 @@ class FastPath:
 
     def _finished(self, report: StepReport, now: float) -> bool:
         """Note what came of a step, send its message, and begin the next step."""
-        number, ended, queries, payload, _, t_n, retried, failed, _, pulled = report
+        number, ended, queries, payload, _, t_n, retried, failed, _, pulled, _, _ = report
         state, log, queue = self._state, self._log, self._queue
         agent = state.agents[number]
         step = agent.current
@@ -92,7 +94,9 @@ class FastPath:
         log.append((now, "started", number, agent.step, 0, ""))
         # One record stands for all steps of an agent here: what is not set is as in a new one.
         begun, step.begun, step.inbox, step.speaks = step.begun, now, inbox, self._sends(agent.step)
-        step.order = order = make(StepRequest, (number, agent.step, agent.lease, inbox, step.speaks, "", None, None, False))
+        step.order = order = make(
+            StepRequest, (number, agent.step, agent.lease, inbox, step.speaks, "", None, None, False, None)
+        )
         length = self._durations.of(number, agent.next_evaluation)
         agent.next_evaluation += 1
         step.segments, step.remaining, step.since = (0.0, length), length, now

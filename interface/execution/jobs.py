@@ -17,6 +17,7 @@ from fedbo.algorithms.base import Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run, WarmupRun
+from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.study.agents.budgets import budgets_of
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed
@@ -111,12 +112,21 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         policy=study.evaluation.make(),
         checkpoint=study.agents.checkpoint,
         budgets={agent: own if problem.initial else own._replace(initial=0) for agent, own in budgets_of(study).items()},
+        **_early_end(study, federation),
     )
     if not table.centralised:
         return task
     # The one agent begins where the first target does.
     initial = {0: task.initial[study.targets[0]]} if task.initial else {}
     return replace(task, federation=Centralised(federation), initial=initial, histories=None, budgets={})
+
+
+def _early_end(study: Study, federation: Federation) -> dict[str, Any]:
+    """Say when a run in virtual time ends early; in real time the monitor of all runs looks after it."""
+    target, count, metric = study.budget.target, study.budget.evaluations, federation.metric
+    if study.timing.clock == "wall":
+        return {}
+    return {"target": None if target is None else metric.sign * (target - metric.offset), "evaluations": count}
 
 
 def _budget(study: Study) -> PrivacyBudget:

@@ -11,6 +11,7 @@ from rich.text import Text
 from fedbo.reports.tables import gap_in_words, plain, results_table, run_facts, table_of
 from fedbo.results.compare import Comparison, TargetValue, against_first, metric_of
 from fedbo.results.disruptions import Disruptions
+from fedbo.results.queueing import WorkerUse, worker_use
 from fedbo.results.result import Result
 
 _COLUMNS: dict[str, Callable[[Disruptions], str]] = {
@@ -32,6 +33,15 @@ _COLUMNS: dict[str, Callable[[Disruptions], str]] = {
     "forgotten": lambda row: _count(row.forgotten),
 }
 
+_WORKERS: dict[str, Callable[[WorkerUse], str]] = {
+    "placed": lambda row: _count(row.placed),
+    "preempted": lambda row: _count(row.preempted),
+    "waited": lambda row: _number(row.waited),
+    "longest": lambda row: _number(row.longest),
+    "delayed": lambda row: f"{row.delayed:.0%}",
+    "busy": lambda row: f"{row.utilisation:.0%}",
+}
+
 
 def tables_of(result: Result, baseline: str | None, target: TargetValue, trouble: bool, width: int) -> RenderableType:
     """Write the summary of a run and, for a sweep, the differences of its cells; or its disruptions alone."""
@@ -44,7 +54,9 @@ def tables_of(result: Result, baseline: str | None, target: TargetValue, trouble
 def facts_of(result: Result, baseline: str | None, target: TargetValue, trouble: bool) -> dict[str, Any]:
     """Give a run as plain data: `cells` where there is a sweep, and `trouble` where that is asked for."""
     cells = {"cells": cells_facts(result, target)} if result.study.sweep else {}
-    return {**run_facts(result, baseline), **cells, **({"trouble": plain(result.trouble())} if trouble else {})}
+    told = {"trouble": plain(result.trouble())} if trouble else {}
+    used = plain(_used(result)) if trouble else []
+    return {**run_facts(result, baseline), **cells, **told, **({"workers": used} if used else {})}
 
 
 def disruptions_table(result: Result) -> RenderableType:
@@ -53,11 +65,25 @@ def disruptions_table(result: Result) -> RenderableType:
     for cell, title in enumerate(result.study.titles()):
         lines = [(row.algorithm, *(column(row) for column in _COLUMNS.values())) for row in rows if row.cell == cell]
         tables.append(table_of(title, ("algorithm", *_COLUMNS), lines))
+    tables += _worker_tables(result)
     unit = "seconds" if result.study.timing.clock == "wall" else "virtual time"
     said = f"means over replicates; waiting, away and down: {unit} of each agent that optimises. "
     barren = [f"{row.algorithm} {row.barren:.3g}" for row in rows if row.barren]
     lacking = f"Agents without any good observation: {', '.join(barren)}. " if barren else ""
     return Group(*tables, Text(said + lacking, style="dim"))
+
+
+def _worker_tables(result: Result) -> list[RenderableType]:
+    """Write how evaluations queued for workers, a table for each cell that has a cluster."""
+    used, tables = _used(result), list[RenderableType]()
+    for cell, title in enumerate(result.study.titles()):
+        lines = [(row.algorithm, *(column(row) for column in _WORKERS.values())) for row in used if row.cell == cell]
+        tables += [table_of(f"{title} workers".strip(), ("algorithm", *_WORKERS), lines)] if lines else []
+    return tables
+
+
+def _used(result: Result) -> list[WorkerUse]:
+    return [] if result.study.cluster is None else worker_use(result.events, result.trusted_cells())
 
 
 def cells_table(result: Result, target: TargetValue) -> RenderableType:

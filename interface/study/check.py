@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fedbo.algorithms.base import Overlapping, Private
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history
+from fedbo.study.check_cluster import cluster_combinations
 from fedbo.study.check_environment import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.check_privacy import privacy_asked, private_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
@@ -23,7 +24,7 @@ def combinations(study: Study) -> Iterator[InvalidSetting]:
     yield from _labels(study)
     yield from _hosting(study)
     yield from _overlapping(study)
-    yield from _early(study)
+    yield from cluster_combinations(study)
     yield from _one_message(study)
     yield from _centralised(study)
     groups = list(group_combinations(study))
@@ -90,15 +91,20 @@ def _hosting(study: Study) -> Iterator[InvalidSetting]:
 
 
 def _overlapping(study: Study) -> Iterator[InvalidSetting]:
-    """Refuse evaluations that overlap where something counts on one after the other."""
+    """Refuse evaluations that overlap in real time where something counts on one after the other."""
     policy = study.evaluation.make()
     if not policy.overlaps:
         return
     key = "parallel" if policy.parallel > 1 else "prefetch" if policy.prefetch else "resources"
     if study.timing.clock != "wall":
-        yield InvalidSetting(("evaluation", key), 'is for real time; set [timing] clock = "wall", or leave it out')
+        if policy.resources and study.cluster is None:
+            yield InvalidSetting(
+                ("evaluation", "resources"), 'are of workers; give a [cluster], set [timing] clock = "wall", or leave them out'
+            )
+        return
     if study.fault:
-        yield InvalidSetting(("evaluation", key), "does not go with a fault plan; leave one of the two out")
+        words = 'does not go with a fault plan in real time; leave one of the two out, or set [timing] clock = "virtual"'
+        yield InvalidSetting(("evaluation", key), words)
     if study.budget.pulls:
         yield InvalidSetting(
             ("evaluation", key), "needs a budget that counts decisions; give [budget] iterations in place of pulls"
@@ -116,13 +122,6 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
             alone = f"[evaluation] {key} = {0 if key == 'prefetch' else 1}"
             remedy = f"cannot decide while points are under way; set {alone}, or take ts, fts, gp_ei or gp_ucb"
             yield InvalidSetting(("algorithm", number, "name"), remedy)
-
-
-def _early(study: Study) -> Iterator[InvalidSetting]:
-    """Refuse an early end in virtual time."""
-    for key in ("target", "evaluations"):
-        if getattr(study.budget, key) is not None and study.timing.clock != "wall":
-            yield InvalidSetting(("budget", key), 'ends a study in real time; set [timing] clock = "wall", or leave it out')
 
 
 def _declarations(study: Study) -> Iterator[InvalidSetting]:

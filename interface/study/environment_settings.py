@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbo.coordinator.environment.availability import Within
 from fedbo.coordinator.environment.environment import AgentModels, Environment
-from fedbo.coordinator.environment.faults import Fault, Restart
+from fedbo.coordinator.environment.faults import Fault, Preemption, Restart
 from fedbo.coordinator.environment.timing import SpeedClasses
 from fedbo.coordinator.environment.traces import Capacity, not_there, read_capacities
 from fedbo.settings.errors import SettingError
@@ -65,12 +65,14 @@ def environment_of(study: Study) -> Environment:
         retry=network.retry,
         attempts=network.attempts,
         plan=tuple(_resolved(table.make(), who) for table in study.fault),
+        cluster=None if study.cluster is None else study.cluster.make(study.evaluation.make().resources),
     )
 
 
 def centralised(environment: Environment) -> Environment:
-    """Give the environment of a single, centralised agent: the study's own models, without its groups and faults."""
-    return replace(environment, exceptions={}, plan=())
+    """Give the environment of a single, centralised agent: the study's own models, without its groups and faults of agents."""
+    plan = tuple(fault for fault in environment.plan if isinstance(fault, Preemption))
+    return replace(environment, exceptions={}, plan=plan)
 
 
 def _common(study: Study) -> AgentModels:
@@ -135,8 +137,8 @@ def _differences(table: GroupTable) -> dict[str, Any]:
 
 
 def _resolved(fault: Fault, who: Mapping[str, tuple[int, ...]]) -> Fault:
-    """Replace "all" and the name of a group by their agents; the coordinator's own faults have none."""
-    if isinstance(fault, Restart):
+    """Replace "all" and the name of a group by their agents; faults of the coordinator and of workers have none."""
+    if isinstance(fault, Restart | Preemption):
         return fault
     agents = who[fault.agents] if isinstance(fault.agents, str) else tuple(sorted(fault.agents))
     return replace(fault, agents=agents)

@@ -79,6 +79,8 @@ def place(loc: Loc) -> str:
         header, rest = f"[[{head}]] {rest[0] + 1}", rest[1:]
     elif rest[:1] == ("history",) and head == "agents":
         header, rest = "[agents.history]", rest[1:]
+    elif rest[:1] == ("worker",) and head == "cluster" and len(rest) > 1:
+        header, rest = f"[[cluster.worker]] {int(rest[1]) + 1}", rest[2:]
     elif head == "sweep" and rest:
         return f'[sweep] "{rest[0]}"'
     else:

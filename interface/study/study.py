@@ -22,6 +22,7 @@ from fedbo.study.agents.histories import most_observed
 from fedbo.study.agents.initial import Points, read_points
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.check import combinations
+from fedbo.study.cluster_table import ClusterTable
 from fedbo.study.defaults import with_defaults
 from fedbo.study.document import (
     LISTS,
@@ -79,6 +80,7 @@ class Study(Table):
     group: Annotated[tuple[GroupTable, ...], Field(strict=False)] = ()
     exchange: ExchangeTable = ExchangeTable()
     evaluation: EvaluationTable = EvaluationTable()
+    cluster: ClusterTable | None = None
     privacy: PrivacyTable = PrivacyTable()
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     recovery: RecoveryTable = RecoveryTable()
@@ -294,6 +296,7 @@ _TABLES: dict[str, type[Table]] = {
     "study": Header,
     "agents": AgentsTable,
     "budget": BudgetTable,
+    "cluster": ClusterTable,
     "timing": TimingTable,
     "network": NetworkTable,
     "privacy": PrivacyTable,

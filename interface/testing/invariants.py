@@ -33,6 +33,7 @@ def violations(study: Study, directory: Path) -> list[str]:
         _answers,
         _observations,
         _evaluations,
+        _workers,
         _budget,
         _interruptions,
         _staleness,
@@ -105,7 +106,7 @@ def _messages(run: RunTables) -> Iterator[str]:
     for key, events in sent.items():
         if len(events) > run.study.network.attempts:
             yield f"message {key} was transmitted {len(events)} times"
-        if key not in fates and run.study.budget.time is None and not _lost_for_good(run, key[0]):
+        if key not in fates and not _may_end_early(run) and not _lost_for_good(run, key[0]):
             yield f"nothing became of message {key}"
 
 
@@ -127,6 +128,12 @@ def _lies(run: RunTables) -> Iterator[str]:
         after = run.events[place + 1] if place + 1 < len(run.events) else {}
         if (after.get("kind"), after.get("agent"), after.get("step")) != ("sent", agent, event["step"]) or after.get("detail"):
             yield f"what agent {agent} falsified at {time} was not sent"
+
+
+def _may_end_early(run: RunTables) -> bool:
+    """Say whether a study may end before its agents have used their budgets."""
+    budget = run.study.budget
+    return any(limit is not None for limit in (budget.time, budget.target, budget.evaluations))
 
 
 def _lost_for_good(run: RunTables, agent: int) -> bool:
@@ -196,6 +203,24 @@ def _evaluations(run: RunTables) -> Iterator[str]:
         yield f"{failed} rows failed, {len(run.of('failed'))} events tell of it"
 
 
+def _workers(run: RunTables) -> Iterator[str]:
+    """No worker of a cluster has more to do at once than it holds, and what is done there was begun there."""
+    study, used = run.study, defaultdict[int, dict[tuple[int, int, int], float]](dict)
+    if study.cluster is None:
+        return
+    model = study.cluster.make(study.evaluation.make().resources)
+    holds = [one.resources.cpus for one in model.classes for _ in range(one.count)]
+    for event in run.of("placed", "released", "preempted"):
+        point, worker = (int(word) for word in event["detail"].split()[:2])
+        job, jobs = (event["agent"], event["step"], point), used[worker]
+        if event["kind"] == "placed":
+            jobs[job] = model.need(event["agent"]).cpus
+        elif jobs.pop(job, None) is None:
+            yield f"evaluation {job} was {event['kind']} on worker {worker}, where it was not"
+        if sum(jobs.values()) > holds[worker] + NEAR:
+            yield f"worker {worker} had {jobs} at {event['time']}, and has {holds[worker]:g} CPUs"
+
+
 def _budget(run: RunTables) -> Iterator[str]:
     """No agent exceeds its budget; who was there to the end has used it, or has been waiting."""
     study = run.study
@@ -216,7 +241,7 @@ def _budget(run: RunTables) -> Iterator[str]:
         over = next((event["step"] for event in run.of("done") if event["agent"] == agent), None)
         if not idle and not most_pulls and over not in (None, most):
             yield f"agent {agent} was done with step {over} of {most}"
-        if not idle and not done[agent] and study.budget.time is None and not _lost_for_good(run, agent):
+        if not idle and not done[agent] and not _may_end_early(run) and not _lost_for_good(run, agent):
             yield f"agent {agent} was never done, and nothing tells why"
     rounds, largest = len(run.of("round")), study.problem_of(run.table).iterations
     if idle and not study.budget.pulls and rounds > largest + 1:

@@ -55,6 +55,10 @@ def _in_real_time(drawn: Document, draws: Draws) -> Document:
     for group in document.get("group", ()):
         for key in ("evaluation", "speed", "decision"):
             group.pop(key, None)
+    document.pop("cluster", None)
+    document["fault"] = [fault for fault in document.get("fault", ()) if fault["kind"] != "preemption"]
+    for key in ("parallel", "prefetch", "wait", "resources"):
+        document.get("evaluation", {}).pop(key, None)
     if document["objective"]["name"] == "python_function" and draws.chance(0.7):
         document["objective"]["function"] = "fedbo.testing.functions:slow"
     if draws.chance(0.4):

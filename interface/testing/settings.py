@@ -19,6 +19,7 @@ from fedbo.testing.functions import FUNCTIONS
 
 Table = dict[str, Any]
 
+_ELSEWHERE = ("matrices", "changes", "pending_values")  # drawn elsewhere, or as long as something else in the study
 _TREES = ("centre", "uniform")
 _KERNELS = ("matern32", "matern52", "se")
 WORDS: dict[str, tuple[str, ...]] = {
@@ -111,7 +112,7 @@ def draw_algorithm(draws: Draws, name: str, varied: float) -> Table:
     for field in dataclasses.fields(entry.settings):
         if field.name in entry.free() and hints[field.name] is Aggregation and draws.chance(0.25):
             table[field.name] = {"rule": draws.one_of(*RULES), **draws.keep(0.5, trim=0.35, groups=draws.whole(1, 5))}
-        elif field.name in entry.free() and field.name not in ("matrices", "changes") and draws.chance(varied):
+        elif field.name in entry.free() and field.name not in _ELSEWHERE and draws.chance(varied):
             value = _setting(draws, field, hints[field.name])
             if value is not None:
                 table[field.name] = value
@@ -148,7 +149,7 @@ def _real(draws: Draws, default: Any) -> float:
 
 def _nested(draws: Draws, declared: type[Any]) -> Table:
     hints = typing.get_type_hints(declared)
-    fields = dataclasses.fields(declared)
+    fields = [field for field in dataclasses.fields(declared) if field.name not in _ELSEWHERE]
     drawn = {field.name: _setting(draws, field, hints[field.name]) for field in fields if draws.chance(0.3)}
     cheap = {name: value for name, value in (("refit", 1000), ("features", 12)) if name in hints}
     return cheap | {name: value for name, value in drawn.items() if value is not None}

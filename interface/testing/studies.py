@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.components.surrogate import PENDING_VALUES
 from fedbo.objectives.base import Parameter
 from fedbo.study.invalid import InvalidSettings
 from fedbo.study.study import Study, StudyError, load_study
@@ -22,17 +23,22 @@ from fedbo.testing.files import draw_devices_file, draw_durations_file, draw_his
 from fedbo.testing.settings import draw_algorithm, draw_objective
 from fedbo.testing.surroundings import (
     draw_availability,
+    draw_cluster,
+    draw_early_end,
     draw_evaluation,
     draw_exchange,
     draw_fault,
     draw_group,
     draw_network,
+    draw_overlap,
+    draw_preemption,
     draw_privacy,
     draw_timing,
 )
 
 Document = dict[str, Any]
 TRIES = 200
+_ALONE = ("ts", "gp_ei", "gp_ucb")
 _BANDITS = frozenset(("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne", "fn_ucb", "gp_ts", "hct", "t_hoo"))
 
 
@@ -90,6 +96,15 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Docum
     if _may_never_end(document, bandits) and draws.chance(0.95):
         document["budget"] |= {"time": draws.number(20.0, 200.0)}
     document["sweep"] = _sweep(draws, document) if draws.chance(0.1) else {}
+    if draws.chance(0.3):
+        document["evaluation"] |= draw_overlap(draws)
+        for table in document["algorithm"]:
+            table |= draws.keep(0.5, pending_values=draws.one_of(*PENDING_VALUES)) if table["name"] in _ALONE else {}
+    if draws.chance(0.2):
+        document["cluster"] = draw_cluster(draws, count)
+        document["evaluation"] |= draws.keep(0.5, resources=[{"CPU": float(draws.whole(1, 2))} for _ in listed])
+        document["fault"] += [draw_preemption(draws) for _ in range(draws.whole(0, 1))]
+    document["budget"] |= draw_early_end(draws) if draws.chance(0.1) else {}
     return {name: table for name, table in document.items() if table}
 
 

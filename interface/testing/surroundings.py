@@ -7,6 +7,7 @@ from typing import Any
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS, LIES, MESSAGE_FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS
+from fedbo.coordinator.environment.worker_models import RULES
 from fedbo.coordinator.exchange import MODES
 from fedbo.testing.draws import Draws
 
@@ -112,7 +113,7 @@ def draw_exchange(draws: Draws, targets: int, private: bool) -> Table:
 
 def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
     """Draw one [[fault]]."""
-    kind = draws.one_of(*FAULTS)
+    kind = draws.one_of(*(kind for kind in FAULTS if kind != "preemption"))
     table: Table = {"kind": kind}
     if kind != "coordinator":
         table |= draws.keep(0.5, agents=draws.one_of(draws.some_of(agents), "all", *groups))
@@ -132,6 +133,40 @@ def draw_fault(draws: Draws, agents: list[int], groups: list[str]) -> Table:
         return table | draws.keep(0.8, restart=draws.number(0.1, 4.0)) | draws.keep(0.7, state="lost")
     table |= draws.keep(0.8, duration=draws.number(0.1, 4.0))
     return table | (draws.keep(0.7, factor=draws.number(1.0, 6.0)) if kind == "slow" else {})
+
+
+def draw_overlap(draws: Draws) -> Table:
+    """Draw what lets evaluations of one agent overlap in virtual time."""
+    return {"parallel": draws.whole(2, 5), **draws.keep(0.3, prefetch=draws.whole(1, 2), wait="all")}
+
+
+def draw_cluster(draws: Draws, agents: int) -> Table:
+    """Draw [cluster]."""
+    table: Table = draws.keep(0.7, rule=draws.one_of(*RULES))
+    if table.get("rule") == "priority":
+        table |= {"priorities": [float(draws.whole(0, 2)) for _ in range(agents)]}
+    if draws.chance(0.5):
+        return table | {"workers": draws.whole(1, 6)} | draws.keep(0.3, startup=draws.number(0.05, 0.5))
+    names = ["fast", "spot"][: draws.whole(1, 2)]
+    return table | {"worker": [{"name": name, **_worker(draws, name == "spot")} for name in names]}
+
+
+def _worker(draws: Draws, may_leave: bool) -> Table:
+    table = {"count": draws.whole(1, 3), "cpus": float(draws.whole(2, 4)), "speed": draws.number(0.5, 3.0)}
+    table |= draws.keep(0.3, gpus=1.0, memory=1000.0, startup=draws.number(0.05, 0.5))
+    return table | (draws.keep(0.4, joins=draws.number(0.1, 3.0), leaves=draws.number(4.0, 20.0)) if may_leave else {})
+
+
+def draw_preemption(draws: Draws) -> Table:
+    """Draw a [[fault]] of workers."""
+    table: Table = {"kind": "preemption", **draws.one_of({"at": draws.number(0.1, 8.0)}, {"rate": draws.number(0.01, 0.2)})}
+    # One that lasted for good would let evaluations wait until the study is given up.
+    return table | {"duration": draws.number(0.1, 3.0)} | draws.keep(0.5, checkpoint=draws.number(0.01, 0.3))
+
+
+def draw_early_end(draws: Draws) -> Table:
+    """Draw what ends a study before its agents have used their budgets."""
+    return draws.keep(0.5, evaluations=draws.whole(1, 40), target=draws.number(-10.0, 3.0))
 
 
 def draw_privacy(draws: Draws) -> Table:

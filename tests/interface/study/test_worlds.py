@@ -80,7 +80,14 @@ def test_a_resolved_study_shows_the_defaults_of_its_world() -> None:
         "staleness": {"weight": "constant", "decay": 0.5, "after": 0},
         "selection": {"who": "all", "share": 1.0, "explore": 0.1, "penalty": 2.0, "others": "work"},
     }
-    assert shown["evaluation"] == {"retries": 0, "failure": "drop", "parallel": 1, "prefetch": 0, "resources": []}
+    assert shown["evaluation"] == {
+        "retries": 0,
+        "failure": "drop",
+        "parallel": 1,
+        "prefetch": 0,
+        "resources": [],
+        "wait": "any",
+    }
     assert shown["fault"] == [
         {"kind": "delay", "label": "delay", "agents": "all", "probability": 0.1, "start": 0.0, "direction": "both", "by": 1.0}
     ]

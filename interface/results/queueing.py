@@ -1,0 +1,72 @@
+"""How long evaluations waited for the workers of a simulated cluster, and how busy these were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedbo.coordinator.environment.worker_models import ClusterModel
+from fedbo.results.grouping import column_of, of_kinds, runs_by_algorithm
+from fedbo.study.study import Cell
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerUse:
+    """The queue for workers in the runs of one algorithm in one cell: means over replicates.
+
+    Evaluations were `placed` so often on a worker, and `preempted` so often there. They had waited for the time `waited` on
+    average, since they came or last began, and for `longest` at most; the share `delayed` had waited at all. `utilisation` is
+    the share of the workers' CPU time that was used, from 0 to the end of the run.
+    """
+
+    cell: int
+    algorithm: str
+    placed: float
+    preempted: float
+    waited: float
+    longest: float
+    delayed: float
+    utilisation: float
+
+
+def worker_use(events: Any, cells: list[Cell]) -> list[WorkerUse]:
+    """List the use of workers by algorithm and cell, of those cells that have a cluster."""
+    found = []
+    for (number, label), runs in runs_by_algorithm(events).items():
+        study = cells[number].study
+        if study.cluster is None:
+            continue
+        model = study.cluster.make(study.evaluation.make().resources)
+        facts = np.array([_facts(own, model) for _, own in runs])
+        found.append(WorkerUse(number, label, *facts.mean(axis=0).tolist()))
+    return found
+
+
+def _facts(events: Any, model: ClusterModel) -> tuple[float, ...]:
+    """Give the numbers of one run, in the order of the fields."""
+    end = float(column_of(events, "time").max())
+    own = of_kinds(events, "placed", "released", "preempted")
+    begun, waits, counts, used = dict[tuple[int, int, str], float](), list[float](), {"preempted": 0}, 0.0
+    rows = zip(*(own[name].to_pylist() for name in ("time", "kind", "agent", "step", "detail")), strict=True)
+    for time, kind, agent, step, detail in rows:
+        point, _, *queued = detail.split()
+        job = (agent, step, point)
+        if kind == "placed":
+            waits.append(time - float(queued[0]))
+            begun[job] = time
+            continue
+        used += (time - begun.pop(job)) * model.need(agent).cpus
+        counts["preempted"] += kind == "preempted"
+    used += sum((end - time) * model.need(job[0]).cpus for job, time in begun.items())
+    waited = np.array(waits or [0.0])
+    have = model.total.cpus * end
+    return (
+        float(len(waits)),
+        float(counts["preempted"]),
+        float(waited.mean()),
+        float(waited.max()),
+        float((waited > 0).mean()),
+        used / have if have else 0.0,
+    )

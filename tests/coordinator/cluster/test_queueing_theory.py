@@ -1,0 +1,212 @@
+"""A cluster of workers against queueing theory: M/M/c, M/D/1, list scheduling, max-min fairness, renewal of preempted work.
+
+Statistical tests compare a mean with its theoretical value by batch means, at 4.5 standard errors of 30 batches: with Student's
+law of 29 degrees of freedom each fails by chance once in 10,000 seeds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_runs import Ran, Setting
+
+from fedbo.actors.hosts import InlineHosts
+from fedbo.actors.task import Task
+from fedbo.algorithms.base import Algorithm, Problem
+from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.streams import Streams
+from fedbo.coordinator.cluster.placement import WorkerPool
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.environment.availability import Always, Trace
+from fedbo.coordinator.environment.environment import AgentModels, Environment
+from fedbo.coordinator.environment.faults import Crash, Hang, Preemption
+from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal, Timing
+from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
+from fedbo.coordinator.errors import EndlessError
+from fedbo.coordinator.events import EventRecord
+from fedbo.coordinator.exchange import Immediate
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_queue import EventQueue
+from fedbo.objectives.functions import Quadratic
+
+RANDOM: Algorithm = entry("random").make()
+BATCHES, ERRORS = 30, 4.5
+
+
+def equal(workers: int, rule: str = "first_come", **settings: Any) -> ClusterModel:
+    return ClusterModel((WorkerClass("all", workers),), rule, **settings)
+
+
+def waits(ran: Ran) -> np.ndarray:
+    """Give how long each evaluation waited for a worker, in the order in which they came."""
+    placed = [(float(event.detail.split()[2]), event.time) for event in ran.of("placed")]
+    return np.array([begun - came for came, begun in sorted(placed)])
+
+
+def agrees(values: Sequence[float] | np.ndarray, theory: float) -> bool:
+    """Say whether the mean of correlated values is within the errors of its theoretical value, by batch means."""
+    batches = np.array([batch.mean() for batch in np.array_split(np.asarray(values), BATCHES)])
+    return abs(batches.mean() - theory) < ERRORS * batches.std(ddof=1) / math.sqrt(BATCHES)
+
+
+def arrivals(tmp_path: Path, count: int, rate: float, seed: int) -> Trace:
+    """Let agents be there from the times of a Poisson process on."""
+    times = np.random.default_rng(seed).exponential(1 / rate, count).cumsum()
+    lines = [f"{agent},{time!r},{time + 1e6!r}" for agent, time in enumerate(times.tolist())]
+    path = tmp_path / "arrivals.csv"
+    path.write_text("\n".join(["agent,start,end", *lines]) + "\n")
+    return Trace(str(path))
+
+
+def one_each(tmp_path: Path, cluster: ClusterModel, rate: float, length: Timing, count: int, seed: int) -> Ran:
+    """Run a study in which each agent comes at random and makes one evaluation."""
+    common = AgentModels(evaluation=length, availability=arrivals(tmp_path, count, rate, seed))
+    problem = Problem(2, count, range(count), 1, 1, pulls=1)
+    task = Task(Quadratic(agents=count), RANDOM, problem, Streams(seed))
+    core, records, agenda = Core(task, Immediate(), Environment(common, cluster=cluster)), list[Any](), EventQueue()
+    hosts = InlineHosts(task, range(count))
+    run_virtual(core, hosts, RunHooks(records.extend), agenda)
+    return Ran(core, hosts, [EventRecord(*line) for line in records], agenda)
+
+
+def erlang_c(workers: int, load: float) -> float:
+    """Give the chance that one who comes has to wait in M/M/c (Erlang's second formula)."""
+    busy = load**workers / math.factorial(workers) * workers / (workers - load)
+    return busy / (sum(load**n / math.factorial(n) for n in range(workers)) + busy)
+
+
+@pytest.mark.parametrize(("workers", "rate"), [(1, 0.5), (4, 2.6)])
+def test_waiting_times_are_those_of_erlang(workers: int, rate: float, tmp_path: Path) -> None:
+    """In M/M/c the mean wait is C / (c mu - lambda), with Erlang's C."""
+    ran = one_each(tmp_path, equal(workers), rate, Exponential(1.0), 4000, seed=1)
+    assert agrees(waits(ran), erlang_c(workers, rate) / (workers - rate))
+    assert abs((waits(ran) > 0).mean() - erlang_c(workers, rate)) < 0.06
+
+
+def test_waiting_times_for_equal_lengths_are_those_of_pollaczek_and_khinchine(tmp_path: Path) -> None:
+    """In M/D/1 the mean wait is rho / (2 (1 - rho)) lengths, half of that in M/M/1."""
+    ran = one_each(tmp_path, equal(1), 0.6, Constant(1.0), 4000, seed=2)
+    assert agrees(waits(ran), 0.6 / (2 * 0.4))
+
+
+def test_a_worker_twice_as_fast_halves_lengths_and_an_idle_one_that_is_faster_is_taken(tmp_path: Path) -> None:
+    classes = (WorkerClass("slow", 1), WorkerClass("fast", 1, speed=2.0, startup=0.25))
+    setting = Setting(RANDOM, agents=2, initial=1, iterations=1, evaluation=Constant(1.0), availability=Always())
+    ran = setting.run(world={"cluster": ClusterModel(classes)})
+    # The second evaluations both wait: that of agent 0 for the fast one, the first to be free.
+    assert sorted(row.finished for row in ran.rows) == [0.75, 1.0, 1.5, 2.0]
+
+
+@pytest.mark.parametrize("workers", [1, 3, 7])
+def test_equal_workers_serve_in_the_order_of_list_scheduling(workers: int) -> None:
+    """All come at time 0, first come first served: as if each next one went to the worker that is free first."""
+    setting = Setting(RANDOM, agents=20, initial=3, iterations=1, seed=3, evaluation=Lognormal(1.0, 1.0), availability=Always())
+    ran = setting.run(world={"cluster": equal(workers)})
+    rows = {(row.agent, row.step, row.query): row for row in ran.rows}
+    queue = sorted((float(e.detail.split()[2]), e.time, e.agent, e.step, int(e.detail.split()[0])) for e in ran.of("placed"))
+    free = [0.0] * workers
+    for came, _, agent, step, point in queue:
+        begins = max(came, heapq.heappop(free))
+        row = rows[agent, step, point]
+        assert row.started == pytest.approx(begins)
+        heapq.heappush(free, row.finished)
+
+
+def served(model: ClusterModel, queued: Sequence[int], releases: int) -> list[int]:
+    """Let agents queue while agent 9 has all workers, which become free one by one; give who is served."""
+    pool = WorkerPool(model)
+    state, begun = pool.fresh(), list[int]()
+    busy = [one for number in range(len(state.places)) for one in pool.submit(state, 9, (0, number))]
+    for place, agent in enumerate(queued):
+        assert pool.submit(state, agent, (0, place)) == []
+    for one in busy[:releases]:
+        begun += [found.agent for found in pool.release(state, one.worker, (9, *one.key))]
+    return begun
+
+
+def water_filling(demands: dict[int, int], total: int) -> dict[int, int]:
+    """Give the max-min fair allocation of whole workers by its definition: one after the other to who has least."""
+    given = dict.fromkeys(demands, 0)
+    for _ in range(total):
+        wanting = [agent for agent in demands if given[agent] < demands[agent]]
+        given[min(wanting, key=lambda agent: (given[agent], agent))] += 1
+    return given
+
+
+@pytest.mark.parametrize("demands", [{0: 10, 1: 10, 2: 10}, {0: 1, 1: 20, 2: 3}, {0: 2, 1: 2, 2: 40, 3: 1}])
+def test_fair_share_is_max_min_fair(demands: dict[int, int]) -> None:
+    queued = [agent for agent, count in demands.items() for _ in range(count)]  # all of one, then all of the next
+    total = min(12, len(queued))
+    found = served(equal(12, "fair_share", needs=(Resources(),)), queued, total)
+    assert {agent: found.count(agent) for agent in demands} == water_filling(demands, total)
+
+
+def test_first_come_and_priority_serve_in_their_orders() -> None:
+    queued = [1, 1, 0, 2, 0]
+    assert served(equal(5), queued, 5) == queued
+    ranked = equal(5, "priority", priorities=(0.0, 1.0, 5.0, *(0.0,) * 7))
+    assert served(ranked, queued, 5) == [2, 1, 1, 0, 0]
+
+
+def test_a_worker_holds_as_many_as_its_resources_and_what_fits_does_not_wait_for_what_does_not() -> None:
+    model = ClusterModel((WorkerClass("big", 1, resources=Resources(4.0, 1.0)),), needs=(Resources(3.0), Resources(1.0, 0.5)))
+    pool = WorkerPool(model)
+    state = pool.fresh()
+    begun = [pool.submit(state, agent, (0, number)) for number, agent in enumerate([0, 0, 1, 1])]
+    assert [[one.agent for one in each] for each in begun] == [[0], [], [1], []]
+    assert [one.agent for one in pool.release(state, 0, (0, 0, 0))] == [0]  # it came before the second of agent 1
+    assert [one.agent for one in pool.release(state, 0, (1, 0, 2))] == [1]
+
+
+def test_lost_work_takes_as_long_as_renewal_theory_says() -> None:
+    """Work of length L is done when no preemption of rate r struck for L: (exp(r L) - 1) (1 / r + the mean time away)."""
+    rate, length, away = 0.4, 1.5, 0.5
+    spot = Preemption(rate=rate, duration=away)
+    setting = Setting(RANDOM, agents=1, initial=1, iterations=3000, evaluation=Constant(length), availability=Always(), seed=4)
+    ran = setting.run(world={"cluster": equal(1), "plan": (spot,)})
+    ends = np.array([0.0, *sorted(row.finished for row in ran.rows)])
+    gone = (math.exp(rate * away) - 1) / rate  # preemptions while it is away prolong that: a busy period of M/D/infinity
+    assert agrees(np.diff(ends), math.expm1(rate * length) * (1 / rate + gone))
+
+
+def test_work_that_goes_on_from_checkpoints_takes_as_long_as_renewal_theory_says() -> None:
+    """With r preemptions for each unit of time, each of which adds c, work of length L takes L / (1 - r c) (Wald)."""
+    rate, length, away, cost = 0.4, 1.5, 0.5, 0.3
+    spot = Preemption(rate=rate, duration=away, checkpoint=cost)
+    setting = Setting(RANDOM, agents=1, initial=1, iterations=3000, evaluation=Constant(length), availability=Always(), seed=5)
+    ran = setting.run(world={"cluster": equal(1), "plan": (spot,)})
+    ends = np.array([0.0, *sorted(row.finished for row in ran.rows)])
+    gone = (math.exp(rate * away) - 1) / rate
+    assert agrees(np.diff(ends), length / (1 - rate * cost) * (1 + rate * gone))
+
+
+def test_a_host_that_is_lost_gives_its_work_to_others_and_workers_join_and_leave() -> None:
+    setting = Setting(RANDOM, agents=4, initial=1, iterations=2, evaluation=Constant(2.0), availability=Always())
+    classes = (WorkerClass("one", 1), WorkerClass("host", 3, joins=1.0), WorkerClass("guest", 1, joins=3.0, leaves=4.0))
+    ran = setting.run(world={"cluster": ClusterModel(classes), "plan": (Preemption("host", at=2.5),)})
+    assert len(ran.rows) == 12
+    assert all(row.finished - row.started == pytest.approx(2.0) for row in ran.rows)
+    workers = {int(event.detail.split()[1]): event.time for event in ran.of("placed")}
+    assert workers[1] < 2.5 and workers[2] < 2.5 and workers[3] < 2.5 and 3.0 <= workers[4] < 4.0
+    assert len(ran.of("preempted")) == 4
+    assert [event.detail for event in ran.of("workers_joined")] == ["host", "guest"]
+
+
+def test_a_study_whose_workers_are_all_lost_says_so() -> None:
+    setting = Setting(RANDOM, agents=2, initial=1, iterations=2, evaluation=Constant(2.0), availability=Always())
+    with pytest.raises(EndlessError, match="evaluations of agents 0, 1 wait for a worker that never comes"):
+        setting.run(world={"cluster": equal(1), "plan": (Preemption(at=1.0),)})
+
+
+def test_what_runs_on_a_worker_goes_on_while_its_agent_hangs() -> None:
+    setting = Setting(RANDOM, agents=1, initial=1, iterations=1, evaluation=Constant(2.0), availability=Always())
+    hung = setting.run(world={"cluster": equal(1), "plan": (Hang((0,), at=1.0, duration=3.0),)})
+    assert [(row.started, row.finished) for row in hung.rows] == [(0.0, 2.0), (4.0, 6.0)]
+    crashed = setting.run(world={"cluster": equal(1), "plan": (Crash((0,), at=1.0, restart=3.0),)})
+    assert [(row.started, row.finished) for row in crashed.rows] == [(4.0, 6.0), (6.0, 8.0)]

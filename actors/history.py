@@ -16,8 +16,8 @@ from fedbo.actors.task import StepRequest, Task
 def history_task(task: Task) -> Task:
     """Turn a task into an earlier one: every agent optimises, alone, with draws of its own."""
     problem = replace(task.problem, targets=range(task.problem.n_agents))
-    early = {"target": None, "evaluations": None}
-    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None, **early)
+    task = replace(task, target=None, evaluations=None)
+    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None)
 
 
 def learn(task: Task, numbers: Iterable[int], key: RunKey, folder: Path) -> None:

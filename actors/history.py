@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.storage import atomic
@@ -17,8 +16,8 @@ from fedbo.actors.task import StepRequest, Task
 def history_task(task: Task) -> Task:
     """Turn a task into an earlier one: every agent optimises, alone, with draws of its own."""
     problem = replace(task.problem, targets=range(task.problem.n_agents))
-    early: dict[str, Any] = {"target": None, "evaluations": None, "budgets": {}}
-    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None, **early)
+    task = replace(task, target=None, evaluations=None, budgets={})
+    return replace(task, problem=problem, streams=task.streams.within("history "), phase="history", histories=None)
 
 
 def learn(

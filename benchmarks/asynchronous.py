@@ -3,7 +3,7 @@
 Each agent of a study is a repetition with draws of its own; evaluation times are exponential with mean 1, and the study ends at
 a fixed time, however many evaluations were made. Three values for points under way are compared, and synchronous batches.
 
-    python benchmarks/asynchronous.py [--repetitions 20] [--time 8] [--places 1 4 16 64]
+    python benchmarks/asynchronous.py [--repetitions 20] [--time 10] [--places 1 4 16 64] [--functions branin hartmann]
 """
 
 from __future__ import annotations
@@ -60,15 +60,16 @@ def main() -> None:
     """Print decimal logarithms of regrets, and how much larger each is than that of the asynchronous hallucinated one."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--time", type=float, default=8.0)
+    parser.add_argument("--time", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--functions", nargs="+", choices=list(FUNCTIONS), default=list(FUNCTIONS))
     parser.add_argument("--places", type=int, nargs="+", default=[1, 4, 16, 64])
     given = parser.parse_args()
-    for name, objective in FUNCTIONS.items():
+    for name in given.functions:
         for places in given.places:
             first: np.ndarray | None = None
             for variant in VARIANTS if places > 1 else VARIANTS[:1]:
-                regret, count = regrets(objective, places, variant, given)
+                regret, count = regrets(FUNCTIONS[name], places, variant, given)
                 logs = np.log10(np.maximum(regret, 1e-9))
                 first = logs if first is None else first
                 words = f"{name} places {places} {variant[0]} {'asynchronous' if variant[1] == 'any' else 'synchronous'}"

@@ -38,6 +38,8 @@ LIMITS: dict[tuple[str, ...], int] = {
     ("evaluation", "parallel"): 10_000,
     ("evaluation", "prefetch"): 10_000,
     ("hosting", "workers"): 10_000,
+    ("cluster", "workers"): 1_000_000,
+    ("cluster", "worker", "count"): 1_000_000,
 }
 CELLS, RUNS = 10_000, 100_000
 RELEASES = 100_000  # iterations of an algorithm that is private, whose releases are accounted for one by one

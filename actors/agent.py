@@ -163,7 +163,8 @@ class HostedAgent:
     ) -> StepReport:
         """Remember the step, with the message that was written, as one that does not count yet; give its report."""
         assert state.decision is not None
-        q, failed, retried = len(state.decision.x), result.failed, ()
+        q, failed = len(state.decision.x), result.failed
+        retried: tuple[int, ...] = ()
         if before is None:
             before = self.state
             retried = tuple([query.point for query in result.queries[q:]])

@@ -135,7 +135,8 @@ def _rise(values: Array, i: int, index: int, size: int, stride: int) -> float:
     below, above = _beside(values, i, index, size, stride)
     if not (values[i] > below and values[i] >= above):
         return -1.0
-    return 0.125 * (2.0 * values[i] - below - above)
+    eighth: float = 0.125 * (2.0 * values[i] - below - above)
+    return eighth
 
 
 @compiled()

@@ -52,6 +52,13 @@ def test_the_same_seed_draws_the_same_study_and_most_that_is_drawn_is_accepted()
     assert forgetting >= 3
 
 
+def test_studies_are_drawn_with_overlapping_evaluations_clusters_and_early_ends() -> None:
+    studies = [draw_study(seed)[1] for seed in range(60)]
+    assert sum(study.evaluation.make().parallel > 1 for study in studies) >= 8
+    assert sum(study.cluster is not None for study in studies) >= 5
+    assert sum((study.budget.target or study.budget.evaluations) is not None for study in studies) >= 2
+
+
 def test_studies_in_real_time_are_drawn_with_overlapping_evaluations_faults_and_shared_hosts() -> None:
     """One of them is run by hand or in the long series: each takes seconds of processes that start."""
     studies = [draw_real_time_study(seed) for seed in range(30)]

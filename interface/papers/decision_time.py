@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from fedbo.actors.storage import atomic
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Private, Problem
 from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.study.agents.histories import most_observed
 from fedbo.study.document import StudyError
 from fedbo.study.study import Study
 
@@ -71,7 +72,7 @@ def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
     federation, target = study.federation(), study.targets[0]
     dim, agents, streams = len(federation.parameters), federation.n_agents, Streams(study.study.seed, repeat)
     problem = Problem(dim, agents, study.targets, study.agents.initial, study.budget.decisions)
-    observations = study.agents.history.observations if study.agents.history else 0
+    observations = most_observed(study)
     with threadpool_limits(1):
         inbox, state = _first_round(problem, algorithm, observations, streams)
         mine, spent = streams.of(target), np.empty(problem.iterations)

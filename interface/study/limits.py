@@ -87,8 +87,8 @@ def needed(study: Study) -> int:
         phased = isinstance(table.make(), Phased) or bool(study.budget.pulls)
         rows += (1 if table.centralised else targets) * (agents.initial + (0 if phased else study.budget.decisions))
         rows += 0 if table.centralised else sum(_more(study, one, phased) for one in study.group)
-    histories = ((one, size) for one, size in [(agents, count), *((one, _size(study, one)) for one in study.group)])
-    history = sum((one.history.observations or 0) * size for one, size in histories if one.history is not None)
+    histories = [(agents.history, count), *((one.history, _size(study, one)) for one in study.group)]
+    history = sum((table.observations or 0) * size for table, size in histories if table is not None)
     return ROW * study.study.replicates * (rows + history) + _AGENT * count
 
 

@@ -53,15 +53,17 @@ class HistoryTable(Table):
         return self
 
     def _faults(self) -> Iterator[InvalidSetting]:
-        first, *others = [key for key in ("algorithm", "file", "run") if getattr(self, key) is not None] or [None]
-        if first is None:
+        given = [key for key in ("algorithm", "file", "run") if getattr(self, key) is not None]
+        if not given:
             yield InvalidSetting(("algorithm",), 'is missing; give algorithm = "ts", a file, or a run')
-        for key in others:
+            return
+        first = given[0]
+        for key in given[1:]:
             yield InvalidSetting((key,), f"stands beside {first}; give one of the two")
         if first == "algorithm" and self.observations is None:
             yield InvalidSetting(("observations",), "is missing; give observations = 50")
         for key, sources in (("initial", "algorithm"), ("fresh", "algorithm"), ("label", "run"), ("cell", "run")):
-            if first not in (None, sources) and getattr(self, key) is not None:
+            if first != sources and getattr(self, key) is not None:
                 yield InvalidSetting((key,), f"is for a history by {sources}; leave it out")
         if (
             first == "algorithm"

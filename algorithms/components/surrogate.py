@@ -41,7 +41,9 @@ SMOOTH = replace(
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 KNOWN = (*FITTED, "fixed")
 SUITED = ("suited", "warped", *KNOWN)
-QUICK = replace(SCALED, noisy=0.0)  # one climb, from what is known already
+# In few inputs points are dense enough for fine detail, and real objectives have it near faces.
+FINE = replace(SCALED, length_scale=replace(SCALED.length_scale, start=0.3, prior=(0.3, 0.7)), growing=False, alike=0.0)
+WARPED = {"warped": SCALED, "fine": FINE}
 TRIED = 3  # inputs whose coordinates are tried in a fit
 COST = 10.0  # log units by which observations must be likelier in other coordinates than those to begin with
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
@@ -81,15 +83,15 @@ class Surrogate:
     `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
     exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), "warped" (as
     "robust", but with priors that know the number of inputs and allow for values without noise, after a power transform of the
-    values that the evidence chooses), or "suited": "robust" in up to two inputs and "warped" in more. They are fitted anew
-    after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of `length_scale` with
-    noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to mean 0 and variance
-    1.
+    values that the evidence chooses), or "suited": "warped", but in up to two inputs with the length scales of "robust". They
+    are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of
+    `length_scale` with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to
+    mean 0 and variance 1.
 
     `coordinates` are those of the surrogate (see the module of this name). With "learned" ones, the fit of a "warped" surrogate
-    tries others for some inputs at a time, and takes those in which the observations are likelier. But with "warped", values
-    below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what is good and not
-    how bad the rest is.
+    tries others for some inputs at a time, and takes those in which the observations are likelier. But with "warped" length
+    scales, values below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what
+    is good and not how bad the rest is.
     """
 
     surrogate: Annotated[str, OneOf(SUITED)] = "robust"
@@ -123,8 +125,8 @@ class Surrogate:
         return Decision(evaluable(state, from_coordinates(u[None, :], self.coordinates)), origin)
 
     def kind(self, dim: int) -> str:
-        """Say which surrogate it is: "suited" is "robust" in up to two inputs and "warped" in more."""
-        return self.surrogate if self.surrogate != "suited" else "robust" if dim <= FEW else "warped"
+        """Say which surrogate it is: "suited" is "fine" in up to two inputs and "warped" in more."""
+        return self.surrogate if self.surrogate != "suited" else "fine" if dim <= FEW else "warped"
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""
@@ -138,26 +140,28 @@ class Surrogate:
         if state.hyper is not None and len(state.u) - state.fitted < self.refit:
             return state
         rng, n = streams.rng("restarts"), len(state.u)
-        if kind == "warped":
-            return self._warped(state, rng)._replace(fitted=n)
+        if kind in WARPED:
+            return self._warped(state, WARPED[kind], rng)._replace(fitted=n)
         hyper = fit_gp(state.u, self.clipped(state.y), FITTED[kind], rng, state.hyper)
         return state._replace(hyper=hyper, fitted=n)
 
-    def _warped(self, state: LocalState, rng: np.random.Generator) -> LocalState:
+    def _warped(self, state: LocalState, settings: GPSettings, rng: np.random.Generator) -> LocalState:
         """Fit hyperparameters and the power of the values, and try other coordinates for some inputs where they are learned."""
+        y = self._resolved(state)
         if self.coordinates != "learned":
-            fit = fit_warped(state.u, state.y, SCALED, (rng, state.hyper))
+            fit = fit_warped(state.u, y, settings, (rng, state.hyper))
             return state._replace(hyper=fit.hyper, power=fit.power)
         x, dim = from_coordinates(state.u, "learned"), state.u.shape[1]
+        quick = replace(settings, noisy=0.0)  # one climb, from what is known already
         first = (beginning("learned", dim),) * dim
         axes = state.axes or first
-        fit = fit_warped(to_coordinates(x, axes), state.y, SCALED, (rng, state.hyper))
+        fit = fit_warped(to_coordinates(x, axes), y, settings, (rng, state.hyper))
         for k in rng.permutation(dim)[:TRIED]:
             for name in COORDINATES:
                 other = (*axes[:k], name, *axes[k + 1 :])
                 if other == axes:
                     continue
-                found = fit_warped(to_coordinates(x, other), state.y, QUICK, (rng, fit.hyper), (fit.power,))
+                found = fit_warped(to_coordinates(x, other), y, quick, (rng, fit.hyper), (fit.power,))
                 if found.density - fit.density > COST * (_apart(other, first) - _apart(axes, first)):
                     axes, fit = other, found
         return state._replace(hyper=fit.hyper, power=fit.power, axes=axes)
@@ -179,8 +183,13 @@ class Surrogate:
         return self.fresh(u, state, streams, "own")
 
     def modelled(self, state: LocalState) -> Array:
-        """Give the values `(n,)` as the surrogate models them, transformed or clipped."""
-        return warp(state.y, state.power) if self.kind(state.u.shape[1]) == "warped" else self.clipped(state.y)
+        """Give the values `(n,)` as the surrogate models them, clipped, transformed, or both."""
+        y = self._resolved(state)
+        return warp(y, state.power) if self.kind(state.u.shape[1]) in WARPED else y
+
+    def _resolved(self, state: LocalState) -> Array:
+        """Give the values `(n,)`, but for "warped" clipped."""
+        return state.y if self.kind(state.u.shape[1]) == "warped" else self.clipped(state.y)
 
     def clipped(self, y: Array) -> Array:
         """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""

@@ -14,16 +14,18 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.coordinates import FEW, LEARNED
-from fedbo.algorithms.components.inner_search import maximise_draw
+from fedbo.algorithms.components.inner_search import maximise_draw, maximise_typed_draw, projected
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable, standardised
+from fedbo.algorithms.components.typed_coordinates import region
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.draws import Draw, WeightSpace, posterior_draw, weight_space_draw
 from fedbo.surrogates.features import phi
 from fedbo.surrogates.gp import predict
+from fedbo.surrogates.kernels import LengthScale
 from fedbo.surrogates.linear import draw_weights, gram_factor, linear_model, mean, update
 from fedbo.surrogates.trust_region import box, side, within
 
@@ -81,14 +83,24 @@ class TS(Surrogate, LocalOnly):
         """Give the point `(d,)`, in coordinates, where a draw is largest, in the cube or the trust region."""
         # The incumbents of a smooth draw are not worth the climb: its candidates are dense enough.
         extra = None if self.surrogate == "features" else state.u
-        dim = state.u.shape[1]
-        if self.region == "cube" or dim <= FEW or extra is None or state.lattice is not None:
+        anywhere = self.region == "cube" or state.dim <= FEW or extra is None
+        if state.lattice is not None and state.axes is not None:
+            space = projected(state, state.axes)
+            if not anywhere:
+                low, high = region(*self._region(state), state.lattice)
+                space = space._replace(low=low, high=high)
+            return maximise_typed_draw(draw, state, space, streams)
+        if anywhere or state.lattice is not None:
             return maximise_draw(draw, state, state.axes or self.coordinates, streams, extra)
-        posterior = self.posterior(state._replace(waiting=None))
-        centre = state.u[int(predict(posterior, state.u)[0].argmax())]
-        low, high = box(centre, side(state.y, dim), posterior.hyper.length_scale)
+        low, high = box(*self._region(state))
         starts = np.clip((state.u - low) / (high - low), 0.0, 1.0)
         return low + (high - low) * maximise_draw(within(draw, low, high), state, self.coordinates, streams, starts)
+
+    def _region(self, state: LocalState) -> tuple[Array, float, LengthScale]:
+        """Give the centre, the side and the length scales of the trust region."""
+        posterior = self.posterior(state._replace(waiting=None))
+        centre = state.u[int(predict(posterior, state.u)[0].argmax())]
+        return centre, side(state.y, state.dim), posterior.hyper.length_scale
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, from_coordinates, to_coordinates
+from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import Features
@@ -55,7 +56,7 @@ class LocalState(NamedTuple):
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are the
     features, `phi (n, m)` their values and `factor` the `gram_factor` of these. `lattice` says which points can be evaluated,
     where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates. `power` is
-    that of the transform of the values with the surrogate "warped".
+    that of the transform of the values with the surrogate "warped", and `axes` are learned coordinates.
     """
 
     u: Array
@@ -69,6 +70,11 @@ class LocalState(NamedTuple):
     waiting: Array | None = None
     power: float = 1.0
     axes: tuple[str, ...] | None = None
+
+    @property
+    def dim(self) -> int:
+        """Count the inputs; categories may have several coordinates."""
+        return self.u.shape[1] if self.lattice is None else len(self.lattice.levels)
 
     @property
     def taken(self) -> Array:
@@ -132,7 +138,7 @@ class Surrogate:
         """Fit the hyperparameters anew when enough observations have come in."""
         if not len(state.u):
             return state
-        kind = self.kind(state.u.shape[1])
+        kind = self.kind(state.dim)
         if kind == "fixed":
             y = self.clipped(state.y)
             offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
@@ -155,41 +161,47 @@ class Surrogate:
         quick = replace(settings, noisy=0.0)  # one climb, from what is known already
         first = (beginning("learned", dim),) * dim
         axes = state.axes or first
-        fit = fit_warped(to_coordinates(x, axes), y, settings, (rng, state.hyper))
+        fit = fit_warped(modelled_points(x, axes, state.lattice), y, settings, (rng, state.hyper))
         for k in rng.permutation(dim)[:TRIED]:
+            if state.lattice is not None and k in state.lattice.unordered:
+                continue
             for name in COORDINATES:
                 other = (*axes[:k], name, *axes[k + 1 :])
                 if other == axes:
                     continue
-                found = fit_warped(to_coordinates(x, other), y, quick, (rng, fit.hyper), (fit.power,))
+                found = fit_warped(modelled_points(x, other, state.lattice), y, quick, (rng, fit.hyper), (fit.power,))
                 if found.density - fit.density > COST * (_apart(other, first) - _apart(axes, first)):
                     axes, fit = other, found
         return state._replace(hyper=fit.hyper, power=fit.power, axes=axes)
 
     def seen(self, state: LocalState) -> LocalState:
-        """Give the state with its points in the coordinates in which a "warped" surrogate sees them, its `axes`."""
+        """Give the state with its points in the coordinates in which a "warped" surrogate sees them, by its `axes`."""
         if state.axes is None:
             return state
-        waiting = None if state.waiting is None else self._turned(state.waiting, state.axes)
-        return state._replace(u=self._turned(state.u, state.axes), waiting=waiting)
+        waiting = None if state.waiting is None else self._turned(state.waiting, state)
+        return state._replace(u=self._turned(state.u, state), waiting=waiting)
 
-    def _turned(self, u: Array, axes: tuple[str, ...]) -> Array:
-        return to_coordinates(from_coordinates(u, self.coordinates), axes)
+    def _turned(self, u: Array, state: LocalState) -> Array:
+        assert state.axes is not None
+        return modelled_points(from_coordinates(u, self.coordinates), state.axes, state.lattice)
 
     def chosen(self, u: Array, state: LocalState, streams: Streams) -> Decision:
         """Decide for the point `(d,)` that is given in the coordinates of `seen`."""
-        if state.axes is not None:
+        if state.axes is not None and state.lattice is not None:
+            x = state.lattice.project(restored(u[None, :], state.axes, state.lattice))
+            u = to_coordinates(x, self.coordinates)[0]
+        elif state.axes is not None:
             u = to_coordinates(from_coordinates(u[None, :], state.axes), self.coordinates)[0]
         return self.fresh(u, state, streams, "own")
 
     def modelled(self, state: LocalState) -> Array:
         """Give the values `(n,)` as the surrogate models them, clipped, transformed, or both."""
         y = self._resolved(state)
-        return warp(y, state.power) if self.kind(state.u.shape[1]) in WARPED else y
+        return warp(y, state.power) if self.kind(state.dim) in WARPED else y
 
     def _resolved(self, state: LocalState) -> Array:
         """Give the values `(n,)`, but for "warped" clipped."""
-        return state.y if self.kind(state.u.shape[1]) == "warped" else self.clipped(state.y)
+        return state.y if self.kind(state.dim) == "warped" else self.clipped(state.y)
 
     def clipped(self, y: Array) -> Array:
         """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""
@@ -214,6 +226,11 @@ class Surrogate:
             return state.u, y
         expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
         return state.taken, np.concatenate([y, expected])
+
+
+def modelled_points(x: Array, axes: tuple[str, ...], lattice: Lattice | None) -> Array:
+    """Turn points of the unit cube `(n, d)` into the coordinates `(n, e)` in which a "warped" surrogate sees them."""
+    return to_coordinates(x, axes) if lattice is None else embedded(x, axes, lattice)
 
 
 def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:

@@ -41,7 +41,7 @@ class TS(Surrogate, LocalOnly):
     `features` says, which all agents share and which costs least.
 
     A draw is maximised in a trust region about the best point where there are more than two inputs (Eriksson et al. 2019), but
-    for the surrogate "features" and typed spaces, or with `region` "cube" everywhere.
+    for the surrogate "features", or with `region` "cube" everywhere.
 
     `draw` is "pathwise", from the exact posterior, or "weights", with `features` fresh random features, as the papers do.
     `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is

@@ -158,6 +158,7 @@ class Surrogate:
             fit = fit_warped(state.u, y, settings, (rng, state.hyper))
             return state._replace(hyper=fit.hyper, power=fit.power)
         x, dim = from_coordinates(state.u, "learned"), state.u.shape[1]
+        settings = settings if state.lattice is None else settings_of_typed(settings, x, state.lattice)
         quick = replace(settings, noisy=0.0)  # one climb, from what is known already
         first = (beginning("learned", dim),) * dim
         axes = state.axes or first
@@ -231,6 +232,14 @@ class Surrogate:
 def modelled_points(x: Array, axes: tuple[str, ...], lattice: Lattice | None) -> Array:
     """Turn points of the unit cube `(n, d)` into the coordinates `(n, e)` in which a "warped" surrogate sees them."""
     return to_coordinates(x, axes) if lattice is None else embedded(x, axes, lattice)
+
+
+def settings_of_typed(settings: GPSettings, x: Array, lattice: Lattice) -> GPSettings:
+    """Let length scales grow with the number of axes that are active at points `(n, d)`, not with all coordinates."""
+    if not settings.growing:
+        return settings
+    active = float((~lattice.inactive(x)).sum(axis=1).mean())
+    return replace(settings, length_scale=settings.length_scale.times(math.sqrt(active)), growing=False)
 
 
 def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:

@@ -181,28 +181,23 @@ def test_where_an_inactive_parameter_stands_changes_no_decision(name: str) -> No
         assert all(one[key] == pytest.approx(other[key]) for key in one)
 
 
-@pytest.mark.parametrize("region", ["trust", "cube"])
-def test_a_shuffled_category_and_what_depends_on_it_are_found(region: str) -> None:
-    """Five kinds, each with its own best x, and a shape: 40 points find the optimum of 20 cells, which is 0, within 0.05.
+def test_a_shuffled_category_and_what_depends_on_it_are_found() -> None:
+    """Five kinds, each with its own best x, and a shape: 40 points find the best of 20 cells, and x there to a hundredth.
 
-    Uniform points are seldom that near: of 40, fewer than one in 15 searches has one.
+    Of 20 searches by uniform points none comes as near.
     """
-    typed, best = (
-        space(kind=list("abcde"), shape=list("pqrs"), x=(0.0, 1.0)),
-        dict(zip("abcde", (0.9, 0.2, 0.7, 0.05, 0.45), strict=True)),
-    )
+    typed = space(kind=list("abcde"), shape=list("pqrs"), x=(0.0, 1.0))
+    best = dict(zip("abcde", (0.9, 0.2, 0.7, 0.05, 0.45), strict=True))
 
     def worth(c: dict[str, Any]) -> float:
         return -4.0 * (c["x"] - best[c["kind"]]) ** 2 - 0.3 * abs("bdeac".index(c["kind"])) - 0.3 * "qspr".index(c["shape"])
 
-    found = []
     for seed in range(3):
-        algorithm, streams = entry("ts").make(region=region), Streams(seed)
+        algorithm, streams = entry("gp_ei").make(None), Streams(seed)
         state = algorithm.agent_init(Problem(3, 1, (0,), 6, 34, agent=0, lattice=typed), streams)
         x = typed.project(streams.rng("initial points").random((6, 3)))
         for step in range(1, 36):
             state = algorithm.tell(state, x, np.array([worth(typed.decode(point)) for point in x]))
             decision, state = algorithm.ask(state, (), streams.at(step))
             x = typed.project(decision.x)
-        found.append(float(state.y.max()))
-    assert np.median(found) > -0.05
+        assert state.y.max() > -4e-4

@@ -14,15 +14,17 @@ from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.coordinates import FEW, LEARNED, from_coordinates
-from fedbo.algorithms.components.inner_search import maximise_draw, maximise_draws
+from fedbo.algorithms.components.inner_search import maximise_draw, maximise_draws, maximise_typed_draw, projected
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, distances, evaluable
+from fedbo.algorithms.components.typed_coordinates import region
 from fedbo.algorithms.streams import Streams, normals
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.draws import Draw, WeightSpace, message_function, posterior_draw, weight_space_draw
 from fedbo.surrogates.gp import predict
+from fedbo.surrogates.kernels import LengthScale
 from fedbo.surrogates.linear import (
     Drawn,
     Models,
@@ -49,7 +51,7 @@ class TS(Surrogate, LocalOnly):
     `features` says, which all agents share and which costs least.
 
     A draw is maximised in a trust region about the best point where there are more than two inputs (Eriksson et al. 2019), but
-    for the surrogate "features" and typed spaces, or with `region` "cube" everywhere.
+    for the surrogate "features", or with `region` "cube" everywhere.
 
     `draw` is "pathwise", from the exact posterior, or "weights", with `features` fresh random features, as the papers do.
     `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is
@@ -126,14 +128,24 @@ class TS(Surrogate, LocalOnly):
         """Give the point `(d,)`, in coordinates, where a draw is largest, in the cube or the trust region."""
         # The incumbents of a smooth draw are not worth the climb: its candidates are dense enough.
         extra = None if self.surrogate == "features" else state.u
-        dim = state.u.shape[1]
-        if self.region == "cube" or dim <= FEW or extra is None or state.lattice is not None:
+        anywhere = self.region == "cube" or state.dim <= FEW or extra is None
+        if state.lattice is not None and state.axes is not None:
+            space = projected(state, state.axes)
+            if not anywhere:
+                low, high = region(*self._region(state), state.lattice)
+                space = space._replace(low=low, high=high)
+            return maximise_typed_draw(draw, state, space, streams)
+        if anywhere or state.lattice is not None:
             return maximise_draw(draw, state, state.axes or self.coordinates, streams, extra)
-        posterior = self.posterior(state._replace(waiting=None))
-        centre = state.u[int(predict(posterior, state.u)[0].argmax())]
-        low, high = box(centre, side(state.y, dim), posterior.hyper.length_scale)
+        low, high = box(*self._region(state))
         starts = np.clip((state.u - low) / (high - low), 0.0, 1.0)
         return low + (high - low) * maximise_draw(within(draw, low, high), state, self.coordinates, streams, starts)
+
+    def _region(self, state: LocalState) -> tuple[Array, float, LengthScale]:
+        """Give the centre, the side and the length scales of the trust region."""
+        posterior = self.posterior(state._replace(waiting=None))
+        centre = state.u[int(predict(posterior, state.u)[0].argmax())]
+        return centre, side(state.y, state.dim), posterior.hyper.length_scale
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""

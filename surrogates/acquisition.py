@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from math import isnan, log
 from typing import Any, NamedTuple
@@ -115,6 +116,31 @@ def maximise_criterion(posterior: Posterior, criterion: Criterion, rng: np.rando
     if isnan(value):
         raise ValueError("the acquisition has values that are not finite")
     return place, _native(posterior, criterion, value)
+
+
+def criterion_values(posterior: Posterior, criterion: Criterion, x: Array) -> Array:
+    """Values `(n,)` of a criterion at `x (n, d)`."""
+    mean, variance = predict(posterior, x)
+    if criterion.bounding:
+        return mean + criterion.level * np.sqrt(np.maximum(variance, TINY))
+    none = np.zeros((len(x), 0))
+    return log_expected_improvement(Prediction(mean, variance, none, none), criterion.level)[0]
+
+
+def climbing(
+    posterior: Posterior, criterion: Criterion, free: Callable[[Array], npt.NDArray[np.bool_]]
+) -> Callable[[Array], Array]:
+    """A function that climbs a criterion from each of some points `(r, d)` by L-BFGS-B, along what `free` says of them."""
+    model, standard = process(posterior), _standard(posterior, criterion)
+
+    def climb(starts: Array) -> Array:
+        ends = starts.copy()
+        for start, end, moves in zip(starts, ends, free(starts), strict=True):
+            bounds = np.where(moves[:, None], (0.0, 1.0), start[:, None])
+            _compiled().climb(model, standard, bounds, start[None, :], starts[:0], (1, 0, STEPS), end)
+        return ends
+
+    return climb
 
 
 def process(posterior: Posterior) -> Any:

@@ -69,6 +69,11 @@ class FittedParameter:
         if not 0.0 < low <= self.start <= high:
             raise ValueError(f"need 0 < lower bound <= start <= upper bound; got {low}, {self.start}, {high}")
 
+    def times(self, factor: float) -> FittedParameter:
+        """The parameter with its start and its median multiplied by a factor."""
+        start, prior = self.start * factor, self.prior and (self.prior[0] * factor, self.prior[1])
+        return replace(self, start=start, bounds=(self.bounds[0], max(self.bounds[1], start)), prior=prior)
+
 
 @dataclass(frozen=True, slots=True)
 class GPSettings:
@@ -102,10 +107,7 @@ class GPSettings:
 
     def parameters(self, dim: int) -> list[FittedParameter]:
         """The parameters of a problem with `dim` inputs, in the order of the log hyperparameters."""
-        scale = self.length_scale
-        if self.growing:
-            start, prior = scale.start * dim**0.5, scale.prior and (scale.prior[0] * dim**0.5, scale.prior[1])
-            scale = replace(scale, start=start, bounds=(scale.bounds[0], max(scale.bounds[1], start)), prior=prior)
+        scale = self.length_scale.times(dim**0.5) if self.growing else self.length_scale
         return [scale] * (dim if self.ard else 1) + [self.variance, self.noise_variance]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import lru_cache
+from math import log
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from fedbo.surrogates.newton_ascent import Surface, newton_ascent
 
 Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 Values = Callable[[Array], Array]
 COMBINATIONS = 2048  # of whole numbers, that are all tried
 CANDIDATES = 1024  # points that are tried at first where there are more
@@ -25,6 +27,9 @@ SEED = 20201
 STARTS = 12
 ROUNDS = 12
 NEAR = 24  # values of one axis that are tried from the best point
+BEST, NEAR_BEST = 4, 128  # points about which there are candidates, and how many
+WIDTHS = (1e-3, 0.3)  # least and largest standard deviation of those about a point
+MOVED, CHANGED = 0.6, 0.2  # shares of their numbers that are moved, and of their categories that are changed
 
 
 class Lattice(Protocol):
@@ -37,47 +42,78 @@ class Lattice(Protocol):
     def levels(self) -> tuple[int, ...]:
         """Count the cells of each axis; 0 for an axis of real numbers."""
 
+    @property
+    def unordered(self) -> tuple[int, ...]:
+        """List the axes of categories without an order."""
+
     def project(self, u: Array) -> Array:
         """Move points `(n, d)` to those that stand for what would be evaluated."""
+
+    def inactive(self, u: Array) -> Mask:
+        """Say which axes do not count at points `(n, d)`."""
 
     def centres(self, axis: int) -> Array:
         """Give the coordinates of an axis's whole numbers, in ascending order."""
 
 
 class ProjectedSpace(NamedTuple):
-    """A mixed space with the coordinates in which the function to maximise is given.
+    """A mixed space with the coordinates in which the function to maximise is given, which may be more than it has axes.
 
-    `into` turns points of the unit cube `(n, d)` into those coordinates, `back` turns them again.
+    `into` turns points of the unit cube `(n, d)` into those coordinates, `(n, e)`, `back` turns them again. `movable` says of
+    points in them which of their coordinates are real numbers, by default those of the lattice. With `low (e,)` and `high (e,)`
+    only what lies between them is searched.
     """
 
     lattice: Lattice
     into: Values = lambda u: u
     back: Values = lambda u: u
+    movable: Callable[[Array], Mask] | None = None
+    low: Array | None = None
+    high: Array | None = None
 
-    def project(self, u: Array) -> Array:
-        """Project points given in the function's coordinates `(n, d)`."""
-        return self.into(self.lattice.project(self.back(u)))
+    def project(self, points: Array) -> Array:
+        """Project points given in the function's coordinates `(n, e)`."""
+        if self.low is not None:
+            points = np.clip(points, self.low, self.high)
+        return self.into(self.lattice.project(self.back(points)))
+
+    def candidates(self) -> Array:
+        """Give points to try first, in the function's coordinates."""
+        points = self.into(_candidates(self.lattice))
+        if self.low is None or self.high is None or 0 not in self.lattice.levels:
+            return points
+        return self.project(self.low + (self.high - self.low) * points)
+
+    def free(self, points: Array) -> Mask:
+        """Say which coordinates of points `(n, e)` may be moved by less than a cell."""
+        if self.movable is not None:
+            return self.movable(points)
+        return np.broadcast_to([count == 0 for count in self.lattice.levels], points.shape)
 
 
 def maximise_projected(
-    values: Values, surface: Surface, space: ProjectedSpace, extra: Array | None = None, tolerance: float = 1e-8
+    values: Values, ascend: Values, space: ProjectedSpace, extra: Array | None = None, rng: np.random.Generator | None = None
 ) -> tuple[Array, float]:
-    """The point `(d,)` that can be evaluated at which a function is largest, and its value there.
+    """The point `(e,)` that can be evaluated at which a function is largest, and its value there.
 
-    `values` gives those at `(n, d)` and `surface` gradients and Hessians besides, in the function's coordinates; `extra (e, d)`
-    are points to begin from besides, such as incumbents. Raises ValueError when a value is not finite.
+    `values` gives those at `(n, e)`, in the function's coordinates, and `ascend` the ends `(r, e)` of climbs from some points
+    along their real numbers; `extra (m, e)` are points to begin from besides, such as incumbents, and with `rng` others near
+    the best of these. Raises ValueError when a value is not finite.
     """
     levels = space.lattice.levels
-    points = space.into(_candidates(space.lattice))
+    points = space.candidates()
     if extra is not None and len(extra):
         points = np.vstack([points, space.project(extra)])
+        if rng is not None:
+            centres = extra[np.argsort(-values(extra), kind="stable")[:BEST]]
+            points = np.vstack([points, space.project(_about(centres, space, rng))])
     at = values(points)
     if not np.isfinite(at).all():
         raise ValueError("the function has values that are not finite")
     order = np.argsort(-at, kind="stable")[:STARTS]
     best, top = points[order[0]], float(at[order[0]])
     if 0 in levels:
-        best, top = _ascend(values, surface, space, points[order], best, top, tolerance)
+        best, top = _higher(values, space.project(ascend(points[order])), best, top)
     for _ in range(ROUNDS):
         near = space.project(space.into(_neighbours(space.back(best[None, :])[0], levels, space.lattice)))
         if not len(near):
@@ -88,27 +124,40 @@ def maximise_projected(
             break
         best, top = near[place], float(found[place])
         if 0 in levels:
-            best, top = _ascend(values, surface, space, best[None, :], best, top, tolerance)
+            best, top = _higher(values, space.project(ascend(best[None, :])), best, top)
     return best, top
 
 
-def _ascend(
-    values: Values, surface: Surface, space: ProjectedSpace, starts: Array, best: Array, top: float, tolerance: float
-) -> tuple[Array, float]:
-    """Ascend along the axes of real numbers; the end counts by its value at the nearest point that can be evaluated."""
-    held = np.array([count > 0 for count in space.lattice.levels])
+def _higher(values: Values, ends: Array, best: Array, top: float) -> tuple[Array, float]:
+    """Give the best of some points `(r, e)` that can be evaluated where it is above what is known."""
+    found = values(ends)
+    place = int(found.argmax())
+    return (ends[place], float(found[place])) if found[place] > top else (best, top)
+
+
+def newton(surface: Surface, space: ProjectedSpace, tolerance: float = 1e-8) -> Values:
+    """A function that ascends from points `(r, e)` along their real numbers by Newton's method to the best end, `(1, e)`."""
 
     def along(u: Array) -> tuple[Array, Array, Array]:
         value, gradient, hessian = surface(u)
+        held = ~space.free(u)
         gradient = np.where(held, 0.0, gradient)
-        hessian = np.where(held[:, None] | held[None, :], 0.0, hessian)
-        hessian[:, held, held] = -1.0
+        hessian = np.where(held[:, :, None] | held[:, None, :], 0.0, hessian)
+        hessian -= held[:, :, None] * np.eye(u.shape[1])
         return value, gradient, hessian
 
-    step_bound = np.full(starts.shape[1], 0.1)
-    end = space.project(newton_ascent(along, starts, step_bound, tolerance, 30)[0][None, :])
-    value = float(values(end)[0])
-    return (end[0], value) if value > top else (best, top)
+    return lambda starts: newton_ascent(along, starts, np.full(starts.shape[1], 0.1), tolerance, 30)[0][None, :]
+
+
+def _about(centres: Array, space: ProjectedSpace, rng: np.random.Generator) -> Array:
+    """Points `(m, e)` near those of the centres `(c, e)`: some of their numbers are moved, and few of their categories."""
+    lattice = space.lattice
+    u = np.repeat(space.back(centres), NEAR_BEST, axis=0)
+    widths = np.exp(rng.uniform(log(WIDTHS[0]), log(WIDTHS[1]), (len(u), 1)))
+    moved = u + widths * rng.standard_normal(u.shape) * (rng.random(u.shape) < MOVED)
+    changed = np.where(rng.random(u.shape) < CHANGED, rng.random(u.shape), u)
+    categories = np.isin(np.arange(u.shape[1]), lattice.unordered)
+    return space.into(np.clip(np.where(categories, changed, moved), 0.0, 1.0))
 
 
 @lru_cache(maxsize=16)

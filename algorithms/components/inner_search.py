@@ -14,19 +14,19 @@ import numpy as np
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
 from fedbo.algorithms.components.surrogate import LocalState
+from fedbo.algorithms.components.typed_coordinates import embedded, movable, restored
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import (
     Criterion,
-    log_expected_improvement,
+    climbing,
+    criterion_values,
     maximise_criterion,
-    prediction,
-    upper_confidence_bound,
 )
 from fedbo.surrogates.draws import Draw, derivatives, message_function, value
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_each, maximise_function, with_curvature
 from fedbo.surrogates.posterior import Posterior
-from fedbo.surrogates.projected import ProjectedSpace, maximise_projected
+from fedbo.surrogates.projected import ProjectedSpace, maximise_projected, newton
 
 
 def maximise_draw(
@@ -36,7 +36,14 @@ def maximise_draw(
     dim = local.u.shape[1]
     if local.lattice is None:
         return maximise(draw, maximiser_rng(dim, streams), dim, extra=extra)[0]
-    return maximise_projected(partial(value, draw), derivatives(draw), _projected(local, coordinates), local.u)[0]
+    space = projected(local, coordinates)
+    return maximise_projected(partial(value, draw), newton(derivatives(draw), space), space, local.u)[0]
+
+
+def maximise_typed_draw(draw: Draw, local: LocalState, space: ProjectedSpace, streams: Streams) -> Array:
+    """Give the point `(e,)`, in the surrogate's coordinates, where a draw is largest in a typed space or a part of it."""
+    ascend = newton(derivatives(draw), space)
+    return maximise_projected(partial(value, draw), ascend, space, local.u, streams.rng("maximiser"))[0]
 
 
 def maximise_draws(
@@ -64,7 +71,8 @@ def maximise_acquisition(
     def values(u: Array) -> Array:
         return function(u)[0]
 
-    return maximise_projected(values, with_curvature(function), _projected(local, coordinates), local.u)[0]
+    space = projected(local, coordinates)
+    return maximise_projected(values, newton(with_curvature(function), space), space, local.u)[0]
 
 
 def maximise_posterior(
@@ -73,14 +81,9 @@ def maximise_posterior(
     """Give the point `(d,)`, in coordinates, where a criterion of a Gaussian process is largest."""
     if local.lattice is None:
         return maximise_criterion(posterior, criterion, streams.rng("maximiser"))[0]
-
-    def function(u: Array) -> tuple[Array, Array]:
-        at = prediction(posterior, u)
-        if criterion.bounding:
-            return upper_confidence_bound(at, criterion.level)
-        return log_expected_improvement(at, criterion.level)
-
-    return maximise_acquisition(function, local, coordinates, streams, MaximiserSettings())
+    space = projected(local, coordinates)
+    values, climb = partial(criterion_values, posterior, criterion), climbing(posterior, criterion, space.free)
+    return maximise_projected(values, climb, space, local.u, streams.rng("maximiser"))[0]
 
 
 def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:
@@ -88,6 +91,11 @@ def maximiser_rng(dim: int, streams: Streams) -> np.random.Generator | None:
     return streams.rng("maximiser") if dim > 3 else None
 
 
-def _projected(local: LocalState, coordinates: str | tuple[str, ...]) -> ProjectedSpace:
-    assert local.lattice is not None
-    return ProjectedSpace(local.lattice, partial(to_coordinates, name=coordinates), partial(from_coordinates, name=coordinates))
+def projected(local: LocalState, coordinates: str | tuple[str, ...]) -> ProjectedSpace:
+    """Give an agent's typed space in coordinates of a name, or, given those of each axis, as its surrogate sees it."""
+    lattice = local.lattice
+    assert lattice is not None
+    if isinstance(coordinates, str):
+        return ProjectedSpace(lattice, partial(to_coordinates, name=coordinates), partial(from_coordinates, name=coordinates))
+    into, back, free = (partial(each, axes=coordinates, lattice=lattice) for each in (embedded, restored, movable))
+    return ProjectedSpace(lattice, into, back, free)

@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, from_coordinates, to_coordinates
+from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import Features
@@ -43,7 +44,9 @@ FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 KNOWN = (*FITTED, "fixed")
 SUITED = ("suited", "warped", *KNOWN)
 PENDING_VALUES = ("hallucinated", "constant_liar", "ignore")
-QUICK = replace(SCALED, noisy=0.0)  # one climb, from what is known already
+# In few inputs points are dense enough for fine detail, and real objectives have it near faces.
+FINE = replace(SCALED, length_scale=replace(SCALED.length_scale, start=0.3, prior=(0.3, 0.7)), growing=False, alike=0.0)
+WARPED = {"warped": SCALED, "fine": FINE}
 TRIED = 3  # inputs whose coordinates are tried in a fit
 COST = 10.0  # log units by which observations must be likelier in other coordinates than those to begin with
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
@@ -55,7 +58,7 @@ class LocalState(NamedTuple):
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are the
     features, and `factor` is the `gram_factor` of the first points. `lattice` says which points can be evaluated,
     where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates. `power` is
-    that of the transform of the values with the surrogate "warped".
+    that of the transform of the values with the surrogate "warped", and `axes` are learned coordinates.
     """
 
     u: Array
@@ -75,6 +78,11 @@ class LocalState(NamedTuple):
         return LocalState(u, y, hyper, fitted, shared, factor, lattice, waiting, power, axes)
 
     @property
+    def dim(self) -> int:
+        """Count the inputs; categories may have several coordinates."""
+        return self.u.shape[1] if self.lattice is None else len(self.lattice.levels)
+
+    @property
     def taken(self) -> Array:
         """List the points `(n + p, d)` that need not be chosen again."""
         return self.u if self.waiting is None else np.concatenate([self.u, self.waiting])
@@ -87,15 +95,15 @@ class Surrogate:
     `surrogate` is "robust" (Matern-5/2, one length scale for each input, standardised values, priors), "smooth" (squared
     exponential in its place, and no floor under the noise), "faithful" (as the authors of FTS fitted theirs), "warped" (as
     "robust", but with priors that know the number of inputs and allow for values without noise, after a power transform of the
-    values that the evidence chooses), or "suited": "robust" in up to two inputs and "warped" in more. They are fitted anew
-    after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of `length_scale` with
-    noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to mean 0 and variance
-    1.
+    values that the evidence chooses), or "suited": "warped", but in up to two inputs with the length scales of "robust". They
+    are fitted anew after every `refit` observations; or it is never fitted: "fixed" is a squared-exponential kernel of
+    `length_scale` with noise variance `noise`, which takes the values as they are, or with `standardise` shifted and scaled to
+    mean 0 and variance 1.
 
     `coordinates` are those of the surrogate (see the module of this name). With "learned" ones, the fit of a "warped" surrogate
-    tries others for some inputs at a time, and takes those in which the observations are likelier. But with "warped", values
-    below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what is good and not
-    how bad the rest is.
+    tries others for some inputs at a time, and takes those in which the observations are likelier. But with "warped" length
+    scales, values below the quantile `clip` of those observed are taken as that quantile, so that the surrogate resolves what
+    is good and not how bad the rest is.
 
     Points that are being evaluated count as seen, with `pending_values`: "hallucinated", what the surrogate expects of them
     (Desautels et al. 2014); or "constant_liar", the smallest value observed (after Ginsbourger et al. 2010). Or they do not
@@ -140,14 +148,14 @@ class Surrogate:
         return Decision(evaluable(state, x), origin)
 
     def kind(self, dim: int) -> str:
-        """Say which surrogate it is: "suited" is "robust" in up to two inputs and "warped" in more."""
-        return self.surrogate if self.surrogate != "suited" else "robust" if dim <= FEW else "warped"
+        """Say which surrogate it is: "suited" is "fine" in up to two inputs and "warped" in more."""
+        return self.surrogate if self.surrogate != "suited" else "fine" if dim <= FEW else "warped"
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""
         if not len(state.u):
             return state
-        kind = self.kind(state.u.shape[1])
+        kind = self.kind(state.dim)
         if kind == "fixed":
             y = self.clipped(state.y)
             offset, scale = (float(y.mean()), float(y.std()) or 1.0) if self.standardise else (0.0, 1.0)
@@ -155,49 +163,63 @@ class Surrogate:
         if state.hyper is not None and len(state.u) - state.fitted < self.refit:
             return state
         rng, n = streams.rng("restarts"), len(state.u)
-        if kind == "warped":
-            return self._warped(state, rng)._replace(fitted=n)
+        if kind in WARPED:
+            return self._warped(state, WARPED[kind], rng)._replace(fitted=n)
         hyper = fit_gp(state.u, self.clipped(state.y), FITTED[kind], rng, state.hyper)
         return state._replace(hyper=hyper, fitted=n)
 
-    def _warped(self, state: LocalState, rng: np.random.Generator) -> LocalState:
+    def _warped(self, state: LocalState, settings: GPSettings, rng: np.random.Generator) -> LocalState:
         """Fit hyperparameters and the power of the values, and try other coordinates for some inputs where they are learned."""
+        y = self._resolved(state)
         if self.coordinates != "learned":
-            fit = fit_warped(state.u, state.y, SCALED, (rng, state.hyper))
+            fit = fit_warped(state.u, y, settings, (rng, state.hyper))
             return state._replace(hyper=fit.hyper, power=fit.power)
         x, dim = from_coordinates(state.u, "learned"), state.u.shape[1]
+        settings = settings if state.lattice is None else settings_of_typed(settings, x, state.lattice)
+        quick = replace(settings, noisy=0.0)  # one climb, from what is known already
         first = (beginning("learned", dim),) * dim
         axes = state.axes or first
-        fit = fit_warped(to_coordinates(x, axes), state.y, SCALED, (rng, state.hyper))
+        fit = fit_warped(modelled_points(x, axes, state.lattice), y, settings, (rng, state.hyper))
         for k in rng.permutation(dim)[:TRIED]:
+            if state.lattice is not None and k in state.lattice.unordered:
+                continue
             for name in COORDINATES:
                 other = (*axes[:k], name, *axes[k + 1 :])
                 if other == axes:
                     continue
-                found = fit_warped(to_coordinates(x, other), state.y, QUICK, (rng, fit.hyper), (fit.power,))
+                found = fit_warped(modelled_points(x, other, state.lattice), y, quick, (rng, fit.hyper), (fit.power,))
                 if found.density - fit.density > COST * (_apart(other, first) - _apart(axes, first)):
                     axes, fit = other, found
         return state._replace(hyper=fit.hyper, power=fit.power, axes=axes)
 
     def seen(self, state: LocalState) -> LocalState:
-        """Give the state with its points in the coordinates in which a "warped" surrogate sees them, its `axes`."""
+        """Give the state with its points in the coordinates in which a "warped" surrogate sees them, by its `axes`."""
         if state.axes is None:
             return state
-        waiting = None if state.waiting is None else self._turned(state.waiting, state.axes)
-        return state._replace(u=self._turned(state.u, state.axes), waiting=waiting)
+        waiting = None if state.waiting is None else self._turned(state.waiting, state)
+        return state._replace(u=self._turned(state.u, state), waiting=waiting)
 
-    def _turned(self, u: Array, axes: tuple[str, ...]) -> Array:
-        return to_coordinates(from_coordinates(u, self.coordinates), axes)
+    def _turned(self, u: Array, state: LocalState) -> Array:
+        assert state.axes is not None
+        return modelled_points(from_coordinates(u, self.coordinates), state.axes, state.lattice)
 
     def chosen(self, u: Array, state: LocalState, streams: Streams) -> Decision:
         """Decide for the point `(d,)` that is given in the coordinates of `seen`."""
-        if state.axes is not None:
+        if state.axes is not None and state.lattice is not None:
+            x = state.lattice.project(restored(u[None, :], state.axes, state.lattice))
+            u = to_coordinates(x, self.coordinates)[0]
+        elif state.axes is not None:
             u = to_coordinates(from_coordinates(u[None, :], state.axes), self.coordinates)[0]
         return self.fresh(u, state, streams, "own")
 
     def modelled(self, state: LocalState) -> Array:
-        """Give the values `(n,)` as the surrogate models them, transformed or clipped."""
-        return warp(state.y, state.power) if self.kind(state.u.shape[1]) == "warped" else self.clipped(state.y)
+        """Give the values `(n,)` as the surrogate models them, clipped, transformed, or both."""
+        y = self._resolved(state)
+        return warp(y, state.power) if self.kind(state.dim) in WARPED else y
+
+    def _resolved(self, state: LocalState) -> Array:
+        """Give the values `(n,)`, but for "warped" clipped."""
+        return state.y if self.kind(state.dim) == "warped" else self.clipped(state.y)
 
     def clipped(self, y: Array) -> Array:
         """Raise the values `(n,)` below the quantile `clip` (the lower of two neighbours) to it."""
@@ -224,6 +246,19 @@ class Surrogate:
         else:
             expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
         return state.taken, np.concatenate([y, expected])
+
+
+def modelled_points(x: Array, axes: tuple[str, ...], lattice: Lattice | None) -> Array:
+    """Turn points of the unit cube `(n, d)` into the coordinates `(n, e)` in which a "warped" surrogate sees them."""
+    return to_coordinates(x, axes) if lattice is None else embedded(x, axes, lattice)
+
+
+def settings_of_typed(settings: GPSettings, x: Array, lattice: Lattice) -> GPSettings:
+    """Let length scales grow with the number of axes that are active at points `(n, d)`, not with all coordinates."""
+    if not settings.growing:
+        return settings
+    active = float((~lattice.inactive(x)).sum(axis=1).mean())
+    return replace(settings, length_scale=settings.length_scale.times(math.sqrt(active)), growing=False)
 
 
 def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:

@@ -52,8 +52,9 @@ def functions(study: Study) -> list[str]:
     """
     found = {value for key in _CALLED if isinstance(value := study.objective.settings.get(key), str)}
     found.update(name for _, name in named(study) if ":" in name)
-    histories = [one.history.algorithm for one in (study.agents, *study.group) if one.history is not None]
-    for table in (*study.algorithm, *(one for one in histories if one is not None)):
+    histories = (study.agents.history, *(table.history for table in study.group))
+    earlier = [history.algorithm for history in histories if history is not None and history.algorithm is not None]
+    for table in (*study.algorithm, *earlier):
         found.update(_places(table.model_dump(exclude={"label"})))
     for key, values in study.sweep.items():
         if key.split(".")[0] in ("algorithm", "agents", "group", "objective"):

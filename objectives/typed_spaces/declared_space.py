@@ -25,6 +25,7 @@ class _Axes:
     parameters: list[Parameter] = field(default_factory=list)
     choices: list[tuple[Any, ...] | None] = field(default_factory=list)
     defaults: list[float] = field(default_factory=list)
+    unordered: list[int] = field(default_factory=list)
     fixed: dict[str, Any] = field(default_factory=dict)
 
     def place(self, name: str) -> int:
@@ -66,6 +67,7 @@ def read_space(text: str) -> Space:
         tuple((axes.place(name), rule) for name, rule in rules.items() if name not in axes.fixed),
         tuple(_forbidden(axes, each) for each in written.get("forbiddens") or ()),
         tuple(Fixed(name, value, rules.get(name, TRUE)) for name, value in axes.fixed.items()),
+        tuple(axes.unordered),
     )
 
 
@@ -81,12 +83,21 @@ def _add(axes: _Axes, each: Written) -> None:
         return
     axes.choices.append(None if values is None else tuple(values))
     if values is not None:
+        if kind == "categorical" and not _ordered(values):
+            axes.unordered.append(len(axes.parameters))
         axes.parameters.append(Parameter(name, 0.0, float(len(values) - 1), whole=True))
         axes.defaults.append(float(_index(tuple(values), each["default_value"])))
         return
     low, high, log = float(each["lower"]), float(each["upper"]), bool(each["log"])
     axes.parameters.append(Parameter(name, low, high, log, whole=kind == "uniform_int"))
     axes.defaults.append(float(each["default_value"]))
+
+
+def _ordered(values: list[Any]) -> bool:
+    """Say whether choices are numbers in ascending or descending order, which means something."""
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return False
+    return sorted(values) in (values, values[::-1])
 
 
 def _index(choices: tuple[Any, ...], value: Any) -> int:

@@ -76,7 +76,8 @@ class Space:
     """A typed space: the axes, what their whole numbers stand for, defaults in native units, conditions, forbidden clauses.
 
     `choices` has one entry for each axis: the values of a category or an ordinal, or None for a number. `conditions` are pairs
-    of an axis and what must be true for it to be active, parents first.
+    of an axis and what must be true for it to be active, parents first. `unordered` are the axes of categories whose order in
+    the list means nothing.
     """
 
     parameters: tuple[Parameter, ...]
@@ -85,6 +86,7 @@ class Space:
     conditions: tuple[tuple[int, Rule], ...] = ()
     forbidden: tuple[Rule, ...] = ()
     fixed: tuple[Fixed, ...] = ()
+    unordered: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         count, numbers = 1.0, [self.parameters[axis] for axis in _involved(self)]
@@ -121,6 +123,12 @@ class Space:
         for axis, rule in self.conditions:
             active[:, axis] &= rule.holds(x, active)
         return active
+
+    def inactive(self, u: Array) -> Mask:
+        """Say which axes do not count at points of the unit cube `(n, d)`."""
+        if not self.conditions:
+            return np.zeros(u.shape, dtype=np.bool_)
+        return ~self.active(from_unit(self.parameters, u))
 
     def configuration(self, x: Array) -> dict[str, Any]:
         """Give the configuration at a point `(d,)` in native units: its active parameters by name."""

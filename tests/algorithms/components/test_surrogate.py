@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from typing import Any
 
@@ -25,6 +26,10 @@ def told(name: str, dim: int, n: int, function: Any, **settings: Any) -> tuple[A
 def decades(x: np.ndarray) -> np.ndarray:
     """The first input spans four decades on a linear axis, the others none."""
     return -((np.log10(1e-4 + x[:, 0]) + 2.0) ** 2) - 0.3 * ((x[:, 1:] - 0.4) ** 2).sum(axis=1)
+
+
+def bowl(x: np.ndarray) -> np.ndarray:
+    return -((x - np.array([0.31, 0.77])) ** 2).sum(axis=1) - 0.1 * (1.0 - np.cos(6.0 * x[:, 0] - 1.86))
 
 
 @pytest.mark.parametrize("names", [("plain", "arcsine", "stretched"), ("stretched",) * 3, "learned"])
@@ -68,13 +73,24 @@ def test_a_decision_lies_in_the_cube_and_a_state_stays_plain_data(name: str) -> 
         state = algorithm.tell(state, decision.x, decades(decision.x))
 
 
-def test_the_suited_surrogate_is_robust_in_two_inputs_and_warped_in_three() -> None:
-    for dim, other in ((2, "robust"), (3, "warped")):
-        decisions = []
-        for surrogate in ("suited", other):
-            algorithm, state = told("ts", dim, 12, lambda x: -np.exp(3.0 * x).sum(axis=1), surrogate=surrogate)
-            decisions.append(algorithm.ask(state, (), Streams(3, owner=0).at(1))[0].x)
-        assert (decisions[0] == decisions[1]).all()
+def test_the_suited_surrogate_is_warped_in_three_inputs() -> None:
+    decisions = []
+    for surrogate in ("suited", "warped"):
+        algorithm, state = told("ts", 3, 12, lambda x: -np.exp(3.0 * x).sum(axis=1), surrogate=surrogate)
+        decisions.append(algorithm.ask(state, (), Streams(3, owner=0).at(1))[0].x)
+    assert (decisions[0] == decisions[1]).all()
+
+
+def test_in_two_inputs_the_suited_surrogate_solves_what_robust_leaves_at_its_noise() -> None:
+    """The floor under the noise of "robust" stops it at some thousandths of the range; six paired searches of 40 points."""
+    left: dict[str, list[float]] = {"suited": [], "robust": []}
+    for surrogate, seed in itertools.product(left, range(6)):
+        algorithm, state = told("ts", 2, 5, bowl, surrogate=surrogate)
+        for step in range(1, 36):
+            decision, state = algorithm.ask(state, (), Streams(seed, owner=0).at(step))
+            state = algorithm.tell(state, decision.x, bowl(decision.x))
+        left[surrogate].append(-float(state.y.max()))
+    assert np.median(left["suited"]) < 0.1 * np.median(left["robust"])
 
 
 def test_a_trust_region_keeps_a_draw_of_many_inputs_near_the_best_point() -> None:

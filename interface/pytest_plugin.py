@@ -83,14 +83,14 @@ def _check_objective(name: str) -> None:
 
 
 def _check_timing(name: str) -> None:
-    from fedbo.study.environment_tables import timings
+    from fedbo.study.environment.tables import timings
     from fedbo.testing.environment_contract import check_timing
 
     check_timing(timings[name]())
 
 
 def _check_availability(name: str) -> None:
-    from fedbo.study.environment_tables import availabilities
+    from fedbo.study.environment.tables import availabilities
     from fedbo.testing.environment_contract import check_availability
 
     check_availability(availabilities[name]())

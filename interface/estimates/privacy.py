@@ -11,7 +11,7 @@ from fedbo.coordinator.privacy.aggregator import why_not_amplified
 from fedbo.coordinator.privacy.charge import PrivacyCharge
 from fedbo.coordinator.privacy.ledger import inverse
 from fedbo.coordinator.privacy.sensitivity import sensitivities
-from fedbo.study.environment_settings import environment_of
+from fedbo.study.environment.models import environment_of
 from fedbo.study.study import Study
 
 

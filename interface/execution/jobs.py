@@ -22,7 +22,7 @@ from fedbo.objectives.derived.centralised import Centralised
 from fedbo.study.agents.budgets import budgets_of
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed
 from fedbo.study.agents.tables import HistoryTable
-from fedbo.study.environment_settings import centralised, environment_of
+from fedbo.study.environment.models import centralised, environment_of
 from fedbo.study.study import Cell, Study
 from fedbo.study.tables import AlgorithmTable
 

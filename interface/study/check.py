@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from fedbo.algorithms.base import Overlapping, Private
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history
-from fedbo.study.check_cluster import cluster_combinations
-from fedbo.study.check_environment import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.check_privacy import privacy_asked, private_combinations
+from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
+from fedbo.study.environment.cluster_checks import cluster_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.limits import STEPS
 from fedbo.study.settings import invalid_from

@@ -16,7 +16,7 @@ from fedbo.study.document import Loc
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
-    from fedbo.study.environment_tables import GroupTable
+    from fedbo.study.environment.tables import GroupTable
     from fedbo.study.study import Study
 
 # The largest whole numbers, by the end of their place in a study. The table in docs/studies.md repeats them.

@@ -19,7 +19,7 @@ from fedbo.objectives import catalog as objectives
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, range_of
 from fedbo.study.document import one_line
-from fedbo.study.environment_tables import availabilities, exchanges, timings
+from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.settings import names_of, plain
 
 

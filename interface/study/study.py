@@ -22,7 +22,6 @@ from fedbo.study.agents.histories import most_observed
 from fedbo.study.agents.initial import Points, read_points
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.check import combinations
-from fedbo.study.cluster_table import ClusterTable
 from fedbo.study.defaults import with_defaults
 from fedbo.study.document import (
     LISTS,
@@ -38,7 +37,8 @@ from fedbo.study.document import (
     to_toml,
     with_value,
 )
-from fedbo.study.environment_tables import (
+from fedbo.study.environment.cluster_table import ClusterTable
+from fedbo.study.environment.tables import (
     AvailabilityTable,
     ExchangeTable,
     FaultTable,

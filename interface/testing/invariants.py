@@ -13,7 +13,7 @@ from fedbo.algorithms.base import ORIGINS
 from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication, Lie
 from fedbo.coordinator.exchange import Exchange
 from fedbo.study.agents.budgets import budgets_of, common_budget
-from fedbo.study.environment_settings import members
+from fedbo.study.environment.models import members
 from fedbo.study.study import Study
 from fedbo.testing.ledger_laws import ledger
 from fedbo.testing.run_tables import NEAR, Row, RunTables, runs_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbo.actors.task import AgentBudget
-from fedbo.study.environment_settings import members
-from fedbo.study.environment_tables import GroupTable
+from fedbo.study.environment.models import members
+from fedbo.study.environment.tables import GroupTable
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedbo.settings.errors import SettingError
 from fedbo.study.agents.budgets import has_own
 from fedbo.study.agents.histories import HistorySource, history_sources, observed
-from fedbo.study.environment_settings import members
+from fedbo.study.environment.models import members
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from fedbo.objectives.space import to_unit
 from fedbo.settings.columns import NumberColumn, read_columns
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.agents.tables import HistoryTable
-from fedbo.study.environment_settings import members
+from fedbo.study.environment.models import members
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study

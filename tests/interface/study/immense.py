@@ -22,7 +22,7 @@ from fedbo.estimates.privacy import privacy_estimates
 from fedbo.objectives.catalog import federations
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
 from fedbo.study.document import Loc, StudyError, with_value
-from fedbo.study.environment_tables import NetworkTable
+from fedbo.study.environment.tables import NetworkTable
 from fedbo.study.study import load_study
 from fedbo.study.tables import BudgetTable, Header, HostingTable, PrivacyTable, RecoveryTable
 

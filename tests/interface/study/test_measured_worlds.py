@@ -14,7 +14,7 @@ from fedbo.coordinator.environment.measured import NAMED
 from fedbo.coordinator.environment.timing import SpeedClasses
 from fedbo.objectives.datasets.data import DataMissing, locate
 from fedbo.study.document import StudyError
-from fedbo.study.environment_settings import environment_of
+from fedbo.study.environment.models import environment_of
 from fedbo.study.study import load_study
 
 DEVICES = {

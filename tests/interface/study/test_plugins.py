@@ -17,7 +17,7 @@ from fedbo.callbacks import CALLBACKS, callback
 from fedbo.execution.cluster import host_problems
 from fedbo.objectives import catalog as objectives
 from fedbo.settings import plugins
-from fedbo.study.environment_tables import availabilities, exchanges, timings
+from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.listing import broken, groups
 from fedbo.study.plugins import distributions, functions
 from fedbo.study.study import StudyError, load_study

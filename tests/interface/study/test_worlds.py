@@ -18,7 +18,7 @@ from fedbo.coordinator.selection import Selection
 from fedbo.estimates.cost import estimate_cost
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.document import to_toml
-from fedbo.study.environment_settings import environment_of, members
+from fedbo.study.environment.models import environment_of, members
 from fedbo.study.listing import groups
 from fedbo.study.study import Study, load_study
 

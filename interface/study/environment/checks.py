@@ -15,7 +15,7 @@ from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.document import Loc
-from fedbo.study.environment_settings import capacities, members, share_of
+from fedbo.study.environment.models import capacities, members, share_of
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from fedbo.coordinator.environment.faults import Fault, Preemption, Restart
 from fedbo.coordinator.environment.timing import SpeedClasses
 from fedbo.coordinator.environment.traces import Capacity, not_there, read_capacities
 from fedbo.settings.errors import SettingError
-from fedbo.study.environment_tables import GroupTable
+from fedbo.study.environment.tables import GroupTable
 
 _OWN = ("speed", "bandwidth")
 _KBIT = 125.0  # bytes

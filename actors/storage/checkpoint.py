@@ -40,12 +40,12 @@ def pack(value: Any, name: str = "state", encoded: EncodedRecords | None = None)
     return b"".join(_parts(value, name, encoded))
 
 
-def _parts(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> list[bytes | AnyArray]:
+def _parts(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> list[bytes | memoryview]:
     """Give the bytes of a value one after the other, of which some are those of its arrays themselves."""
     writer = Encoder([name], encoded=encoded)
     write(writer, value)
     nodes = writer.end()
-    parts: list[bytes | AnyArray] = [LENGTHS.pack(writer.length, sum(map(len, nodes)), len(writer.pools)), *nodes]
+    parts: list[bytes | memoryview] = [LENGTHS.pack(writer.length, sum(map(len, nodes)), len(writer.pools)), *nodes]
     parts += [SIZE.pack(width) + SIZE.pack(len(pool.numbers)) for width, pool in writer.pools.items()]
     parts += [rows for pool in writer.pools.values() for rows in pool.contents]
     parts += writer.buffers

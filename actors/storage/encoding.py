@@ -44,7 +44,7 @@ class RowPool:
     """The rows of one length that big arrays have, equal ones once: their numbers by their digest, and their contents."""
 
     numbers: dict[bytes, int] = field(default_factory=dict)
-    contents: list[AnyArray] = field(default_factory=list)
+    contents: list[memoryview] = field(default_factory=list)
 
     def numbers_of(self, rows: AnyArray) -> list[int]:
         """Give the number of each row of bytes; the contents of new ones are the array itself, of which nothing is copied."""
@@ -55,7 +55,7 @@ class RowPool:
             if len(numbers) > known:
                 new.append(place)
         runs = np.split(np.array(new, dtype=np.int64), np.flatnonzero(np.diff(new) > 1) + 1) if new else []
-        self.contents += [rows[run[0] : run[-1] + 1].reshape(-1) for run in runs]
+        self.contents += [rows[run[0] : run[-1] + 1].reshape(-1).data for run in runs]
         return found
 
 
@@ -77,7 +77,7 @@ class Encoder:
     apart: int = 0
     numbers: dict[int, int] = field(default_factory=dict)
     arrays: list[AnyArray] = field(default_factory=list)
-    buffers: list[bytes | AnyArray] = field(default_factory=list)
+    buffers: list[bytes | memoryview] = field(default_factory=list)
     pools: dict[int, RowPool] = field(default_factory=dict)
     records: dict[type, RecordType] = field(default_factory=dict)
     encoded: EncodedRecords | None = None
@@ -233,9 +233,9 @@ def _write_array(writer: Encoder, value: AnyArray) -> None:
     writer.buffers.append(_pooled(writer, value) if pooled else _contents(value))
 
 
-def _contents(value: AnyArray) -> bytes | AnyArray:
+def _contents(value: AnyArray) -> bytes | memoryview:
     """Give the bytes of an array, or of a larger one the array itself as bytes, in rows."""
-    return value.tobytes() if value.nbytes <= COPIED else np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    return value.tobytes() if value.nbytes <= COPIED else np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
 
 
 def _pooled(writer: Encoder, value: AnyArray) -> bytes:

@@ -97,5 +97,5 @@ def projected(local: LocalState, coordinates: str | tuple[str, ...]) -> Projecte
     assert lattice is not None
     if isinstance(coordinates, str):
         return ProjectedSpace(lattice, partial(to_coordinates, name=coordinates), partial(from_coordinates, name=coordinates))
-    into, back, free = (partial(each, axes=coordinates, lattice=lattice) for each in (embedded, restored, movable))
-    return ProjectedSpace(lattice, into, back, free)
+    into, back = partial(embedded, axes=coordinates, lattice=lattice), partial(restored, axes=coordinates, lattice=lattice)
+    return ProjectedSpace(lattice, into, back, partial(movable, axes=coordinates, lattice=lattice))

@@ -162,7 +162,8 @@ def test_in_real_time_evaluations_have_no_model_and_all_else_has() -> None:
 @pytest.mark.parametrize("kind", FAULTS)
 def test_every_fault_can_be_named_in_a_study_and_comes_back_from_its_file_the_same(kind: str) -> None:
     when = {"rate": 0.1} if hasattr(FAULTS[kind], "rate") else {}
-    study = load_study(tables(fault=[{"kind": kind, **when}]))
+    cluster = {"cluster": {"workers": 2}} if kind == "preemption" else {}
+    study = load_study(tables(fault=[{"kind": kind, **when}], **cluster))
     assert study.fault[0].make() == FAULTS[kind](**when) == again(study).fault[0].make()
 
 

@@ -14,7 +14,7 @@ from fedbo.study.document import StudyError
 from fedbo.study.study import load_study
 
 TABLES = (
-    "agents, algorithm, availability, budget, evaluation, exchange, fault, group, hosting, network, objective, "
+    "agents, algorithm, availability, budget, cluster, evaluation, exchange, fault, group, hosting, network, objective, "
     "privacy, recovery, study, sweep, timing"
 )
 ALGORITHMS = ", ".join(algorithms())

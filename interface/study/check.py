@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Overlapping, Private
-from fedbo.study.check_cluster import cluster_combinations
-from fedbo.study.check_environment import agents_remedy, exchange_combinations, world_combinations
+from fedbo.study.check_environment import agents_remedy, cluster_combinations, exchange_combinations, world_combinations
 from fedbo.study.check_privacy import privacy_asked, private_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.limits import STEPS

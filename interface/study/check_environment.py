@@ -1,4 +1,4 @@
-"""Checks of a study's environment: groups, faults, exchange modes, real time and costs."""
+"""Checks of a study's environment: groups, faults, exchange modes, real time, costs and a cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import Starting
 from fedbo.coordinator.environment.availability import Daily
-from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Slow
+from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Preemption, Slow
 from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import Exchange
 from fedbo.objectives.base import reports_costs
@@ -20,6 +20,8 @@ from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
+
+RESOURCES = ("CPU", "GPU", "memory")  # of a simulated worker
 
 
 def world_combinations(study: Study) -> Iterator[InvalidSetting]:
@@ -216,3 +218,65 @@ def _who(agents: Any, groups: Collection[str], count: int) -> str | None:
     if not isinstance(agents, str):
         return agents_remedy(agents, count)
     return None if agents == "all" or agents in groups else unknown("group", agents, ("all", *groups))
+
+
+def cluster_combinations(study: Study) -> Iterator[InvalidSetting]:
+    """List what does not go together in a cluster and the rest of its study."""
+    yield from _preemptions(study)
+    cluster = study.cluster
+    if cluster is None:
+        return
+    if study.timing.clock == "wall":
+        yield InvalidSetting(("cluster",), 'is a model for virtual time; leave it out, or set [timing] clock = "virtual"')
+    if cluster.worker and cluster.workers is not None:
+        yield InvalidSetting(("cluster", "workers"), "stands beside [[cluster.worker]], which has counts; give one of the two")
+    if cluster.worker and cluster.startup:
+        yield InvalidSetting(("cluster", "startup"), "is that of equal workers; give each [[cluster.worker]] its own")
+    if not cluster.worker and cluster.workers is None:
+        yield InvalidSetting(("cluster",), "has no workers; give workers = 8, or [[cluster.worker]] with a name and a count")
+    names = [one.name for one in cluster.worker]
+    for number, one in enumerate(cluster.worker):
+        if one.name == "all" or names.index(one.name) < number:
+            words = "means every worker" if one.name == "all" else "is the name of another class of workers too"
+            yield InvalidSetting(("cluster", "worker", number, "name"), f"{words}; give this one another name")
+        if one.leaves is not None and one.leaves <= one.joins:
+            yield InvalidSetting(("cluster", "worker", number, "leaves"), f"must be above joins = {one.joins:g}")
+    yield from _needs(study)
+    count = study.federation().n_agents
+    if len(cluster.priorities) not in (0, 1, count):
+        yield InvalidSetting(("cluster", "priorities"), f"must be one number for each of {count} agents")
+    if cluster.priorities and cluster.rule != "priority":
+        yield InvalidSetting(("cluster", "priorities"), 'has no effect with this rule; leave it out, or set rule = "priority"')
+
+
+def _needs(study: Study) -> Iterator[InvalidSetting]:
+    """Refuse what no worker has."""
+    assert study.cluster is not None
+    resources, count = study.evaluation.make().resources, study.federation().n_agents
+    if len(resources) not in (0, 1, count):
+        yield InvalidSetting(("evaluation", "resources"), f"must be one table for all agents, or one for each of {count}")
+    model = study.cluster.make(resources)
+    for table in resources:
+        for name in table.keys() - set(RESOURCES):
+            yield InvalidSetting(("evaluation", "resources"), unknown("resource of a simulated worker", name, RESOURCES))
+    lacking = [need for need in model.needs if not any(one.resources.holds(need) for one in model.classes)]
+    if lacking:
+        cpus, gpus, memory = lacking[0]
+        words = f"need {cpus:g} CPUs, {gpus:g} GPUs and {memory:g} MiB, and no class of workers has as much"
+        yield InvalidSetting(
+            ("evaluation", "resources"), f"{words}; ask for less, or raise [[cluster.worker]] cpus, gpus, memory"
+        )
+
+
+def _preemptions(study: Study) -> Iterator[InvalidSetting]:
+    """Refuse preemptions of workers that are not there."""
+    classes = () if study.cluster is None else study.cluster.classes()
+    for number, table in enumerate(study.fault):
+        fault = table.make()
+        if not isinstance(fault, Preemption):
+            continue
+        if study.cluster is None:
+            yield InvalidSetting(("fault", number, "kind"), "strikes the workers of a [cluster], which this study has not")
+        elif fault.workers not in ("all", *(one.name for one in classes)):
+            known = sorted({"all", *(one.name for one in classes)})
+            yield InvalidSetting(("fault", number, "workers"), unknown("class of workers", fault.workers, known))

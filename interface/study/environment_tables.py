@@ -1,7 +1,8 @@
-"""Tables of a study file on its environment: timing, network, availability, exchange, groups and faults."""
+"""Tables of a study file on its environment: timing, network, availability, exchange, groups, faults and a cluster."""
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -9,6 +10,7 @@ from pydantic import Field, field_validator
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS, DecisionTimeModel, SpeedClasses
+from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
 from fedbo.coordinator.exchange import MODES
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.names import Name
@@ -17,6 +19,7 @@ from fedbo.study.tables import Declared, Named, Positive, Table, is_agents
 
 Bandwidth = Annotated[float, Field(gt=0)]
 Leaving = Literal["resumed", "lost"]
+Amount = Annotated[float, Field(ge=0)]
 
 
 class TimingModel(Named):
@@ -120,3 +123,44 @@ class FaultTable(Named):
             remedy = 'must be "all", the name of a group, or a list of agents, such as [0, 1]'
             raise InvalidSettings([InvalidSetting(("agents",), remedy)])
         return super().make()
+
+
+class WorkerTable(Table):
+    """[[cluster.worker]]: a class of workers: their number, speed and resources, and when they are there."""
+
+    name: Name
+    count: Positive = 1
+    speed: Annotated[float, Field(gt=0)] = 1.0
+    cpus: Amount = 1.0
+    gpus: Amount = 0.0
+    memory: Amount = 0.0
+    startup: Amount = 0.0
+    joins: Amount = 0.0
+    leaves: Annotated[float, Field(gt=0)] | None = None
+
+    def make(self) -> WorkerClass:
+        """Build the class."""
+        resources = Resources(self.cpus, self.gpus, self.memory)
+        leaves = math.inf if self.leaves is None else self.leaves
+        return WorkerClass(self.name, self.count, self.speed, resources, self.startup, self.joins, leaves)
+
+
+class ClusterTable(Table):
+    """[cluster]: so many equal workers, or classes of them, and the rule of the queue for them."""
+
+    workers: Positive | None = None
+    rule: Literal["first_come", "fair_share", "priority"] = "first_come"
+    startup: Amount = 0.0
+    priorities: Annotated[tuple[float, ...], Field(strict=False)] = ()
+    worker: Annotated[tuple[WorkerTable, ...], Field(strict=False)] = ()
+
+    def classes(self) -> tuple[WorkerClass, ...]:
+        """List the classes of workers."""
+        if self.worker:
+            return tuple(table.make() for table in self.worker)
+        return (WorkerClass("all", self.workers or 1, startup=self.startup),)
+
+    def make(self, resources: tuple[dict[str, float], ...]) -> ClusterModel:
+        """Build the model, for evaluations that need these resources."""
+        needs = tuple(Resources(one.get("CPU", 1.0), one.get("GPU", 0.0), one.get("memory", 0.0)) for one in resources)
+        return ClusterModel(self.classes(), self.rule, needs or (Resources(),), self.priorities or (0.0,))

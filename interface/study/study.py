@@ -18,7 +18,6 @@ from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study import limits
 from fedbo.study.check import combinations
-from fedbo.study.cluster_table import ClusterTable
 from fedbo.study.defaults import with_defaults
 from fedbo.study.document import (
     LISTS,
@@ -36,6 +35,7 @@ from fedbo.study.document import (
 )
 from fedbo.study.environment_tables import (
     AvailabilityTable,
+    ClusterTable,
     ExchangeTable,
     FaultTable,
     GroupTable,

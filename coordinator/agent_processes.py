@@ -86,9 +86,10 @@ class AgentProcesses:
     def _note_early_end(self, state: CoreState, agent: AgentRecord, report: StepReport) -> None:
         """Note whether the study ends with a step, because it has reached its target or made its evaluations."""
         progress, task = state.progress, self._rules.task
-        progress.evaluations += report.t_n - agent.t_n
-        enough = task.evaluations is not None and progress.evaluations >= task.evaluations
-        progress.is_enough |= report.reached or enough
+        progress.is_enough |= report.reached
+        if task.evaluations is not None:
+            progress.evaluations += report.t_n - agent.t_n
+            progress.is_enough |= progress.evaluations >= task.evaluations
 
     def _send(self, state: CoreState, agent: AgentRecord, report: StepReport, asked: bool, now: float) -> list[Effect]:
         """Send the message of a finished step, and go on or wait."""

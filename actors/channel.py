@@ -11,10 +11,12 @@ import socket
 import struct
 import traceback
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 _LENGTH = struct.Struct("<Q")
 _CHUNK = 2**18  # bytes read at once, as much as sockets hold
+_PATIENCE = 1000  # milliseconds without a word, after which it is asked whether the host is gone
 
 
 class ChannelClosed(Exception):
@@ -41,13 +43,15 @@ class Reply:
 
 
 class Channel:
-    """The coordinator's end of a channel. What the socket does not hold waits here, and a call never waits for the host."""
+    """The coordinator's end of a channel. What the socket does not hold waits here, and a call never waits for the host.
 
-    def __init__(self, connection: socket.socket) -> None:
-        self._socket, self._unsent, self._read = connection, deque[memoryview](), bytearray()
-        self._replies = deque[Reply]()
+    `is_gone` says whether the host's process has ended: one that it has forked may hold the other end open.
+    """
+
+    def __init__(self, connection: socket.socket, is_gone: Callable[[], bool] = lambda: False) -> None:
+        self._socket, self._is_gone = connection, is_gone
+        self._unsent, self._read, self._replies = deque[memoryview](), bytearray(), deque[Reply]()
         self._poll = select.poll()
-        self._poll.register(connection, select.POLLIN | select.POLLOUT)
 
     def call(self, method: str, *arguments: Any) -> Reply:
         """Let the host carry out a method of its own; ChannelClosed when it is gone."""
@@ -74,10 +78,10 @@ class Channel:
     def receive(self, wait: bool) -> None:
         """Take in what the host has answered; `wait` for some of it if there is none, and send meanwhile what is left."""
         self.send()
-        while wait and self._unsent and not self._poll.poll()[0][1] & ~select.POLLOUT:
-            self.send()
+        if wait:
+            self._wait()
         try:
-            data = self._socket.recv(_CHUNK, 0 if wait else socket.MSG_DONTWAIT)
+            data = self._socket.recv(_CHUNK, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except ConnectionError as error:
@@ -89,6 +93,17 @@ class Channel:
             reply = self._replies.popleft()
             failed, found = frame
             reply.value, reply.error, reply.is_there = (None, found, True) if failed else (found, None, True)
+
+    def _wait(self) -> None:
+        """Wait until there is something to read; ChannelClosed when there never will be."""
+        while True:
+            self._poll.register(self._socket, select.POLLIN | (select.POLLOUT if self._unsent else 0))
+            found = self._poll.poll(_PATIENCE)
+            if found and found[0][1] & ~select.POLLOUT:
+                return
+            if not found and self._is_gone():
+                raise ChannelClosed("its process has ended")
+            self.send()
 
     def close(self) -> None:
         """Let the host serve nobody any more."""

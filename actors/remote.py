@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import ray
@@ -118,8 +119,8 @@ class RayHosts:
             for _ in range(sum(connected)):
                 connection, _ = listener.accept()
                 host = self.remote[int.from_bytes(connection.recv(4), "little")]
-                host.channel = Channel(connection)
-                host.handle.serve.remote()
+                serving = host.handle.serve.remote()
+                host.channel = Channel(connection, partial(_all_there, [serving]))
 
     def close(self) -> None:
         """Close the channels; the actors serve others then."""

@@ -157,6 +157,7 @@ def main() -> None:
     ways: dict[str, Callable[[str, list[float]], None]] = {
         "fedbo, 8 agents, parallel 1": partial(by_fedbo, agents=8, parallel=1),
         "fedbo, 8 agents, parallel 1, prefetch 1": partial(by_fedbo, agents=8, parallel=1, prefetch=1),
+        "fedbo, 8 agents, parallel 1, prefetch 2": partial(by_fedbo, agents=8, parallel=1, prefetch=2),
         "fedbo, 2 agents, parallel 4": partial(by_fedbo, agents=2, parallel=4),
         "fedbo, 2 agents, parallel 4, prefetch 2": partial(by_fedbo, agents=2, parallel=4, prefetch=2),
         "fedbo, 1 agent, parallel 8": partial(by_fedbo, agents=1, parallel=8, algorithm="ts"),

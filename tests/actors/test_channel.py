@@ -105,3 +105,20 @@ def test_a_host_that_is_gone_is_told_of() -> None:
     with pytest.raises(ChannelClosed):
         channel.call("twice", 2)
     channel.close()
+
+
+def test_a_host_that_has_ended_is_told_of_though_its_child_holds_the_socket() -> None:
+    ours, theirs = socket.socketpair()
+    asked = list[bool]()
+
+    def is_gone() -> bool:
+        asked.append(len(asked) == 1)
+        return asked[-1]
+
+    with theirs:
+        channel = Channel(ours, is_gone)
+        reply = channel.call("twice", 1)
+        with pytest.raises(ChannelClosed, match="its process has ended"):
+            reply.get()
+        channel.close()
+    assert asked == [False, True]

@@ -129,7 +129,7 @@ def test_an_estimate_from_one_function_is_all_shrunk_and_one_from_many_hardly() 
 
 
 def test_unlike_agents_cost_no_more_nats_than_the_bounds_say() -> None:
-    """Of a plain process: directions cost at most their information, a mean of n others 1 / (2 n) for each observation."""
+    """Values of a plain process: directions cost at most their information, a mean of n others 1 / (2 n) an observation."""
     rng, number = np.random.default_rng(6), 11
     plain = Matern(0.2, 1.0)(X, X) + 0.01 * np.eye(8)
     root = np.linalg.cholesky(plain)

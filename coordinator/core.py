@@ -240,9 +240,9 @@ def _aggregator(
 def _workers(rules: Rules, scheduler: StepScheduler) -> WorkerEvents | None:
     """Make what befalls the workers of a cluster, where there is one."""
     evaluations = scheduler.evaluations
-    if evaluations is None or evaluations.pool is None:
+    if evaluations is None or evaluations.running.pool is None:
         return None
-    return WorkerEvents(evaluations, rules.environment.plan, rules.task.streams, rules.log)
+    return WorkerEvents(evaluations.running, rules.environment.plan, rules.task.streams, rules.log)
 
 
 def _of_evaluations(scheduler: StepScheduler, workers: WorkerEvents | None) -> dict[type, Handler]:

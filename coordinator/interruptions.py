@@ -22,7 +22,7 @@ class Interruptions:
         step, evaluations, effects = agent.current, self._scheduler.evaluations, list[Effect]()
         if evaluations is not None:
             if agent.interruptions == 1:
-                evaluations.pause(agent, now)
+                evaluations.running.pause(agent, now)
             effects = evaluations.cancel(state, agent, now) if void else []
         if step is not None:
             step.void |= void
@@ -76,7 +76,7 @@ class Interruptions:
         if self._real_time:
             return [ProcessControl(agent.number, "slow", 1 / agent.pace)]
         if self._scheduler.evaluations is not None:
-            return self._scheduler.evaluations.set_pace(agent, before, now)
+            return self._scheduler.evaluations.running.set_pace(agent, before, now)
         step = agent.current
         if step is None or agent.interruptions or not step.segments:
             return []

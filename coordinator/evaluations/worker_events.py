@@ -7,7 +7,7 @@ import math
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.availability import Ascending
 from fedbo.coordinator.environment.faults import Plan, Preemption, fault_times
-from fedbo.coordinator.evaluations.scheduler import EvaluationScheduler
+from fedbo.coordinator.evaluations.running import RunningEvaluations
 from fedbo.coordinator.events import After, Effect, EventLine, WorkerPreempted, WorkerReturned, WorkersChanged
 from fedbo.coordinator.state import CoreState
 
@@ -15,7 +15,7 @@ from fedbo.coordinator.state import CoreState
 class WorkerEvents:
     """The events of workers: those of their classes, and the preemptions of the fault plan."""
 
-    def __init__(self, evaluations: EvaluationScheduler, plan: Plan, streams: Streams, log: list[EventLine]) -> None:
+    def __init__(self, evaluations: RunningEvaluations, plan: Plan, streams: Streams, log: list[EventLine]) -> None:
         assert evaluations.pool is not None
         self._evaluations, self._pool, self._log = evaluations, evaluations.pool, log
         self._streams = streams.of(COORDINATOR)

@@ -1,0 +1,146 @@
+"""Evaluations under way: on the places of their agents, or on the workers of a cluster."""
+
+from __future__ import annotations
+
+import math
+
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.coordinator.cluster.placement import Placement, WorkerPool
+from fedbo.coordinator.cluster.state import Job
+from fedbo.coordinator.environment.durations import Evaluations, StepDurations
+from fedbo.coordinator.evaluations.pending import EvaluationRequest, PendingEvaluation
+from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, make
+from fedbo.coordinator.state import AgentRecord, CoreState
+
+
+class RunningEvaluations:
+    """Evaluations under way: when each begins, how long it takes, and what stops it."""
+
+    def __init__(self, policy: Policy, durations: StepDurations, pool: WorkerPool | None, log: list[EventLine]) -> None:
+        self._durations, self._places, self.pool, self._log = durations, policy.parallel, pool, log
+        self._limit = math.inf if policy.time_limit is None else policy.time_limit
+
+    def with_length(self, agent: AgentRecord, request: EvaluationRequest, again: bool) -> PendingEvaluation:
+        """Draw the length of an evaluation."""
+        if again:
+            number, agent.next_repetition = agent.next_repetition, agent.next_repetition + 1
+        else:
+            number, agent.next_evaluation = agent.next_evaluation, agent.next_evaluation + 1
+        (length,) = self._durations.lengths(agent.number, Evaluations(number, 1, again))
+        length *= request.cost
+        return PendingEvaluation(request, length, work=length * request.pulls)
+
+    def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
+        """Begin what has waited longest, or let it wait for a worker, as long as there are places."""
+        effects: list[Effect] = []
+        found = agent.evaluations
+        assert found is not None
+        while found.waiting and len(found.running) < self._places and not agent.interruptions:
+            key = next(iter(found.waiting))
+            one = found.running[key] = found.waiting.pop(key)
+            if self.pool is None:
+                effects += self._start(agent, one, now)
+            else:
+                one.queued, one.number = now, state.cluster.arrived
+                effects += self._placed(state, self.pool.submit(state.cluster, agent.number, key), now)
+        return effects
+
+    def _placed(self, state: CoreState, placements: list[Placement], now: float) -> list[Effect]:
+        """Begin what has found a worker."""
+        effects: list[Effect] = []
+        for number, key, worker, _ in placements:
+            agent = state.agents[number]
+            assert agent.evaluations is not None
+            one = agent.evaluations.running[key]
+            one.worker = worker
+            self._log.append((now, "placed", number, key[0], 0, f"{key[1]} {worker} {one.queued!r}"))
+            effects += self._start(agent, one, now)
+        return effects
+
+    def _start(self, agent: AgentRecord, one: PendingEvaluation, now: float) -> list[Effect]:
+        """Let an evaluation begin, here or on its worker."""
+        speed, startup = 1.0, 0.0
+        if one.worker >= 0:
+            assert self.pool is not None
+            worker = self.pool.class_of(one.worker)
+            speed, startup = worker.speed, worker.startup
+        pulls = one.request.pulls
+        one.started, one.in_time = now, one.length / speed <= self._limit
+        one.remaining = startup + min(one.work / speed, self._limit * pulls)
+        return self.run(agent, one, now)
+
+    def run(self, agent: AgentRecord, one: PendingEvaluation, now: float) -> list[Effect]:
+        """Let an evaluation go on from now, at the agent's pace unless it has a worker."""
+        assert agent.evaluations is not None
+        agent.evaluations.leases += 1
+        one.since, one.lease = now, agent.evaluations.leases
+        if agent.interruptions and one.worker < 0:
+            return []
+        step, point = one.key
+        length = one.remaining if one.worker >= 0 else one.remaining / agent.pace
+        return [make(After, (length, make(EvaluationEnded, (agent.number, step, point, one.lease))))]
+
+    def release(self, state: CoreState, ended: list[tuple[int, PendingEvaluation]], now: float) -> list[Effect]:
+        """Give the workers of evaluations back, and take what waits for one out of the queue."""
+        if self.pool is None:
+            return []
+        for number, one in ended:
+            if one.worker < 0:
+                self.pool.withdraw(state.cluster, number, one.key)
+        placements: list[Placement] = []
+        for number, one in ended:
+            if one.worker >= 0:
+                self._log.append((now, "released", number, one.key[0], 0, f"{one.key[1]} {one.worker}"))
+                placements += self.pool.release(state.cluster, one.worker, (number, *one.key))
+                one.worker = -1
+        return self._placed(state, placements, now)
+
+    def preempted(self, state: CoreState, jobs: list[Job], checkpoint: float | None, now: float) -> list[Effect]:
+        """Let evaluations that have lost their worker wait again, at their old places in the queue.
+
+        Their work is lost, and its length drawn again; or it is kept, and to go on with it takes `checkpoint` more.
+        """
+        assert self.pool is not None
+        effects: list[Effect] = []
+        for number, step, point in jobs:
+            agent = state.agents[number]
+            assert agent.evaluations is not None
+            one, worker = agent.evaluations.running[step, point], agent.evaluations.running[step, point].worker
+            self._log.append((now, "preempted", number, step, 0, f"{point} {worker}"))
+            if checkpoint is None:
+                one.length = self.with_length(agent, one.request, again=True).length
+                one.work = one.length * one.request.pulls
+            else:
+                model = self.pool.class_of(worker)
+                one.work = max(0.0, one.work - max(0.0, now - one.started - model.startup) * model.speed) + checkpoint
+            one.worker, one.lease = -1, 0
+            effects += self._placed(state, self.pool.submit(state.cluster, number, one.key, one.number), now)
+        return effects
+
+    def joined(self, state: CoreState, worker: int, now: float) -> list[Effect]:
+        """Let a worker serve that was away."""
+        assert self.pool is not None
+        return self._placed(state, self.pool.join(state.cluster, worker), now)
+
+    def with_agent(self, agent: AgentRecord) -> list[PendingEvaluation]:
+        """List what is under way and stands still with an agent: the decision, and without a cluster the evaluations."""
+        found = agent.evaluations
+        if found is None:
+            return []
+        return [*([] if found.deciding is None else [found.deciding]), *(found.running.values() if self.pool is None else ())]
+
+    def pause(self, agent: AgentRecord, now: float) -> None:
+        """Let all that is under way stand still with its agent."""
+        if agent.evaluations is not None:
+            agent.evaluations.asked = None
+        for one in self.with_agent(agent):
+            one.remaining, one.lease = max(0.0, one.remaining - (now - one.since) * agent.pace), 0
+
+    def set_pace(self, agent: AgentRecord, before: float, now: float) -> list[Effect]:
+        """Let all that is under way go on at another pace of its agent than `before`."""
+        if agent.interruptions:
+            return []
+        slowed = self.with_agent(agent)
+        for one in slowed:
+            one.remaining = max(0.0, one.remaining - (now - one.since) * before)
+        return [effect for one in slowed for effect in self.run(agent, one, now)]

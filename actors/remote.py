@@ -161,7 +161,7 @@ class RayHosts:
         host = self._host_of(agent)
         host.commits.append((agent, times))
         if len(host.commits) >= _COMMITS:
-            host.handle.commit.remote(host.take_commits())
+            host.call("commit", host.take_commits())
 
     def flush(self, ends: Ends = dict) -> None:
         """Send the buffers of hosts that are about to run out of work, what ends first before all else."""

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as profile
 from hypothesis import strategies as st
 from invariants import check, events_of
-from plans import chances, faults, settings, some
+from plans import OF_AGENTS, chances, faults, settings, some
 from small_runs import ALL_MODES, Setting
 
-from fedbo.coordinator.environment.faults import FAULTS, Corruption
+from fedbo.coordinator.environment.faults import Corruption
 
 QUICK = profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 
@@ -56,7 +56,7 @@ def test_what_must_hold_holds_whatever_goes_wrong_and_everything_does(worlds: in
 
 @pytest.mark.slow
 @pytest.mark.parametrize("worlds", [2, pytest.param(20, marks=pytest.mark.long)])
-@pytest.mark.parametrize("kind", sorted(FAULTS))
+@pytest.mark.parametrize("kind", OF_AGENTS)
 @pytest.mark.parametrize("exchange", ALL_MODES, ids=lambda m: m.mode + "-carry" * (m.accepts_late and m.is_synchronous))
 def test_every_mode_survives_every_kind_of_fault(exchange, kind: str, worlds: int) -> None:
     @profile(QUICK, max_examples=worlds)

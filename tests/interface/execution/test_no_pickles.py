@@ -98,7 +98,7 @@ def test_chance_is_not_taken_for_a_pickle() -> None:
 
 
 def test_what_reads_a_run_knows_no_pickle() -> None:
-    """Pickles only pass between processes of one run: an agent's and that of its evaluations, and functions on their way there.
+    """Pickles only pass between processes of one run: a coordinator's and its hosts', an agent's and that of its evaluations, and functions on their way there.
 
     What a file of NumPy's may hold of them is refused by name. That objectives survive it is part of their contract.
     """
@@ -116,7 +116,8 @@ def test_what_reads_a_run_knows_no_pickle() -> None:
                     loading.add(name)
             elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("eval", "exec", "compile", "__import__"):
                 loading.add(name)
-    assert using == {"actors/evaluation/isolated.py", "objectives/typed_function.py", "interface/testing/objective_contract.py"}
+    contracts = {f"interface/testing/{name}_contract.py" for name in ("objective", "environment")}
+    assert using == {"actors/channel.py", "actors/evaluation/isolated.py", "objectives/typed_function.py", *contracts}
     assert loading == set()
 
 

@@ -196,7 +196,7 @@ def test_the_example_of_the_readme_runs(
         ({"prefetch": -1}, r"\[evaluation\] prefetch = -1: must be at least 0"),
         ({"resources": [{"CPU": 1}] * 3}, "must be one table for all agents, or one for each of 2"),
         ({"resources": {"CPU": -1.0}}, "must be numbers of at least 0"),
-        ({"study": {"timing": {"clock": "virtual"}}}, "is for real time"),
+        ({"study": {"timing": {"clock": "virtual"}}}, r"are of workers; give a \[cluster\]"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(options: Any, words: str) -> None:

@@ -128,7 +128,8 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
         elif getattr(event, "report", None) is not None:
             report = event.report
             assert set(report._fields) == {
-                "agent", "step", "queries", "payload", "lease", "t_n", "retried", "failed", "failure", "pulled", "again", "reached",
+                "agent", "step", "queries", "payload", "lease", "t_n", "retried", "failed", "failure", "pulled",
+                "again", "reached",
             }  # fmt: skip
             assert all(type(word) is int for word in (report.agent, report.step, report.queries, report.lease, report.t_n))
             assert report.retried == report.failed == report.again == () and report.failure is None and not report.reached

@@ -98,7 +98,7 @@ def test_chance_is_not_taken_for_a_pickle() -> None:
 
 
 def test_what_reads_a_run_knows_no_pickle() -> None:
-    """Pickles only pass between processes of one run: a coordinator's and its hosts', an agent's and that of its evaluations, and functions on their way there.
+    """Pickles only pass between processes of one run: the coordinator's, those of hosts, and those of their evaluations.
 
     What a file of NumPy's may hold of them is refused by name. That objectives survive it is part of their contract.
     """

@@ -104,7 +104,7 @@ def test_random_studies_give_the_same_bytes_in_packed_actors(tmp_path: Path, ray
 
 @pytest.mark.slow
 def test_random_studies_that_are_killed_and_resumed_give_the_same_bytes(tmp_path: Path) -> None:
-    tried = _try("--try", "kills", "--studies", "2", "--first", "30", "--kills", "2", "--limit", "600", "--room", str(tmp_path))
+    tried = _try("--try", "kills", "--studies", "2", "--first", "36", "--kills", "2", "--limit", "600", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 

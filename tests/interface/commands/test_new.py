@@ -20,14 +20,14 @@ def _said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) ->
     return printed.out if code == 0 else printed.err
 
 
-@pytest.mark.parametrize("kind", ["objective", "algorithm"])
-def test_a_new_file_passes_its_own_test(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = _said(capsys, "new", kind, "my_thing", "--folder", str(tmp_path))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["my_thing.py", "my_thing.toml", "test_my_thing.py"]
-    assert said.splitlines()[-1] == "next: pytest test_my_thing.py, then fedbo run my_thing.toml"
+def test_new_files_pass_their_own_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for kind in ("objective", "algorithm"):
+        said = _said(capsys, "new", kind, f"my_{kind}", "--folder", str(tmp_path)).splitlines()
+        assert [Path(line).name for line in said[:-1]] == [f"my_{kind}.py", f"my_{kind}.toml", f"test_my_{kind}.py"]
+        assert said[-1] == f"next: pytest test_my_{kind}.py, then fedbo run my_{kind}.toml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-W", "error", "."]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert told.returncode == 0 and "2 passed" in told.stdout, told.stdout + told.stderr
+    assert told.returncode == 0 and "4 passed" in told.stdout, told.stdout + told.stderr
 
 
 def test_a_new_study_is_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ import fedbo.coordinator.privacy.budget
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
 from fedbo.actors.agent import HostedAgent
+from fedbo.actors.columns import to_reports
 from fedbo.actors.host_storage import HostStorage
 from fedbo.actors.remote import RayHosts, RemoteHost, got
 from fedbo.coordinator.core import Core
@@ -103,13 +104,13 @@ def _goes_on(before: Any) -> Any:
 
 def _any_lease(self: Any, host: Any) -> None:
     (reports,) = got([host.calls.pop(0)])
-    for report in reports:
+    for report in to_reports(reports):
         self._reports[report.agent, self._given[report.agent]] = report
 
 
 def _submit_short(before: Any) -> Any:
     def submit(self: Any, order: Any) -> None:
-        crowded = len(self._host_of[order.agent].buffer) > 1
+        crowded = len(self._host_of(order.agent).buffer) > 1
         before(self, order._replace(inbox=order.inbox[1:]) if crowded else order)
 
     return submit
@@ -213,7 +214,7 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "hosting: interrupted agents are not taken back": ("hostings", (RayHosts, "submit", _goes_on)),
     "hosting: commits without times": (
         "hostings",
-        (RayHosts, "commit", lambda _: lambda self, agent, times: self._host_of[agent].commits.append((agent, ()))),
+        (RayHosts, "commit", lambda _: lambda self, agent, times: self._host_of(agent).commits.append((agent, ()))),
     ),
     "hosting: commits get lost": ("hostings", (RemoteHost, "take_commits", _lost_commits)),
     "hosting: any report of the agent": ("hostings", (RayHosts, "_collect", lambda _: _any_lease)),

@@ -23,6 +23,7 @@ _COLUMNS: dict[str, Callable[[Disruptions], str]] = {
     "rejected": lambda row: _count(row.rejected),
     "copies": lambda row: _count(row.duplicates + row.answer_copies),
     "given up": lambda row: _count(row.given_up),
+    "falsified": lambda row: _count(row.falsified),
     "staleness": lambda row: "–" if row.staleness is None else f"{row.staleness:.2g} (max {row.max_staleness:g})",
     "busy": lambda row: f"{row.utilisation:.0%}",
     "waiting": lambda row: _number(row.waiting or None),

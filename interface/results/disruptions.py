@@ -27,7 +27,7 @@ class Disruptions:
     `round_length` is the mean time from the close of a round to that of the next, None with fewer than two rounds. Of the
     transmissions `sent`, `arrived` took effect, `late` came after their round and were dropped, `lost` never came,
     `rejected` were refused, and `duplicates` are copies that arrived besides and were refused; `given_up` messages were
-    never heard of after all their transmissions. `answers` reached an agent, `answers_lost` transmissions of them did not,
+    never heard of after all their transmissions, and `falsified` ones were sent by agents that lied. `answers` reached an agent, `answers_lost` transmissions of them did not,
     `answer_copies` were refused as copies.
 
     `staleness` is the mean over all messages that took effect, in rounds, and `max_staleness` the largest in any
@@ -50,6 +50,7 @@ class Disruptions:
     rejected: float
     duplicates: float
     given_up: float
+    falsified: float
     answers: float
     answers_lost: float
     answer_copies: float
@@ -118,6 +119,7 @@ def _messages(events: Any) -> dict[str, Any]:
         "rejected": len(refused) - copies - answered - given_up,
         "duplicates": copies,
         "given_up": given_up,
+        "falsified": counts.get("falsified", 0),
         "answers": counts.get("delivered", 0),
         "answers_lost": astray.count("down"),
         "answer_copies": answered,

@@ -92,6 +92,13 @@ def test_copies_and_messages_that_were_given_up_are_no_refusals(tmp_path: Path) 
     assert (row.rejected, row.duplicates, row.answer_copies, row.given_up) == (1, 1, 1, 1)
 
 
+def test_messages_of_agents_that_lie_are_counted_and_told(tmp_path: Path) -> None:
+    result = Result.open(write_run(tmp_path / "run", document(agents=2, iterations=1, replicates=1)))
+    marks = [(1.0, "falsified", "inverted"), (1.0, "sent", ""), (2.0, "falsified", "constant"), (2.0, "sent", "")]
+    (row,) = disruptions(result.observations, log(marks, [(1.0, "sent", "")]))
+    assert (row.falsified, row.sent) == (2, 3)
+
+
 def test_what_nobody_ended_lasts_until_the_life_or_the_run_is_over() -> None:
     first = [(1.0, "absent", ""), (2.0, "done", "")]
     second = [(1.0, "crashed", "lost"), (2.5, "restarted", ""), (3.0, "absent", ""), (9.0, "arrived", "")]

@@ -27,8 +27,8 @@ class Disruptions:
     `round_length` is the mean time from the close of a round to that of the next, None with fewer than two rounds. Of the
     transmissions `sent`, `arrived` took effect, `late` came after their round and were dropped, `lost` never came,
     `rejected` were refused, and `duplicates` are copies that arrived besides and were refused; `given_up` messages were
-    never heard of after all their transmissions, and `falsified` ones were sent by agents that lied. `answers` reached an agent, `answers_lost` transmissions of them did not,
-    `answer_copies` were refused as copies.
+    never heard of after all their transmissions, and `falsified` ones were sent by agents that lied. `answers` reached an
+    agent, `answers_lost` transmissions of them did not, `answer_copies` were refused as copies.
 
     `staleness` is the mean over all messages that took effect, in rounds, and `max_staleness` the largest in any
     replicate; both are None where nothing is known of it.

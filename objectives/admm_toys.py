@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import scipy
 from annotated_types import Ge, Gt, Lt
-from scipy.optimize import Bounds, LinearConstraint, minimize
 
 from fedbo.objectives.base import Array, Metric, Objective, Parameter, require_agent
 from fedbo.objectives.space import inside
@@ -171,7 +171,7 @@ def plants_consensus(plants: Sequence[Plant]) -> Array:
     def cost(x: Array) -> float:
         return -joint_score(plants, np.clip(x, *np.array(box).T))
 
-    found = minimize(cost, start, bounds=box, tol=1e-12)
+    found = scipy.optimize.minimize(cost, start, bounds=box, tol=1e-12)
     return np.asarray(found.x)
 
 
@@ -181,14 +181,14 @@ def plants_allocation(plants: Sequence[Plant], total: Array, at_most: bool = Fal
     low, high = (np.tile([getattr(p, side) for p in plants[0].parameters], n) for side in ("low", "high"))
     start = np.tile(np.asarray(total) / n, n)
     add = np.tile(np.eye(d), n)
-    constraint = LinearConstraint(add, -np.inf if at_most else total, total)
+    constraint = scipy.optimize.LinearConstraint(add, -np.inf if at_most else total, total)
 
     def cost(x: Array) -> float:
         return -joint_score(plants, np.clip(x, low, high).reshape(n, d))
 
     options: Any = {"maxiter": 500, "ftol": 1e-12}
-    box, first = Bounds(low, high), np.clip(start, low, high)
-    found = minimize(cost, first, method="SLSQP", bounds=box, constraints=[constraint], options=options)
+    box, first = scipy.optimize.Bounds(low, high), np.clip(start, low, high)
+    found = scipy.optimize.minimize(cost, first, method="SLSQP", bounds=box, constraints=[constraint], options=options)
     return np.asarray(found.x).reshape(n, d)
 
 

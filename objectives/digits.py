@@ -17,9 +17,6 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le, Lt
-from sklearn import config_context
-from sklearn.datasets import load_digits
-from sklearn.svm import SVC
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
 from fedbo.objectives.datasets.partitions import by_classes, iid, unequal
@@ -57,6 +54,9 @@ class DigitsAgent:
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give minus the mean validation error over the splits for x = (C, gamma); nothing is drawn."""
+        from sklearn import config_context  # not imported where nothing is evaluated: it takes half a second
+        from sklearn.svm import SVC
+
         c, gamma = inside(self.parameters, x)
         # the input was checked once, when it was cut; checking it at every fit would take a third of the time
         with config_context(assume_finite=True, skip_parameter_validation=True):
@@ -125,6 +125,8 @@ class Digits:
 
 @cache
 def _digits() -> tuple[Array, Indices]:
+    from sklearn.datasets import load_digits
+
     images, label = load_digits(return_X_y=True)
     return images, label.astype(np.int64)
 

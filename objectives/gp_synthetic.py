@@ -11,9 +11,8 @@ from functools import cache, cached_property, lru_cache
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import scipy
 from annotated_types import Ge, Gt, Le, Lt
-from scipy.optimize import minimize
-from scipy.stats import qmc
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
 from fedbo.objectives.space import inside
@@ -234,12 +233,12 @@ def largest(frequencies: Array, phases: Array, amplitudes: Array) -> float:
     values = np.cos(x @ frequencies.T + phases) @ amplitudes
     starts = x[np.argsort(-values, kind="stable")[:STARTS]]
     bounds: Any = [(0.0, 1.0)] * dim
-    return -min(float(minimize(negative, start, jac=True, bounds=bounds).fun) for start in starts)
+    return -min(float(scipy.optimize.minimize(negative, start, jac=True, bounds=bounds).fun) for start in starts)
 
 
 @cache
 def _points(dim: int) -> Array:
-    return qmc.Sobol(dim, scramble=False).random(POINTS)
+    return scipy.stats.qmc.Sobol(dim, scramble=False).random(POINTS)
 
 
 FEDERATIONS = {"gp_family": GPFamily, "gp_synthetic": GPSynthetic, "gp_synthetic_de": GPSyntheticDE}

@@ -16,7 +16,6 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 from annotated_types import Ge, Le
-from sklearn.model_selection import train_test_split
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.datasets import hapt
@@ -65,6 +64,8 @@ class Har:
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LogisticAgent:
         """Build one subject's objective; half of its windows validate, whichever streams there are, as with the landmines."""
+        from sklearn.model_selection import train_test_split  # not imported where nothing is evaluated: it takes half a second
+
         require_agent(agent, self.agents)
         x, label = (original() if self.features == "uci" else recomputed()).of(agent + 1)
         _, held_out = train_test_split(np.arange(len(x)), test_size=0.5, stratify=label, random_state=0)

@@ -13,11 +13,8 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from annotated_types import Ge, Le
-from scipy.io import loadmat
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.model_selection import KFold, train_test_split
-from sklearn.svm import SVC
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.datasets.data import locate
@@ -61,6 +58,9 @@ class LandmineField:
         """Give the AUC on the validation half for x = (C, gamma)."""
         if not self.platt:
             return self._auc(x)
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.model_selection import KFold
+
         folds = KFold(PLATT_FOLDS, shuffle=True, random_state=int(rng.integers(2**32)))
         scaled = CalibratedClassifierCV(self._machine(x), ensemble=False, cv=folds).fit(*self.train)
         images, label = self.validation
@@ -75,6 +75,8 @@ class LandmineField:
         return area_under_curve(self._machine(x).fit(*self.train).decision_function(images), label)
 
     def _machine(self, x: Array) -> Any:
+        from sklearn.svm import SVC  # not imported where nothing is evaluated: it takes half a second
+
         c, gamma = inside(self.parameters, x)
         return SVC(kernel="rbf", C=c, gamma=gamma)
 
@@ -110,6 +112,8 @@ class Landmine:
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LandmineField:
         """Build one field's objective; the split is the published one and does not depend on the streams."""
+        from sklearn.model_selection import train_test_split
+
         require_agent(agent, self.agents)
         images, label = _fields(locate("landmine") / "LandmineData.mat")[agent]
         train, validation, seen, held_out = train_test_split(images, label, test_size=0.5, stratify=label, random_state=0)
@@ -118,7 +122,7 @@ class Landmine:
 
 @lru_cache(maxsize=2)
 def _fields(path: Path) -> tuple[tuple[Array, Labels], ...]:
-    stored = loadmat(path)
+    stored = scipy.io.loadmat(path)
     return tuple((x, label.ravel()) for x, label in zip(stored["feature"][0], stored["label"][0], strict=True))
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 import numpy as np
+import scipy
 from annotated_types import Ge, Lt
-from scipy.optimize import minimize
 
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.space import inside
@@ -92,7 +92,7 @@ def best_flows(nodes: Sequence[Node]) -> Array:
         inside_box = np.clip(flow, -1.0, 1.0)
         return -sum(node.score(inside_box[[i - 1, i]]) for i, node in enumerate(nodes))
 
-    found = minimize(cost, np.zeros(len(nodes)), bounds=[(-1.0, 1.0)] * len(nodes), tol=1e-12)
+    found = scipy.optimize.minimize(cost, np.zeros(len(nodes)), bounds=[(-1.0, 1.0)] * len(nodes), tol=1e-12)
     return np.asarray(found.x)
 
 

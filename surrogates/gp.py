@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import Bounds, minimize
+import scipy
 
 from fedbo.surrogates.evidence import evidence_function, log_marginal_likelihood
 from fedbo.surrogates.kernels import FAMILIES
@@ -292,7 +292,7 @@ def _with_priors(evidence: Evidence, settings: GPSettings, dim: int) -> Evidence
 
 def _best_climb(objective: Evidence, starts: Array, bounds: Array, iterations: int) -> Array:
     """The best end point of one climb from each of `starts (r, p)`; the first one wins a tie."""
-    box = Bounds(bounds[:, 0], bounds[:, 1])
+    box = scipy.optimize.Bounds(bounds[:, 0], bounds[:, 1])
     options: Any = {"maxiter": iterations}
-    results = [minimize(objective, s, jac=True, method="L-BFGS-B", bounds=box, options=options) for s in starts]
+    results = [scipy.optimize.minimize(objective, s, jac=True, method="L-BFGS-B", bounds=box, options=options) for s in starts]
     return np.asarray(min(results, key=lambda result: float(result.fun)).x)

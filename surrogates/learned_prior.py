@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.linalg import cho_solve
-from scipy.optimize import Bounds, minimize
 
 from fedbo.surrogates.acquisition import Prediction
 from fedbo.surrogates.kernels import FAMILIES, SE, Matern
@@ -169,11 +169,13 @@ def fit(prior: LearnedPrior, x: Array, y: Array, iterations: int = 100) -> Prior
     if not len(x):
         return prior.parameters
     density = density_function(prior, x, y)
-    box = Bounds(LIMITS[:, 0], LIMITS[:, 1])
+    box = scipy.optimize.Bounds(LIMITS[:, 0], LIMITS[:, 1])
     options: Any = {"maxiter": iterations}
     medians = np.log(prior.parameters)
     starts = [medians, medians + np.array([-1.4, 1.2, 0.0, 0.0])]  # what is shared counts, or the residual does
-    found = [minimize(density, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts]
+    found = [
+        scipy.optimize.minimize(density, start, jac=True, method="L-BFGS-B", bounds=box, options=options) for start in starts
+    ]
     return PriorParameters(*(float(value) for value in np.exp(min(found, key=lambda one: float(one.fun)).x)))
 
 

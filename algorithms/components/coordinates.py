@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import qmc
+import scipy
 
 from fedbo.algorithms.base import Array
 
@@ -76,7 +76,7 @@ def design_points(count: int, dim: int) -> Array:
         side = np.linspace(0.0, 1.0, max(int(count ** (1.0 / dim) + 1e-9), 2))
         even = np.stack(np.meshgrid(*[side] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
     else:
-        even = qmc.Sobol(dim, scramble=False).random(2 ** int(np.ceil(np.log2(count + 1))))[1 : count + 1]
+        even = scipy.stats.qmc.Sobol(dim, scramble=False).random(2 ** int(np.ceil(np.log2(count + 1))))[1 : count + 1]
     x = np.linspace(0.0, 0.5, 100_001) ** 3 * 4.0  # dense near 0
     half = 0.5 * (x + to_coordinates(x, "stretched"))
     near = np.interp(np.minimum(even, 1.0 - even), half, x)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+import scipy
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged
@@ -70,7 +70,7 @@ class Secure:
 
     def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
         """Give numbers from N(0, 1), by inversion of the distribution function."""
-        return np.asarray(ndtri(self.uniform(purpose, number, shape)))
+        return np.asarray(scipy.special.ndtri(self.uniform(purpose, number, shape)))
 
     def words(self, purpose: str, number: int, count: int) -> npt.NDArray[np.uint64]:
         """Give words of 64 random bits."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import qmc
+import scipy
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array
@@ -29,7 +29,7 @@ def sobol(seed: int, dim: int, count: int) -> Array:
     if count == 0:
         return np.empty((0, dim))
     chosen = int(Streams(seed).rng("tabulated design").integers(2**63))
-    sequence = qmc.Sobol(dim, scramble=True, seed=chosen)
+    sequence = scipy.stats.qmc.Sobol(dim, scramble=True, seed=chosen)
     # A power of two is what the sequence is balanced for, and what SciPy does not warn of.
     points: npt.NDArray[np.float64] = sequence.random_base2(math.ceil(math.log2(count)))[:count]
     return np.ascontiguousarray(points)

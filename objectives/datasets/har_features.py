@@ -17,8 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.signal import butter, medfilt, sosfilt, sosfilt_zi
-from scipy.special import entr
+import scipy
 
 from fedbo.objectives.base import Array
 
@@ -57,15 +56,15 @@ class Column(NamedTuple):
 
 def filtered(signal: Array, corner: float) -> Array:
     """Pass the low frequencies of `signal (n, axes)`: third-order Butterworth, `corner` in Hz, at rest before it starts."""
-    sections = butter(3, corner, fs=RATE, output="sos")
-    rest = sosfilt_zi(sections)[:, :, None] * signal[0]
-    low: Array = sosfilt(sections, signal, axis=0, zi=rest)[0]
+    sections = scipy.signal.butter(3, corner, fs=RATE, output="sos")
+    rest = scipy.signal.sosfilt_zi(sections)[:, :, None] * signal[0]
+    low: Array = scipy.signal.sosfilt(sections, signal, axis=0, zi=rest)[0]
     return low
 
 
 def signals(acceleration: Array, rotation: Array) -> dict[str, Array]:
     """Split one recording, `(n, 3)` in g and `(n, 3)` in rad/s, into time signals `(n, 3)` and their norms `(n, 1)`."""
-    clean = [filtered(medfilt(raw, (3, 1)), 20.0) for raw in (acceleration, rotation)]
+    clean = [filtered(scipy.signal.medfilt(raw, (3, 1)), 20.0) for raw in (acceleration, rotation)]
     gravity = filtered(clean[0], 0.3)
     body = clean[0] - gravity
     threefold = {
@@ -146,7 +145,7 @@ def _statistics(window: Array) -> list[tuple[str, Array]]:
         ("sma", np.abs(window).mean(axis=2).sum(axis=1)),
         ("energy", square.mean(axis=2)),
         ("iqr", high - low),
-        ("entropy", entr(share).sum(axis=2)),
+        ("entropy", scipy.special.entr(share).sum(axis=2)),
     ]
 
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.stats.qmc import Sobol
+import scipy
 
 from fedbo.objectives.base import Array, Federation, Objective, Parameter
 from fedbo.objectives.space import from_unit, to_unit
@@ -70,7 +69,7 @@ def optimum(mean: MeanFunction, federation: Federation) -> Optimum:
     if known is not None:
         return Optimum(*known)
     d, count = len(mean.parameters), int(getattr(federation, "dense", DENSE))
-    u = np.linspace(0.0, 1.0, count)[:, None] if d == 1 else Sobol(d, scramble=False).random(count)
+    u = np.linspace(0.0, 1.0, count)[:, None] if d == 1 else scipy.stats.qmc.Sobol(d, scramble=False).random(count)
     y, halves = mean.unit(u), (slice(0, None, 2), slice(1, None, 2)) if d == 1 else (slice(count // 2), slice(count // 2, None))
     last = CUSP if d == 1 and count >= DENSE else SMOOTH
     found = [_refined(mean, u[half], y[half], last) for half in halves]
@@ -96,7 +95,7 @@ def _refined(mean: MeanFunction, u: Array, y: Array, last: float) -> tuple[float
     """
     d, reach = u.shape[1], 2.0 * len(u) ** (-1.0 / u.shape[1])
     centres, values = _best_apart(u, y, reach)
-    cloud = np.linspace(-1.0, 1.0, 17)[:, None] if d == 1 else 2.0 * Sobol(d, scramble=False).random(128) - 1.0
+    cloud = np.linspace(-1.0, 1.0, 17)[:, None] if d == 1 else 2.0 * scipy.stats.qmc.Sobol(d, scramble=False).random(128) - 1.0
     while reach > last:
         near = np.clip(centres[:, None] + reach * cloud, 0.0, 1.0)
         seen = mean.unit(near.reshape(-1, d)).reshape(near.shape[:2])
@@ -138,5 +137,5 @@ def _polished(mean: MeanFunction, u: Array, value: float) -> tuple[float, Array]
     def depth(v: Array) -> float:
         return -float(mean.unit(np.clip(v, 0.0, 1.0)[None])[0])
 
-    made = minimize(depth, u, method="Nelder-Mead", bounds=limits, options=options)
+    made = scipy.optimize.minimize(depth, u, method="Nelder-Mead", bounds=limits, options=options)
     return (-float(made.fun), np.clip(made.x, 0.0, 1.0)) if -made.fun > value else (value, u)

@@ -13,11 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from scipy.linalg.lapack import dposv
-from scipy.spatial import cKDTree
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 from fedbo.objectives.base import Array
 
@@ -39,6 +36,10 @@ class Process:
 
 def fit(u: Array, y: Array) -> Process:
     """Fit a process to points `(n, d)` and values `(n,)`; always the same one for the same points."""
+    from sklearn.exceptions import ConvergenceWarning  # not imported where nothing is fitted: it takes half a second
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
     mean, spread = float(y.mean()), float(y.std())
     if len(y) < 3 or spread == 0.0:
         return Process((1.0,) * u.shape[1], NOISES[0], mean)
@@ -56,7 +57,7 @@ class Nearest:
     """The value of the nearest point; of equally near ones, the tree's choice."""
 
     def __init__(self, u: Array, y: Array) -> None:
-        self._y, self._tree = y, cKDTree(u)
+        self._y, self._tree = y, scipy.spatial.cKDTree(u)
 
     def __call__(self, u: Array) -> float:
         """Give the value at u `(d,)`."""
@@ -81,7 +82,9 @@ class PosteriorMean:
         self._process, self._scales = process, np.array(process.length_scales)
         self._z, self._gap, self._designed = u / self._scales, y - process.mean, designed
         starts = ((0, self._z[:designed]), (designed, self._z[designed:]))
-        self._trees = [(start, cKDTree(z), most) for (start, z), most in zip(starts, ABOUT, strict=True) if len(z)]
+        self._trees = [
+            (start, scipy.spatial.cKDTree(z), most) for (start, z), most in zip(starts, ABOUT, strict=True) if len(z)
+        ]
         self.low, self.high = float(y.min()), float(y.max())
 
     def __call__(self, u: Array) -> float:

@@ -189,21 +189,6 @@ def test_a_posterior_draw_is_the_pathwise_draw_of_numpy(family: str) -> None:
             )
 
 
-def test_numba_is_not_imported_before_something_is_computed() -> None:
-    script = """
-import sys
-import fedbo
-from fedbo.cli import main
-sys.argv = ["fedbo", "list"]
-try:
-    main()
-except SystemExit:
-    pass
-assert "numba" not in sys.modules, "numba was imported"
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
-
-
 SCRIPT = """
 import sys
 sys.path.insert(0, {folder!r})

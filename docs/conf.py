@@ -16,12 +16,14 @@ project = "fedbo"
 author = "the authors of fedbo"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 root_doc = "README"
-include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/**/*.md"]
+include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/**/*.md"]
 exclude_patterns = [".*", "build", "dist", "runs", "*.egg-info", "tests", "benchmarks"]
 
 myst_heading_anchors = 4  # as GitHub makes them
 html_theme = "furo"
 html_title = "fedbo"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
@@ -31,8 +33,16 @@ autodoc_typehints_format = "short"
 default_role = "code"  # docstrings have Markdown's single backquotes
 
 CONTENTS = {
-    "Begin": ("docs/index", "docs/tutorials/*", "docs/glossary"),
-    "Coming from": ("docs/coming_from", "docs/comparison"),
+    "Begin": ("docs/index", "docs/glossary", "docs/coming_from", "docs/comparison"),
+    "Tutorials": (
+        "docs/tutorials/first_study",
+        "docs/tutorials/stragglers",
+        "docs/tutorials/private",
+        "docs/tutorials/several_sites",
+        "docs/tutorials/cluster",
+        "docs/tutorials/own_method",
+        "docs/tutorials/results",
+    ),
     "Guides": (
         "docs/studies",
         "docs/objectives",

@@ -181,7 +181,9 @@ def _script(page: str) -> str:
     return f"from __future__ import annotations\n{code}"
 
 
-PAGES = sorted({block.page for block in SHOWN if _runs(block) and "/tutorials/" not in block.page})  # they have a test of their own
+PAGES = sorted(
+    {block.page for block in SHOWN if _runs(block) and "/tutorials/" not in block.page}
+)  # they have a test of their own
 
 
 @pytest.mark.slow

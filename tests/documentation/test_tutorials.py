@@ -1,7 +1,7 @@
 """Every code block of a tutorial is carried out, in order, in a folder of its own; what a page says was printed is compared.
 
-Blocks whose first line is a comment with a file's name are that file; lines of `sh` are commands of `fedbo`, or pytest on a file
-that was written before. Printed tables are compared by their words, since digits depend on the machine.
+Blocks whose first line is a comment with a file's name are that file; lines of `sh` are commands of `fedbo`, or pytest on a
+file that was written before. Printed tables are compared by their words, since digits depend on the machine.
 """
 
 from __future__ import annotations

@@ -99,13 +99,12 @@ class _Generator(GenerateJsonSchema):
         closed = {"type": "object", "properties": {**also, **settings}, "additionalProperties": False}
         return closed | ({"required": required} if required else {})
 
-    def _settings(self, declared: type[Any]) -> JsonSchemaValue:
-        read = model_of(declared).__pydantic_core_schema__
+    def _settings(self, declared: Any) -> JsonSchemaValue:
+        read: Any = model_of(declared).__pydantic_core_schema__
         if read["type"] == "definitions":
             for each in read["definitions"]:
                 self.generate_inner(each)
             read = read["schema"]
-        assert read["type"] == "model"
         found = super().model_schema(read)
         _name_choices(declared, found.get("properties", {}))
         return found

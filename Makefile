@@ -2,14 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STYLED := actors algorithms benchmarks coordinator examples interface objectives settings setup.py surrogates tests
+STYLED := actors algorithms benchmarks coordinator docs/conf.py examples interface objectives settings setup.py surrogates tests
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
 # Tests start some hundred processes, which need not compile the package each time, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test test-long with-ray without-ray mutants check bench format style types setup clean
+.PHONY: run test test-long with-ray without-ray mutants check bench site release-check format style types setup clean
 
 run: setup  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
@@ -38,6 +38,14 @@ REVISION ?=
 bench: setup  ## compare the speed of the core with that of an earlier revision: make bench REVISION=HEAD~10
 	$(BIN)/python benchmarks/against.py $(REVISION) --quick
 
+site: $(VENV)/docs  ## build the documentation into build/site; a link that leads nowhere is an error
+	rm -rf build/site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html --conf-dir docs . build/site
+	@echo "open build/site/index.html"
+
+release-check:  ## build the wheel and the source distribution, install the wheel into an empty environment, and use it
+	.ci/release $(PYTHON)
+
 format: setup  ## put the code into its format
 	$(BIN)/ruff format $(STYLED)
 	$(BIN)/ruff check --fix $(STYLED)
@@ -60,6 +68,10 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	$(BIN)/python -m fedbo.surrogates.compiled
+	touch $@
+
+$(VENV)/docs: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 clean:  ## remove what the commands above have made

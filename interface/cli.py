@@ -35,6 +35,7 @@ from fedbo.commands.inspect import plot, replay, show
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
 from fedbo.commands.reproduce import reproduce
+from fedbo.commands.schema import schema
 from fedbo.commands.tabulate import tabulate
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ app.command(epilog=CODES)(tabulate)
 app.command(epilog=CODES)(new)
 app.command(epilog=CODES)(examples)
 app.command(epilog=CODES)(doctor)
+app.command()(schema)
 
 
 @app.command("list")

@@ -79,7 +79,7 @@ def _within(declared: type[Any], tables: Settings) -> list[InvalidSetting]:
 
 
 @cache
-def _model(declared: Any) -> type[BaseModel]:
+def model_of(declared: Any) -> type[BaseModel]:
     hints = typing.get_type_hints(declared, include_extras=True)
     config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True, protected_namespaces=())
     columns: dict[str, Any] = {}
@@ -106,7 +106,7 @@ def _alias(name: str, default: Any) -> Any:
 def _typed(declared: Any, given: Mapping[str, Any]) -> Settings:
     try:
         # In JSON, unlike in Python, a strict tuple may be written as a list.
-        checked = _model(declared).model_validate_json(json.dumps(given))
+        checked = model_of(declared).model_validate_json(json.dumps(given))
     except ValidationError as error:
         raise InvalidSettings(_collapsed(error, declared, given)) from error
     except TypeError as error:

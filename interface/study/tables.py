@@ -127,7 +127,7 @@ class ObjectiveTable(Named):
         """Build the federation, without added noise; InvalidSettings when its name or a setting is wrong."""
         declared, settings = self._look_up(), self.settings
         if not self._has_own() and "noise" in settings:
-            build(_Added, {"noise": settings.pop("noise")})
+            build(AddedNoise, {"noise": settings.pop("noise")})
         return build(declared, settings, also=("name", "noise"))
 
     def resolved(self) -> Self:
@@ -140,7 +140,9 @@ class ObjectiveTable(Named):
 
 
 @dataclass(frozen=True, slots=True)
-class _Added:
+class AddedNoise:
+    """The noise of observations of an objective that has none of its own."""
+
     noise: Annotated[float, Ge(0)]
 
 
@@ -207,6 +209,9 @@ class BudgetTable(Table):
     successful `evaluations` of all agents together.
     """
 
+    model_config = ConfigDict(
+        **{**Table.model_config, "json_schema_extra": {"oneOf": [{"required": ["iterations"]}, {"required": ["pulls"]}]}}
+    )
     pulls: Positive | None = None
     iterations: Annotated[Positive | None, Field(validate_default=True)] = None
     time: Annotated[float, Field(gt=0)] | None = None

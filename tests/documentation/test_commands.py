@@ -40,7 +40,7 @@ def _lines(page: str) -> Iterator[str]:
 
 
 def commands(line: str) -> list[list[str]]:
-    """Split a line into its commands, without comments, surroundings and what sudo and the like stand before."""
+    """Split a line into its commands, without comments, surroundings and the file that the output goes to."""
     found: list[list[str]] = [[]]
     for word in shlex.split(line, comments=True):
         if word in ("&&", "||", ";", "|"):
@@ -52,7 +52,8 @@ def commands(line: str) -> list[list[str]]:
 
 def _without_settings(words: list[str]) -> list[str]:
     first = next((n for n, word in enumerate(words) if not re.match(r"[A-Z_]+=", word)), len(words))
-    return words[first:]
+    last = words.index(">") if ">" in words else len(words)
+    return words[first:last]
 
 
 ALL = sorted({(page, line) for page in pages.NAMES for line in _lines(page)})

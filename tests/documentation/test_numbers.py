@@ -9,7 +9,7 @@ import pytest
 from test_commands import check, commands
 
 MEASURED_ONCE = r"[Mm]easured once"
-REFERENCE = {"key", "setting", "argument", "claim", "model", "family"}  # tables of these define, and measure nothing
+REFERENCE = {"key", "setting", "argument", "claim", "model", "family", "part"}  # tables of these define, and measure nothing
 SOURCE = r"(fedbo (run|reproduce|tabulate|show)|make|python|pytest) \S|benchmarks/\w+\.py|(examples|tests)/[\w/]+"
 
 

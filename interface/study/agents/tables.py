@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -41,7 +41,7 @@ class HistoryTable(Table):
     initial: Count | None = None
     fresh: bool | None = None
 
-    @field_validator("algorithm", mode="before")
+    @field_validator("algorithm", mode="before", json_schema_input_type=str | HistoryAlgorithm | None)
     @classmethod
     def _by_name(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
@@ -89,7 +89,7 @@ class AgentsTable(Table):
     checkpoint: Positive = 1
     history: HistoryTable | None = None
 
-    @field_validator("targets", mode="plain")
+    @field_validator("targets", mode="plain", json_schema_input_type=Literal["all"] | list[int])
     @classmethod
     def _targets(cls, value: Any) -> Any:
         if value != "all" and not is_agents(value):

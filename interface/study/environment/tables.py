@@ -136,7 +136,7 @@ class GroupTable(Table):
     initial: Count | None = None
     history: HistoryTable | None = None
 
-    @field_validator("agents", mode="plain")
+    @field_validator("agents", mode="plain", json_schema_input_type=list[int] | None)
     @classmethod
     def _agents(cls, value: Any) -> Any:
         if not is_agents(value):

@@ -1,0 +1,84 @@
+"""The documentation site: the Markdown pages of the repository as they stand, and the reference from the docstrings.
+
+`make site` builds it with Sphinx and MyST into build/site; a link that leads nowhere is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from fedbo.study.schema import schema
+
+project = "fedbo"
+author = "the authors of fedbo"
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+root_doc = "README"
+include_patterns = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/**/*.md"]
+exclude_patterns = [".*", "build", "dist", "runs", "*.egg-info", "tests", "benchmarks"]
+
+myst_heading_anchors = 4  # as GitHub makes them
+html_theme = "furo"
+html_title = "fedbo"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_show_copyright = False
+pygments_style = "friendly"
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+default_role = "code"  # docstrings have Markdown's single backquotes
+
+CONTENTS = {
+    "Begin": ("docs/index", "docs/glossary", "docs/coming_from", "docs/comparison"),
+    "Tutorials": (
+        "docs/tutorials/first_study",
+        "docs/tutorials/stragglers",
+        "docs/tutorials/private",
+        "docs/tutorials/several_sites",
+        "docs/tutorials/cluster",
+        "docs/tutorials/own_method",
+        "docs/tutorials/results",
+    ),
+    "Guides": (
+        "docs/studies",
+        "docs/objectives",
+        "docs/algorithms/index",
+        "docs/results",
+        "docs/disruptions",
+        "docs/cluster-model",
+        "docs/privacy",
+        "docs/tuning",
+        "docs/cluster",
+        "docs/performance",
+        "docs/plugins",
+    ),
+    "Algorithms": ("docs/algorithms/*",),
+    "Reference": ("docs/reference", "docs/stability", "CHANGELOG"),
+    "Development": ("CONTRIBUTING", "docs/architecture", "docs/decisions/README", "docs/decisions/*"),
+}
+
+
+def add_contents(app: Any, name: str, source: list[str]) -> None:
+    """Put the table of contents at the end of the first page, so that the README itself need not have it."""
+    if name == root_doc:
+        for caption, pages in CONTENTS.items():
+            lines = [":hidden:", ":glob:", f":caption: {caption}", *pages]
+            source[0] += "\n\n```{toctree}\n" + "\n".join(lines) + "\n```\n"
+
+
+def finish(app: Any, error: Exception | None) -> None:
+    """Let the first page be the site's index, and publish the schema of study files."""
+    if error is None and app.builder.name == "html":
+        built = Path(app.outdir)
+        shutil.copyfile(built / f"{root_doc}.html", built / "index.html")
+        (built / "study.schema.json").write_text(json.dumps(schema(), indent=1), encoding="utf-8")
+
+
+def setup(app: Any) -> None:
+    """Connect what is above."""
+    app.connect("source-read", add_contents)
+    app.connect("build-finished", finish)

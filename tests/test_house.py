@@ -33,9 +33,10 @@ WITHIN: dict[str, dict[str, str]] = {
         "datasets": "base",
         "models": "base space datasets",
         "derived": "base space",
+        "suites": "",
         "tables": "base",
         "typed_spaces": "base space",
-        ".": "datasets models derived tables typed_spaces",
+        ".": "datasets models derived suites tables typed_spaces",
     },
     "surrogates": {"compiled": "", ".": "compiled"},
     "algorithms": {

@@ -1,0 +1,76 @@
+"""The catalogue of suites: which tasks they have, with which agents, and how many evaluations every agent makes.
+
+A suite never changes under one version: what is published with it names both. The agents of real tasks are in two parts:
+methods are developed on `development` agents, and tables are published of `held_out` ones, on which nothing was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Part = Literal["all", "development", "held_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteTask:
+    """A federation by name, with `options` as in [objective], and the budget of each agent.
+
+    `agents` says which agents it has: all of the federation, or those of one part. `costly` tasks report what an evaluation
+    costs, in seconds, which is then its duration; `fidelity` names the parameter on which an evaluation's cost and precision
+    hang, such as `epoch`, and is None where there is none. `optional` tasks need data or a library that may not be here.
+    """
+
+    name: str
+    objective: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    agents: Part = "all"
+    initial: int = 3
+    iterations: int = 40
+    fidelity: str | None = None
+    costly: bool = False
+    optional: bool = False
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Give the tables of a study that the task settles: [objective], [agents], [budget] and [timing]."""
+        part = {} if self.agents == "all" else {"part": self.agents}
+        timing = {"timing": {"evaluation": {"model": "cost"}}} if self.costly else {}
+        objective = {"name": self.objective, **self.options, **part}
+        return {"objective": objective, "agents": {"initial": self.initial}, "budget": {"iterations": self.iterations}} | timing
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A named and versioned list of tasks with different names; `summary` says in one line what they are."""
+
+    name: str
+    version: int
+    summary: str
+    tasks: tuple[SuiteTask, ...]
+
+    def task(self, name: str) -> SuiteTask:
+        """Give a task by name; KeyError, naming those that there are."""
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise KeyError(f"no task {name!r} in suite {self.name!r}; there are: {', '.join(task.name for task in self.tasks)}")
+
+
+SYNTHETIC = Suite(
+    "synthetic",
+    1,
+    "functions with known optima, agents more and less alike; nothing is needed and nothing fetched",
+    (
+        SuiteTask("hartmann3", "hartmann", {"agents": 10, "dimensions": 3, "family": "shift", "spread": 0.05}),
+        SuiteTask("hartmann6", "hartmann", {"agents": 10, "dimensions": 6, "family": "shift", "spread": 0.05}),
+        SuiteTask("ackley4", "ackley", {"agents": 10, "dimensions": 4, "family": "shift", "spread": 0.05}),
+        SuiteTask("branin", "branin", {"agents": 10, "family": "shift", "spread": 1.0}),
+        SuiteTask("gp-alike", "gp_family", {"agents": 10, "dimensions": 2, "likeness": 0.95}),
+        SuiteTask("gp-half", "gp_family", {"agents": 10, "dimensions": 2, "likeness": 0.5}),
+        SuiteTask("gp-unlike", "gp_family", {"agents": 10, "dimensions": 2, "likeness": 0.0}),
+        SuiteTask("landmine", "landmine", {"agents": 10, "log": True}, optional=True),
+    ),
+)
+
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (SYNTHETIC,)}

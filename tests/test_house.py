@@ -35,8 +35,9 @@ WITHIN: dict[str, dict[str, str]] = {
         "derived": "base space",
         "suites": "",
         "tables": "base",
+        "tasks": "base space datasets typed_spaces",
         "typed_spaces": "base space",
-        ".": "datasets models derived suites tables typed_spaces",
+        ".": "datasets models derived suites tables tasks typed_spaces",
     },
     "surrogates": {"compiled": "", ".": "compiled"},
     "algorithms": {

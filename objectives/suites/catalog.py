@@ -73,4 +73,24 @@ SYNTHETIC = Suite(
     ),
 )
 
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (SYNTHETIC,)}
+
+def _real(part: Part, suffix: str) -> Suite:
+    """Give the suite of real tuning tasks with the agents of one part."""
+    tasks = [
+        SuiteTask("lcbench", "lcbench", agents=part, fidelity="epoch", costly=True, optional=True),
+        SuiteTask("xgboost", "xgboost_tasks", {"agents": 20}, part, fidelity="trainsize", costly=True, optional=True),
+        SuiteTask("mlp", "mlp_tasks", agents=part, costly=True, optional=True),
+        SuiteTask("fcnet", "fcnet", agents=part, costly=True, optional=True),
+        SuiteTask("nas", "nas_tasks", agents=part, costly=True, optional=True),
+    ]
+    if part == "development":
+        tasks = tasks[:-1]  # of three image sets none is for development
+    return Suite(
+        f"tuning{suffix}", 1, f"hyperparameter tuning with measured run times; {part.replace('_', '-')} agents", tuple(tasks)
+    )
+
+
+# Tables are published of `tuning`; whoever chooses a setting looks at `tuning_development` alone.
+TUNING = _real("held_out", "")
+TUNING_DEVELOPMENT = _real("development", "_development")
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (SYNTHETIC, TUNING, TUNING_DEVELOPMENT)}

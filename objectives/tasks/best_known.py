@@ -1,0 +1,1 @@
+BEST: dict[str, dict[str, float]] = {"lcbench": {}, "rbv2_xgboost": {}}

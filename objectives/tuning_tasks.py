@@ -15,7 +15,6 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from fedbo.objectives.base import Metric, Objective, Parameter, require, require_agent
-from fedbo.objectives.derived.mean import Optimum
 from fedbo.objectives.tasks.best_known import BEST
 from fedbo.objectives.tasks.collections import FCNET, LCBENCH, MLP, NAS, XGBOOST, Collection, Part
 from fedbo.objectives.tasks.complete_tables import Grid, TableTask
@@ -92,8 +91,8 @@ class _Surrogates(_Tasks):
 class LCBench(_Surrogates):
     """Networks on 34 OpenML data sets (LCBench): 7 hyperparameters, to raise the balanced accuracy of validation.
 
-    `epoch` is after how many epochs the network is judged, 1 to 52: fewer take less time. `quantity` is what is tuned. The cost of
-    an evaluation is its run time in seconds. `agents` takes the first so many data sets of `part`.
+    `epoch` is after how many epochs the network is judged, 1 to 52: fewer take less time. `quantity` is what is tuned. The cost
+    of an evaluation is its run time in seconds. `agents` takes the first so many data sets of `part`.
     """
 
     collection: ClassVar[Collection] = LCBENCH
@@ -116,9 +115,9 @@ class LCBench(_Surrogates):
 class XGBoostTasks(_Surrogates):
     """Boosted trees on 119 OpenML data sets (rbv2_xgboost): 14 conditional hyperparameters, to raise the accuracy.
 
-    `trainsize` is the share of the data that is trained on, `repl` how many times; smaller ones take less time. `quantity` is what
-    is tuned: accuracy, balanced accuracy or the area under the curve. The cost of an evaluation is its time in seconds. `agents`
-    takes the first so many data sets of `part`.
+    `trainsize` is the share of the data that is trained on, `repl` how many times; smaller ones take less time. `quantity` is
+    what is tuned: accuracy, balanced accuracy or the area under the curve. The cost of an evaluation is its time in seconds.
+    `agents` takes the first so many data sets of `part`.
     """
 
     collection: ClassVar[Collection] = XGBOOST
@@ -150,11 +149,11 @@ class _Tables(_Tasks):
         return TableTask(self._grid, data_set, self.metric.sign, self.noisy)
 
     @property
-    def mean_best(self) -> Optimum:
-        """Give the exact largest mean over the agents, and where it is."""
+    def mean_best(self) -> tuple[float, tuple[float, ...], float]:
+        """Give the exact largest mean over the agents, where it is, and 0 for how far that may be off."""
         total = sum(self.task(data_set).means for data_set in self.data_sets) / self.n_agents
         row = int(np.argmax(total))
-        return Optimum(float(total[row]), tuple(self._grid.point(row).tolist()), 0.0)
+        return float(total[row]), tuple(self._grid.point(row).tolist()), 0.0
 
     @property
     def _grid(self) -> Grid:
@@ -166,8 +165,9 @@ class _Tables(_Tasks):
 class MLPTasks(_Tables):
     """Perceptrons on 8 OpenML data sets (HPOBench): all 30,000 configurations of 5 hyperparameters, to raise the accuracy.
 
-    With `noisy` an evaluation is what one of 5 seeds came to, drawn at random, without it their mean, by which points are judged
-    anyway. The cost of an evaluation is its mean run time in seconds. `agents` takes the first so many data sets of `part`.
+    With `noisy` an evaluation is what one of 5 seeds came to, drawn at random, without it their mean, by which points are
+    judged anyway. The cost of an evaluation is its mean run time in seconds. `agents` takes the first so many data sets of
+    `part`.
     """
 
     collection: ClassVar[Collection] = MLP
@@ -182,9 +182,9 @@ class MLPTasks(_Tables):
 class FCNet(_Tables):
     """Networks for regression on 4 data sets (HPOLib): all 62,208 configurations of 9 hyperparameters, to lower the loss.
 
-    The loss is that of validation, as its decimal logarithm. With `noisy` an evaluation is what one of 4 seeds came to, drawn at
-    random, without it their mean, by which points are judged anyway. The cost of an evaluation is its mean run time in seconds.
-    `agents` takes the first so many data sets of `part`.
+    The loss is that of validation, as its decimal logarithm. With `noisy` an evaluation is what one of 4 seeds came to, drawn
+    at random, without it their mean, by which points are judged anyway. The cost of an evaluation is its mean run time in
+    seconds. `agents` takes the first so many data sets of `part`.
     """
 
     collection: ClassVar[Collection] = FCNET

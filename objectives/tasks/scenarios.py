@@ -116,8 +116,8 @@ def _inputs(scenario: Scenario) -> Inputs:
 class SurrogateTask:
     """One data set of a scenario: the output `quantity` of the network, times `sign`, at fixed `fidelity (f,)`.
 
-    An evaluation draws nothing and costs the run time that the network predicts, in seconds. The last point is remembered, since
-    its cost is asked for before its value.
+    An evaluation draws nothing and costs the run time that the network predicts, in seconds. The last point is remembered,
+    since its cost is asked for before its value.
     """
 
     scenario: Scenario

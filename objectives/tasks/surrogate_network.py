@@ -70,7 +70,7 @@ class SurrogateNetwork:
     outputs: Columns
 
     def __call__(self, codes: Codes, numbers: Array) -> Array:
-        """Give the outputs `(…, o)` at the codes of categories `(…, k)` and numbers `(…, c)`, with or without a row for each."""
+        """Give the outputs `(…, o)` at the codes of categories `(…, k)` and the numbers `(…, c)` of one point or of many."""
         hidden = self.inputs.before(numbers) @ self.first[0] + self.first[1]
         for place, table in enumerate(self.embedded):
             hidden = hidden + table[codes[..., place]]

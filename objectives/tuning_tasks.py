@@ -151,7 +151,7 @@ class _Tables(_Tasks):
     @property
     def mean_best(self) -> tuple[float, tuple[float, ...], float]:
         """Give the exact largest mean over the agents, where it is, and 0 for how far that may be off."""
-        total = sum(self.task(data_set).means for data_set in self.data_sets) / self.n_agents
+        total = np.mean([self.task(data_set).means for data_set in self.data_sets], axis=0)
         row = int(np.argmax(total))
         return float(total[row]), tuple(self._grid.point(row).tolist()), 0.0
 

@@ -70,7 +70,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
         "testing": ". study estimates results execution reports plots tabulation papers tuning",
-        "commands": "study results execution reports plots tabulation papers",
+        "commands": "study estimates results execution reports plots tabulation papers",
         ".": "study estimates results execution reports plots tabulation papers tuning testing commands",
     },
 }

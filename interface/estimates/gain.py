@@ -53,9 +53,9 @@ def estimate_gain(study: Study, points: int) -> Gain:
     """Evaluate the targets of a study without a sweep at so many points each, and about as many more in search of the best."""
     replicates = min(REPLICATES, study.study.replicates) if study.federation().random_per_replicate else 1
     found = [_of_replicate(study, replicate, points) for replicate in range(replicates)]
-    means = np.mean([each[:4] for each in found], axis=0)
-    ends = min(each[4] for each in found), max(each[5] for each in found)
-    return Gain(*(float(mean) for mean in means), *ends, len(study.targets), int(found[0][6]))
+    random, common, own, alike = (float(mean) for mean in np.mean([each[:4] for each in found], axis=0))
+    least, most = min(each[4] for each in found), max(each[5] for each in found)
+    return Gain(random, common, own, alike, least, most, len(study.targets), int(found[0][6]))
 
 
 def _of_replicate(study: Study, replicate: int, points: int) -> tuple[float, ...]:
@@ -79,7 +79,8 @@ def _of_replicate(study: Study, replicate: int, points: int) -> tuple[float, ...
     known = getattr(federation, "mean_best", None) if len(objectives) == federation.n_agents else None
     common = common if known is None else max(common, float(known[0]))
     own = np.array([_own(objective, one) for objective, one in zip(objectives, np.hstack([seen, values(tried)]), strict=True)])
-    ranks = np.corrcoef(np.array([rankdata(one) for one in seen])) if len(seen) > 1 else np.ones((1, 1))
+    with np.errstate(invalid="ignore", divide="ignore"):  # of a constant function there is no correlation: NaN
+        ranks = np.corrcoef(np.array([rankdata(one) for one in seen])) if len(seen) > 1 else np.ones((1, 1))
     pairs = ranks[np.triu_indices(len(seen), 1)]
     pairs = pairs if len(pairs) else np.array([np.nan])
     return (

@@ -209,7 +209,11 @@ def _does(federated: Sequence[Worth], local: str) -> list[str]:
     said = []
     for row in winners:
         told = _clear(row.told)
-        control = "it has no control here" if row.told[0] is None else "but not clearly than its control, so it may not be what is told"
+        control = (
+            "it has no control here"
+            if row.told[0] is None
+            else "but not clearly than its control, so it may not be what is told"
+        )
         control = f"and than its control by {told}, so what is told counts" if told is not None else control
         said.append(f"It does with {row.algorithm}: better than {local} by {_clear(row.gains)}; {control}.")
     return said

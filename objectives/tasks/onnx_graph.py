@@ -51,7 +51,7 @@ def _node(data: bytes) -> Operation:
 
 def _tensor(data: bytes) -> tuple[str, npt.NDArray[Any]]:
     dims = [size for field, size in _fields(data) if field == 1]
-    (kind,) = (found for field, found in _fields(data) if field == 2)
+    (kind,) = (found for field, found in _fields(data) if field == 2 and isinstance(found, int))
     names, raw = _all(data, 8), _all(data, 9)
     values = np.frombuffer(raw[0], _KINDS[kind]).reshape([size for size in dims if isinstance(size, int)])
     return (names[0].decode() if names else ""), values

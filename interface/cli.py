@@ -37,6 +37,7 @@ from fedbo.commands.privacy import privacy
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.schema import schema
 from fedbo.commands.tabulate import tabulate
+from fedbo.commands.worth import worth
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -134,6 +135,7 @@ app.command(epilog=CODES)(replay)
 app.command(epilog=CODES)(reproduce)
 app.command()(privacy)
 app.command(epilog=CODES)(tabulate)
+app.command(epilog=CODES)(worth)
 app.command(epilog=CODES)(new)
 app.command(epilog=CODES)(examples)
 app.command(epilog=CODES)(doctor)

@@ -13,9 +13,9 @@ from annotated_types import Ge
 
 from fedbo.objectives.base import Array, Measured, Metric, Parameter, require, require_agent
 from fedbo.objectives.python_function import load
-from fedbo.objectives.reports import Reports, of_failure, with_reports
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.reports import Reports, of_failure, with_reports
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.ranges import check
 

@@ -33,9 +33,11 @@ WITHIN: dict[str, dict[str, str]] = {
         "datasets": "base",
         "models": "base space datasets",
         "derived": "base space",
+        "suites": "",
         "tables": "base",
+        "tasks": "base space datasets typed_spaces",
         "typed_spaces": "base space",
-        ".": "datasets models derived tables typed_spaces",
+        ".": "datasets models derived suites tables tasks typed_spaces",
     },
     "surrogates": {"compiled": "", ".": "compiled"},
     "algorithms": {
@@ -68,7 +70,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
         "testing": ". study estimates results execution reports plots tabulation papers tuning",
-        "commands": "study results execution reports plots tabulation papers",
+        "commands": "study estimates results execution reports plots tabulation papers",
         ".": "study estimates results execution reports plots tabulation papers tuning testing commands",
     },
 }

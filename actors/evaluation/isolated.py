@@ -19,7 +19,7 @@ from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
-from fedbo.objectives.reports import LISTENERS, Report, of_failure
+from fedbo.objectives.typed_spaces.reports import LISTENERS, Report, of_failure
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20

@@ -16,6 +16,7 @@ from fedbo.coordinator.exchange import Staleness
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives import catalog as objectives
+from fedbo.objectives.suites.catalog import SUITES
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, range_of
 from fedbo.study.document import one_line
@@ -91,6 +92,14 @@ def _default(field: dataclasses.Field[Any]) -> str:
     return "…" if field.default_factory is not dataclasses.MISSING else "required"
 
 
+def _suites() -> list[Item]:
+    """List the suites with their tasks, each with its objective; a suite is for comparing methods, no study names it."""
+    return [
+        Item(suite.name, f"version {suite.version}: {suite.summary}", {task.name: task.objective for task in suite.tasks})
+        for suite in SUITES.values()
+    ]
+
+
 # Tables that have settings and nothing to choose between, by their keys in a study.
 TABLES: dict[str, type[Any]] = {
     "timing.speed": SpeedClasses,
@@ -110,4 +119,5 @@ GROUPS: dict[str, Callable[[], list[Item]]] = {
     "exchange": lambda: _declared(exchanges),
     "faults": lambda: _declared(FAULTS),
     "tables": lambda: _declared(TABLES),
+    "suites": _suites,
 }

@@ -57,6 +57,8 @@ MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"  # PyTorch's mirror of h
 COVSTRETCH = "https://github.com/wwiecek/covstretch"
 PAI = "https://raw.githubusercontent.com/alibaba/clusterdata/master/cluster-trace-gpu-v2020/mini-batch-time"
 QMNIST = "https://raw.githubusercontent.com/facebookresearch/qmnist/master"
+YAHPO = "https://raw.githubusercontent.com/slds-lmu/yahpo_data/efdab9072f63bd680396cd4b78b927c4a0caaad3"
+YAHPO_PAPER = "Pfisterer, Schneider, Moosbauer, Binder, Bischl: YAHPO Gym. AutoML-Conf 2022"
 UCI_HAR_FILES = tuple(
     DataFile(
         name.rpartition("/")[2],
@@ -161,6 +163,33 @@ DATA_SETS: dict[str, DataSet] = {
             licence="CC BY 4.0",
             citation="Weng et al.: MLaaS in the wild: workload analysis and scheduling in large-scale heterogeneous GPU "
             "clusters. NSDI 2022; Xiao et al.: AntMan: dynamic scaling on GPU clusters for deep learning. OSDI 2020",
+        ),
+        DataSet(
+            name="yahpo/lcbench",
+            files=tuple(
+                DataFile(name=name, size=size, sha256=sha256, address=f"{YAHPO}/lcbench/{name}")
+                for name, size, sha256 in (
+                    ("model.onnx", 2_153_124, "b45c0d85ae39abf8820c8bea5ac82f415763afcbaf3b725e36af452b09cb6dcd"),
+                    ("config_space.json", 2_151, "4d1c78a91429b4a37628e13f286cf1abe15f778a09722a4c01714f2d72a8200d"),
+                    ("encoding.json", 507, "d8af928f412bbeb07e58ecd69877fcab35fbc595333d1c1c3f76120d2f2508da"),
+                )
+            ),
+            licence="Apache-2.0",
+            citation=YAHPO_PAPER + "; Zimmer, Lindauer, Hutter: Auto-PyTorch Tabular. TPAMI 43(9), 2021",
+        ),
+        DataSet(
+            name="yahpo/rbv2_xgboost",
+            files=tuple(
+                DataFile(name=name, size=size, sha256=sha256, address=f"{YAHPO}/rbv2_xgboost/{name}")
+                for name, size, sha256 in (
+                    ("model.onnx", 3_335_828, "85125b6d97f553d10cd50f9e632e1a3f1ad44bcb00300dd2880d70dfd043d9f3"),
+                    ("config_space.json", 4_955, "acf4485d314d86801f61b615d64ffea7859c414c363da9e7f943621468ebbda4"),
+                    ("encoding.json", 1_604, "0bd3cf9a4c9459a3148adf740f20b347fd11a6714f89348f41467a8f1206172a"),
+                )
+            ),
+            licence="Apache-2.0",
+            citation=YAHPO_PAPER
+            + "; Binder, Pfisterer, Bischl: Collecting empirical data about hyperparameters. ICML AutoML workshop 2020",
         ),
         DataSet(
             name="wisdm",

@@ -1,0 +1,84 @@
+"""The command `fedbo worth`: whether federation pays in a study, and whether it can."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedbo.commands.arguments import (
+    INTERRUPTED,
+    Format,
+    Printed,
+    Sets,
+    Stop,
+    Workers,
+    hosting_sets,
+    print_json,
+    progress_display,
+    say_interrupted,
+)
+
+if TYPE_CHECKING:
+    from fedbo.results.result import Result
+    from fedbo.study.study import Study
+
+
+def worth(
+    study: Annotated[
+        Path,
+        typer.Argument(metavar="STUDY", help="A study file (TOML), or a run directory of this command.", show_default=False),
+    ],
+    sets: Sets = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A directory: a new one, or that of the same question, which is gone on with.")
+    ] = None,
+    points: Annotated[int, typer.Option(min=16, help="At how many points each agent's objective is looked at.")] = 256,
+    workers: Workers = None,
+    printed: Printed = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+) -> None:
+    """Say whether federation pays in a study, and whether it can: local, federated, both controls, and everything in one place.
+
+    The study is run with the algorithms that the question needs beside its own. Give it ten replicates or more.
+    """
+    from fedbo.estimates.gain import estimate_gain
+    from fedbo.reports.tables import console, plain
+    from fedbo.reports.worth import verdict, worth_table
+    from fedbo.results.result import Result
+
+    if (study / "study.toml").is_file():
+        result = Result.open(study)
+    else:
+        from fedbo.reports.worth import worth_study
+        from fedbo.study.study import load_study
+
+        asked, left = worth_study(load_study(study, [*(sets or []), *hosting_sets(workers, None)]))
+        for line in left:
+            typer.echo(f"left out, since it does not fit the study: {line}", err=True)
+        result = _carried_out(asked, out, printed, quiet)
+    found = verdict(result, estimate_gain(result.trusted_cells()[0].study, points))
+    if printed is Format.json:
+        print_json({"directory": str(result.directory), **plain(found)})
+        return
+    console().print(worth_table(found, result.metric()))
+    print(f"results: {result.directory}")
+
+
+def _carried_out(study: Study, out: Path | None, printed: Format, quiet: bool) -> Result:
+    """Run a study, go on with it where it was interrupted, or open it where it has ended."""
+    from fedbo.execution.directory import unfinished
+    from fedbo.execution.runner import resume_study, run_study
+    from fedbo.results.manifest import read_manifest
+    from fedbo.results.result import Result
+
+    same = out is not None and (out / "manifest.json").is_file() and read_manifest(out).get("study_sha256") == study.digest()
+    try:
+        if out is not None and same:
+            return resume_study(out, (), progress_display(quiet)) if unfinished(out) else Result.open(out)
+        return run_study(study, out, progress_display(quiet))
+    except KeyboardInterrupt as stop:
+        folder = stop.args[0] if stop.args else None
+        say_interrupted(folder, f"go on with: fedbo worth STUDY --out {folder}", printed)
+        raise Stop(INTERRUPTED) from None

@@ -1,0 +1,1 @@
+"""Suites: named, versioned lists of tasks, which methods are compared on."""

@@ -1,0 +1,96 @@
+"""The catalogue of suites: which tasks they have, with which agents, and how many evaluations every agent makes.
+
+A suite never changes under one version: what is published with it names both. The agents of real tasks are in two parts:
+methods are developed on `development` agents, and tables are published of `held_out` ones, on which nothing was chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Part = Literal["all", "development", "held_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteTask:
+    """A federation by name, with `options` as in [objective], and the budget of each agent.
+
+    `agents` says which agents it has: all of the federation, or those of one part. `costly` tasks report what an evaluation
+    costs, in seconds, which is then its duration; `fidelity` names the parameter on which an evaluation's cost and precision
+    hang, such as `epoch`, and is None where there is none. `optional` tasks need data or a library that may not be here.
+    """
+
+    name: str
+    objective: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    agents: Part = "all"
+    initial: int = 3
+    iterations: int = 40
+    fidelity: str | None = None
+    costly: bool = False
+    optional: bool = False
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Give the tables of a study that the task settles: [objective], [agents], [budget] and [timing]."""
+        part = {} if self.agents == "all" else {"part": self.agents}
+        timing = {"timing": {"evaluation": {"model": "cost"}}} if self.costly else {}
+        objective = {"name": self.objective, **self.options, **part}
+        return {"objective": objective, "agents": {"initial": self.initial}, "budget": {"iterations": self.iterations}} | timing
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A named and versioned list of tasks with different names; `summary` says in one line what they are."""
+
+    name: str
+    version: int
+    summary: str
+    tasks: tuple[SuiteTask, ...]
+
+    def task(self, name: str) -> SuiteTask:
+        """Give a task by name; KeyError, naming those that there are."""
+        for task in self.tasks:
+            if task.name == name:
+                return task
+        raise KeyError(f"no task {name!r} in suite {self.name!r}; there are: {', '.join(task.name for task in self.tasks)}")
+
+
+SYNTHETIC = Suite(
+    "synthetic",
+    1,
+    "functions with known optima, agents more and less alike; nothing is needed and nothing fetched",
+    (
+        SuiteTask("hartmann3", "hartmann", {"agents": 10, "dimensions": 3, "family": "shift", "spread": 0.05}),
+        SuiteTask("hartmann6", "hartmann", {"agents": 10, "dimensions": 6, "family": "shift", "spread": 0.05}),
+        SuiteTask("ackley4", "ackley", {"agents": 10, "dimensions": 4, "family": "shift", "spread": 0.05}),
+        SuiteTask("branin", "branin", {"agents": 10, "family": "shift", "spread": 1.0}),
+        SuiteTask("gp-alike", "gp_family", {"agents": 10, "dimensions": 2, "likeness": 0.95}),
+        SuiteTask("gp-half", "gp_family", {"agents": 10, "dimensions": 2, "likeness": 0.5}),
+        SuiteTask("gp-unlike", "gp_family", {"agents": 10, "dimensions": 2, "likeness": 0.0}),
+        SuiteTask("landmine", "landmine", {"agents": 10, "log": True}, optional=True),
+    ),
+)
+
+
+def _real(part: Part, suffix: str) -> Suite:
+    """Give the suite of real tuning tasks with the agents of one part."""
+    tasks = [
+        SuiteTask("lcbench", "lcbench", agents=part, fidelity="epoch", costly=True, optional=True),
+        SuiteTask("xgboost", "xgboost_tasks", {"agents": 20}, part, fidelity="trainsize", costly=True, optional=True),
+        SuiteTask("mlp", "mlp_tasks", agents=part, costly=True, optional=True),
+        SuiteTask("fcnet", "fcnet", agents=part, costly=True, optional=True),
+        SuiteTask("nas", "nas_tasks", agents=part, costly=True, optional=True),
+    ]
+    if part == "development":
+        tasks = tasks[:-1]  # of three image sets none is for development
+    return Suite(
+        f"tuning{suffix}", 1, f"hyperparameter tuning with measured run times; {part.replace('_', '-')} agents", tuple(tasks)
+    )
+
+
+# Tables are published of `tuning`; whoever chooses a setting looks at `tuning_development` alone.
+TUNING = _real("held_out", "")
+TUNING_DEVELOPMENT = _real("development", "_development")
+SUITES: dict[str, Suite] = {suite.name: suite for suite in (SYNTHETIC, TUNING, TUNING_DEVELOPMENT)}

@@ -1,0 +1,172 @@
+"""Scenarios of YAHPO Gym: one network that stands for the same hyperparameters on many data sets, as one agent for each.
+
+The order of a network's inputs and outputs is that of the publisher's package `yahpo_gym` 1.0.2. What a condition makes
+inactive is 0, or the code 0 of its category.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from fedbo.objectives.base import Array
+from fedbo.objectives.datasets.data import locate
+from fedbo.objectives.space import inside
+from fedbo.objectives.tasks.surrogate_network import Codes, SurrogateNetwork, read_network
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.typed import Mask, Space
+
+_AT_ONCE = 256  # points whose hidden layers stay in the processor's cache
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A scenario by the name of its data set: the inputs and outputs of its network, in order.
+
+    `categories` begin with the one that names the data set; `fidelities` are numbers that are settings and not tuned; `seconds`
+    is the output that is the run time.
+    """
+
+    name: str
+    categories: tuple[str, ...]
+    numbers: tuple[str, ...]
+    fidelities: tuple[str, ...]
+    outputs: tuple[str, ...]
+    seconds: str
+
+    @property
+    def space(self) -> Space:
+        """Give the typed space that is tuned, in the publisher's order; DataMissing without the publisher's files."""
+        return _space(self)
+
+    @property
+    def inputs(self) -> Inputs:
+        """Say where a point's coordinates go among the network's inputs."""
+        return _inputs(self)
+
+    @property
+    def network(self) -> SurrogateNetwork:
+        """Give the network, read once for each process."""
+        return _network(self.name)
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Where coordinates go: `axes` of a point to `columns` of the numbers, categories by their `codes`, after the data set's.
+
+    `active` says which axes count for each value of the axis `parent`, or in its only row without such an axis. `fidelities`
+    are the columns of the fidelities.
+    """
+
+    columns: Codes
+    axes: Codes
+    fidelities: Codes
+    codes: tuple[tuple[int, Codes], ...]
+    data_sets: Mapping[str, int]
+    parent: int | None
+    active: Mask
+
+
+@cache
+def _folder(name: str) -> Path:
+    return locate(f"yahpo/{name}")
+
+
+@cache
+def _network(name: str) -> SurrogateNetwork:
+    return read_network(_folder(name) / "model.onnx")
+
+
+@cache
+def _space(scenario: Scenario) -> Space:
+    declared = json.loads((_folder(scenario.name) / "config_space.json").read_text(encoding="utf-8"))
+    settled = {scenario.categories[0], *scenario.fidelities}
+    tuned = [each for each in declared["hyperparameters"] if each["name"] not in settled]
+    today = [each | {"default_value": each["default"]} for each in tuned]  # what ConfigSpace calls it by now
+    return read_space(json.dumps({"hyperparameters": today, "conditions": declared["conditions"]}))
+
+
+@cache
+def _inputs(scenario: Scenario) -> Inputs:
+    space, names = scenario.space, [parameter.name for parameter in scenario.space.parameters]
+    coding = json.loads((_folder(scenario.name) / "encoding.json").read_text(encoding="utf-8"))
+    categories = [(name, names.index(name)) for name in scenario.categories[1:]]
+    numbers = [(axis, name) for axis, name in enumerate(names) if name in scenario.numbers]
+    parents = sorted(set[int]().union(*(rule.axes() for _, rule in space.conditions)))
+    assert len(parents) <= 1, "what is active must hang on one parameter"
+    cells = np.tile(np.array(space.defaults), (space.levels[parents[0]] if parents else 1, 1))
+    cells[:, parents] = np.arange(len(cells))[:, None]
+    return Inputs(
+        columns=np.array([scenario.numbers.index(name) for _, name in numbers]),
+        axes=np.array([axis for axis, _ in numbers]),
+        fidelities=np.array([scenario.numbers.index(name) for name in scenario.fidelities]),
+        codes=tuple((axis, np.array([coding[name][one] for one in space.choices[axis] or ()])) for name, axis in categories),
+        data_sets=coding[scenario.categories[0]],
+        parent=parents[0] if parents else None,
+        active=space.active(cells),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateTask:
+    """One data set of a scenario: the output `quantity` of the network, times `sign`, at fixed `fidelity (f,)`.
+
+    An evaluation draws nothing and costs the run time that the network predicts, in seconds. The last point is remembered,
+    since its cost is asked for before its value.
+    """
+
+    scenario: Scenario
+    data_set: str
+    quantity: str
+    fidelity: tuple[float, ...]
+    sign: int = 1
+    best_value: float | None = None
+    _last: dict[bytes, Array] = field(default_factory=dict, repr=False)
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give the predicted quantity at x `(d,)`; nothing is drawn."""
+        return self.sign * float(self._at(x)[self._place(self.quantity)])
+
+    def score(self, x: Array) -> float | None:
+        """Give None: an observation is already noise-free."""
+        return None
+
+    def scores(self, x: Array) -> Array:
+        """Give the values `(n,)` at points `(n, d)`."""
+        parts = [
+            self.outputs(x[start : start + _AT_ONCE])[:, self._place(self.quantity)] for start in range(0, len(x), _AT_ONCE)
+        ]
+        return self.sign * np.concatenate([np.empty(0), *parts])
+
+    def cost(self, x: Array) -> float:
+        """Give the predicted run time at x `(d,)`, in seconds."""
+        return float(self._at(x)[self._place(self.scenario.seconds)])
+
+    def outputs(self, x: Array, fidelity: Array | None = None) -> Array:
+        """Give all outputs `(n, o)` of the network at points `(n, d)` and fidelities `(n, f)`, by default the fixed ones."""
+        x = inside(self.scenario.space.parameters, x)
+        inputs, scenario = self.scenario.inputs, self.scenario
+        active = inputs.active[x[..., inputs.parent].astype(np.int64) if inputs.parent is not None else 0]
+        numbers = np.zeros((*x.shape[:-1], len(scenario.numbers)))
+        numbers[..., inputs.columns] = np.where(active, x, 0.0)[..., inputs.axes]
+        numbers[..., inputs.fidelities] = self.fidelity if fidelity is None else fidelity
+        codes = np.zeros((*x.shape[:-1], len(scenario.categories)), dtype=np.int64)
+        codes[..., 0] = inputs.data_sets[self.data_set]
+        for place, (axis, table) in enumerate(inputs.codes, start=1):
+            codes[..., place] = table[x[..., axis].astype(np.int64)]
+        return scenario.network(codes, numbers)
+
+    def _at(self, x: Array) -> Array:
+        key = np.asarray(x, dtype=np.float64).tobytes()
+        if key not in self._last:
+            self._last.clear()
+            self._last[key] = self.outputs(x)
+        return self._last[key]
+
+    def _place(self, output: str) -> int:
+        return self.scenario.outputs.index(output)

@@ -1,0 +1,160 @@
+"""A residual network with gated layers that stands for many tuning tasks (YAHPO Gym), evaluated by NumPy.
+
+The network of Gorishniy et al. 2021 for tables: categories are embedded, numbers transformed to a common range, and some blocks
+h + B (a(h) relu(g(h))) follow, each after a batch normalisation. Normalisations and ranges are folded into the matrices
+beside them, in double precision, so that an evaluation is little more than products of matrices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from fedbo.objectives.base import Array
+from fedbo.objectives.tasks.onnx_graph import Graph, Operation, read_graph
+
+Codes = npt.NDArray[np.int64]
+_EPSILON = 1e-5  # of the batch normalisations
+_SMALL = 1e-12  # what is added before a logarithm
+# How a column is transformed before the first layer, and after the last one, operation by operation.
+_BEFORE = {("Sub", "Div"): "", ("Add", "Log", "Sub", "Div"): "log", ("Div", "Neg", "Exp", "Sub", "Sub", "Div"): "nexp"}
+_AFTER = {("Mul", "Add"): "", ("Mul", "Add", "Exp", "Sub"): "log", ("Mul", "Add", "Add", "Log", "Neg", "Mul"): "nexp"}
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """How columns are transformed: places of those on a logarithmic scale, and of those where exp(-x / `scale`) is taken.
+
+    `low` and `width` are the range of what is transformed.
+    """
+
+    low: Array
+    width: Array
+    log: Codes
+    nexp: Codes
+    scale: Array
+
+    def before(self, x: Array) -> Array:
+        """Transform inputs `(…, c)`; their range is folded into the layer that follows."""
+        x = np.array(x, dtype=np.float64)
+        x[..., self.log] = np.log(x[..., self.log] + _SMALL)
+        x[..., self.nexp] = np.exp(-x[..., self.nexp] / self.scale) - _SMALL
+        return x
+
+    def after(self, y: Array) -> Array:
+        """Turn outputs `(…, o)` from [0, 1] into what they stand for."""
+        y = y * self.width + self.low
+        y[..., self.log] = np.exp(y[..., self.log]) - _SMALL
+        y[..., self.nexp] = -np.log(y[..., self.nexp] + _SMALL) * self.scale
+        return y
+
+
+@dataclass(frozen=True, eq=False)
+class SurrogateNetwork:
+    """The arrays of a network: `embedded` has, for each category, what its codes contribute to the first layer, `(codes, h)`.
+
+    `blocks` are the two layers of each block, `scaled` is the last normalisation; each is a pair of a factor and an offset.
+    """
+
+    embedded: tuple[Array, ...]
+    inputs: Columns
+    first: tuple[Array, Array]
+    blocks: tuple[tuple[Array, Array, Array, Array], ...]
+    scaled: tuple[Array, Array]
+    head: tuple[Array, Array]
+    outputs: Columns
+
+    def __call__(self, codes: Codes, numbers: Array) -> Array:
+        """Give the outputs `(…, o)` at the codes of categories `(…, k)` and the numbers `(…, c)` of one point or of many."""
+        hidden = self.inputs.before(numbers) @ self.first[0] + self.first[1]
+        for place, table in enumerate(self.embedded):
+            hidden = hidden + table[codes[..., place]]
+        for widen, widened, narrow, narrowed in self.blocks:
+            both = hidden @ widen + widened
+            half = both.shape[-1] // 2
+            hidden = hidden + (both[..., :half] * np.maximum(both[..., half:], 0.0)) @ narrow + narrowed
+        last = np.maximum(hidden * self.scaled[0] + self.scaled[1], 0.0) @ self.head[0] + self.head[1]
+        return self.outputs.after(expit(last))
+
+
+@cache
+def read_network(path: Path) -> SurrogateNetwork:
+    """Read a network from its publisher's file, once for each process; ValueError where it is built in another way."""
+    graph = read_graph(path)
+    weights = {name: np.asarray(value, dtype=np.float64) for name, value in graph.weights.items()}
+    try:
+        return _network(graph, weights)
+    except (KeyError, IndexError) as missing:
+        raise ValueError(f"'{path}': is no network of the kind that is read here, it lacks {missing}") from None
+
+
+def _network(graph: Graph, weights: dict[str, Array]) -> SurrogateNetwork:
+    tables = [weights[f"embds_fct.{place}.weight"] for place in range(_count(weights, "embds_fct"))]
+    sigmoid = [node.output for node in graph.nodes if node.kind == "Sigmoid"][0]
+    inputs, outputs = _columns(graph, "x_cont", _BEFORE), _columns(graph, sigmoid, _AFTER)
+    first, wide = weights["first_layer.weight"].T, sum(table.shape[1] for table in tables)
+    starts = np.cumsum([0, *(table.shape[1] for table in tables)])
+    numbers = first[wide:] / inputs.width[:, None]
+    blocks = tuple(_block(weights, f"layers.{place}") for place in range(_count(weights, "layers")))
+    return SurrogateNetwork(
+        embedded=tuple(table @ first[start : start + table.shape[1]] for table, start in zip(tables, starts, strict=False)),
+        inputs=inputs,
+        first=(numbers, weights["first_layer.bias"] - inputs.low @ numbers),
+        blocks=blocks,
+        scaled=_normalisation(weights, "last_normalization"),
+        head=(weights["head.weight"].T, weights["head.bias"]),
+        outputs=outputs,
+    )
+
+
+def _block(weights: dict[str, Array], name: str) -> tuple[Array, Array, Array, Array]:
+    """Give the two layers of a block, with the normalisation before them folded into the first."""
+    factor, offset = _normalisation(weights, f"{name}.norm")
+    widen = weights[f"{name}.linear0.weight"]
+    widened = widen @ offset + weights[f"{name}.linear0.bias"]
+    return (widen * factor).T, widened, weights[f"{name}.linear1.weight"].T, weights[f"{name}.linear1.bias"]
+
+
+def _normalisation(weights: dict[str, Array], name: str) -> tuple[Array, Array]:
+    factor = weights[f"{name}.weight"] / np.sqrt(weights[f"{name}.running_var"] + _EPSILON)
+    return factor, weights[f"{name}.bias"] - factor * weights[f"{name}.running_mean"]
+
+
+def _count(weights: dict[str, Array], prefix: str) -> int:
+    return len({name.split(".")[1] for name in weights if name.startswith(f"{prefix}.")})
+
+
+def _columns(graph: Graph, source: str, known: dict[tuple[str, ...], str]) -> Columns:
+    """Follow each column of `source` through the operations that transform it."""
+    constants = {
+        node.output: float(node.constant) for node in graph.nodes if node.constant is not None and not node.constant.ndim
+    }
+    users = {name: node for node in graph.nodes for name in node.inputs}
+    taken = [node for node in graph.nodes if node.kind == "Gather" and node.inputs[0] == source]
+    taken.sort(key=lambda node: constants[node.inputs[1]])
+    kinds, low, width, scale = list[str](), list[float](), list[float](), list[float]()
+    for node in taken:
+        steps = _steps(node, users)
+        kind = known[tuple(step.kind for step in steps)]
+        by = [constants[name] for step in steps for name in step.inputs if name in constants]
+        range_ = by[:2][::-1] if known is _AFTER else by[-2:]
+        kinds.append(kind)
+        low.append(range_[0])
+        width.append(range_[1])
+        scale.append(by[-1] if known is _AFTER else by[0])
+    log, nexp = (np.array([i for i, kind in enumerate(kinds) if kind == one], dtype=np.int64) for one in ("log", "nexp"))
+    return Columns(np.array(low), np.array(width), log, nexp, np.array(scale)[nexp])
+
+
+def _steps(node: Operation, users: dict[str, Operation]) -> list[Operation]:
+    """List the operations on a column until it is put beside the others; changes of precision are none."""
+    found: list[Operation] = []
+    while (node := users[node.output]).kind != "Unsqueeze":
+        if node.kind != "Cast":
+            found.append(node)
+    return found

@@ -1,0 +1,221 @@
+"""Federations of real hyperparameter-tuning tasks: each agent tunes the same model on a data set of its own.
+
+What an evaluation comes to and how long it takes is read from what others have measured: from surrogate networks (`lcbench`,
+`xgboost_tasks`; Pfisterer et al. 2022) or from complete tables (`mlp_tasks`, `fcnet`, `nas_tasks`). The agents of `part`
+"development" are for choosing methods and settings, those of "held_out" for what is published.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from fedbo.objectives.base import Metric, Objective, Parameter, require, require_agent
+from fedbo.objectives.tasks.best_known import BEST
+from fedbo.objectives.tasks.collections import FCNET, LCBENCH, MLP, NAS, XGBOOST, Collection, Part
+from fedbo.objectives.tasks.complete_tables import Grid, TableTask
+from fedbo.objectives.tasks.scenarios import Scenario, SurrogateTask
+from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.settings.ranges import check
+
+
+@dataclass(frozen=True)
+class _Tasks(ABC):
+    """What all federations of tuning tasks have: `part` of their data sets, of which `agents` takes the first so many."""
+
+    costly: ClassVar[bool] = True
+    random_per_replicate: ClassVar[bool] = False
+    collection: ClassVar[Collection]
+
+    part: Part = "all"
+    agents: Annotated[int, Ge(1)] | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
+        most = len(self.collection.part(self.part))
+        require(most > 0, "part", self.part, "it has no data sets; take all or held_out")
+        require(
+            self.agents is None or self.agents <= most, "agents", self.agents, f"take 1 to {most}, the data sets of this part"
+        )
+
+    @property
+    def data_sets(self) -> tuple[str, ...]:
+        """Name the agents' data sets."""
+        return self.collection.part(self.part)[: self.agents]
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return len(self.data_sets)
+
+    @property
+    def lattice(self) -> Space:
+        """Give the typed space."""
+        return self.collection.source.space
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the parameters in the order of x; a category is a whole number, its place in the list of choices."""
+        return self.lattice.parameters
+
+    @property
+    @abstractmethod
+    def metric(self) -> Metric:
+        """Name the quantity."""
+
+    @abstractmethod
+    def task(self, data_set: str) -> Objective:
+        """Give the objective of a data set."""
+
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
+        """Build one agent's objective, which does not depend on the streams."""
+        require_agent(agent, self.n_agents)
+        return self.task(self.data_sets[agent])
+
+
+@dataclass(frozen=True)
+class _Surrogates(_Tasks):
+    """Surrogate networks."""
+
+    @property
+    def _scenario(self) -> Scenario:
+        assert isinstance(self.collection.source, Scenario)
+        return self.collection.source
+
+
+@dataclass(frozen=True)
+class LCBench(_Surrogates):
+    """Networks on 34 OpenML data sets (LCBench): 7 hyperparameters, to raise the balanced accuracy of validation.
+
+    `epoch` is after how many epochs the network is judged, 1 to 52: fewer take less time. `quantity` is what is tuned. The cost
+    of an evaluation is its run time in seconds. `agents` takes the first so many data sets of `part`.
+    """
+
+    collection: ClassVar[Collection] = LCBENCH
+
+    epoch: Annotated[int, Ge(1), Le(52)] = 52
+    quantity: Literal["val_balanced_accuracy", "val_accuracy", "test_balanced_accuracy"] = "val_balanced_accuracy"
+
+    @property
+    def metric(self) -> Metric:
+        """Name the accuracy, a share, or with `val_accuracy` in percent."""
+        return Metric(self.quantity)
+
+    def task(self, data_set: str) -> SurrogateTask:
+        """Give the objective of a data set."""
+        best = BEST["lcbench"].get(data_set) if (self.epoch, self.quantity) == (52, "val_balanced_accuracy") else None
+        return SurrogateTask(self._scenario, data_set, self.quantity, (float(self.epoch),), best_value=best)
+
+
+@dataclass(frozen=True)
+class XGBoostTasks(_Surrogates):
+    """Boosted trees on 119 OpenML data sets (rbv2_xgboost): 14 conditional hyperparameters, to raise the accuracy.
+
+    `trainsize` is the share of the data that is trained on, `repl` how many times; smaller ones take less time. `quantity` is
+    what is tuned: accuracy, balanced accuracy or the area under the curve. The cost of an evaluation is its time in seconds.
+    `agents` takes the first so many data sets of `part`.
+    """
+
+    collection: ClassVar[Collection] = XGBOOST
+
+    trainsize: Annotated[float, Ge(0.03), Le(1.0)] = 1.0
+    repl: Annotated[int, Ge(1), Le(10)] = 10
+    quantity: Literal["acc", "bac", "auc"] = "acc"
+
+    @property
+    def metric(self) -> Metric:
+        """Name the share."""
+        return Metric(self.quantity)
+
+    def task(self, data_set: str) -> SurrogateTask:
+        """Give the objective of a data set."""
+        usual = (self.trainsize, self.repl, self.quantity) == (1.0, 10, "acc")
+        best = BEST["rbv2_xgboost"].get(data_set) if usual else None
+        return SurrogateTask(self._scenario, data_set, self.quantity, (self.trainsize, float(self.repl)), best_value=best)
+
+
+@dataclass(frozen=True)
+class _Tables(_Tasks):
+    """Complete tables; with `noisy` an evaluation is what one seed came to, without it the mean over the seeds."""
+
+    noisy: bool = True
+
+    def task(self, data_set: str) -> TableTask:
+        """Give the objective of a data set."""
+        return TableTask(self._grid, data_set, self.metric.sign, self.noisy)
+
+    @property
+    def mean_best(self) -> tuple[float, tuple[float, ...], float]:
+        """Give the exact largest mean over the agents, where it is, and 0 for how far that may be off."""
+        total = np.mean([self.task(data_set).means for data_set in self.data_sets], axis=0)
+        row = int(np.argmax(total))
+        return float(total[row]), tuple(self._grid.point(row).tolist()), 0.0
+
+    @property
+    def _grid(self) -> Grid:
+        assert isinstance(self.collection.source, Grid)
+        return self.collection.source
+
+
+@dataclass(frozen=True)
+class MLPTasks(_Tables):
+    """Perceptrons on 8 OpenML data sets (HPOBench): all 30,000 configurations of 5 hyperparameters, to raise the accuracy.
+
+    With `noisy` an evaluation is what one of 5 seeds came to, drawn at random, without it their mean, by which points are
+    judged anyway. The cost of an evaluation is its mean run time in seconds. `agents` takes the first so many data sets of
+    `part`.
+    """
+
+    collection: ClassVar[Collection] = MLP
+
+    @property
+    def metric(self) -> Metric:
+        """Name the balanced accuracy of validation."""
+        return Metric("val_acc")
+
+
+@dataclass(frozen=True)
+class FCNet(_Tables):
+    """Networks for regression on 4 data sets (HPOLib): all 62,208 configurations of 9 hyperparameters, to lower the loss.
+
+    The loss is that of validation, as its decimal logarithm. With `noisy` an evaluation is what one of 4 seeds came to, drawn
+    at random, without it their mean, by which points are judged anyway. The cost of an evaluation is its mean run time in
+    seconds. `agents` takes the first so many data sets of `part`.
+    """
+
+    collection: ClassVar[Collection] = FCNET
+
+    @property
+    def metric(self) -> Metric:
+        """Name the logarithm of the loss."""
+        return Metric("log10 val_loss", sign=-1)
+
+
+@dataclass(frozen=True)
+class NASTasks(_Tables):
+    """Cells of a convolutional network on 3 image sets (NAS-Bench-201): all 15,625 cells, to raise the accuracy in percent.
+
+    With `noisy` an evaluation is what one of 2 or 3 seeds came to, drawn at random, without it their mean, by which points are
+    judged anyway. The cost of an evaluation is its mean run time in seconds. No data set is for development. `agents` takes
+    the first so many data sets of `part`.
+    """
+
+    collection: ClassVar[Collection] = NAS
+
+    @property
+    def metric(self) -> Metric:
+        """Name the accuracy of validation."""
+        return Metric("val_acc")
+
+
+FEDERATIONS = {
+    "lcbench": LCBench,
+    "xgboost_tasks": XGBoostTasks,
+    "mlp_tasks": MLPTasks,
+    "fcnet": FCNet,
+    "nas_tasks": NASTasks,
+}

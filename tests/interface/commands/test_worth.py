@@ -1,0 +1,103 @@
+"""The command `fedbo worth`: what it adds to a study, what it measures, and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedbo.cli import main
+from fedbo.estimates.gain import Gain, estimate_gain
+from fedbo.objectives.base import Metric
+from fedbo.reports import worth
+from fedbo.reports.worth import Worth, worth_study
+from fedbo.results.summary import Difference
+from fedbo.study.study import StudyError, load_study
+
+GAIN = Gain(random=0.0, common=0.9, own=1.0, alike=0.8, least=0.7, most=0.9, targets=4, points=64)
+
+
+def study(algorithms: tuple[str, ...] = ("random",), **objective: Any) -> dict[str, Any]:
+    return {
+        "study": {"name": "small", "seed": 4, "replicates": 2},
+        "objective": {"name": "quadratic", "agents": 4, **objective},
+        "agents": {"initial": 1},
+        "budget": {"iterations": 2},
+        "algorithm": [{"name": name} for name in algorithms],
+        "hosting": {"kind": "inline", "workers": 0},
+    }
+
+
+def test_a_study_gets_local_federated_bound_and_both_controls() -> None:
+    asked, left = worth_study(load_study(study(("fts",))))
+    names = [table.name for table in asked.algorithm]
+    assert names[0] == "fts" and {"random", "gp_ei", "fed_prior", "share_best", "pooled"} <= set(names) and left == []
+    assert {"fts_noise", "fed_prior_noise", "fed_prior_shuffled"} <= set(names)
+    every = {table.name: table.settings["every"] for table in asked.algorithm if table.name.startswith("fed_prior")}
+    assert set(every.values()) == {1}  # a control sends as often as what it is a control of
+    assert worth_study(asked)[0].labels == asked.labels
+
+
+def test_a_sweep_is_refused() -> None:
+    with pytest.raises(StudyError, match="several studies have several answers"):
+        worth_study(load_study(study() | {"sweep": {"objective.spread": [0.0, 0.1]}}))
+
+
+def test_equal_agents_share_their_best_point_and_unequal_ones_do_not() -> None:
+    same = estimate_gain(load_study(study(spread=0.0)), 64)
+    assert same.alike == pytest.approx(1.0) and same.own == 0.0 and same.share > 0.99
+    other = estimate_gain(load_study(study(spread=1.0)), 64)
+    assert other.least < same.alike and other.random < other.common < other.own and other.share < same.share
+    assert same == estimate_gain(load_study(study(spread=0.0)), 64)
+
+
+def row(name: str, role: worth.Role, low: float, high: float, told: tuple[float, float] | None = None) -> Worth:
+    gains = (Difference((low + high) / 2.0, low, high),) * 3
+    controls = (None,) * 3 if told is None else (Difference(sum(told) / 2.0, *told),) * 3
+    return Worth(name, role, (0.0, 0.0, 0.0), gains, controls, 2048.0, 0.5 if name == "private" else 0.0)
+
+
+def said(*rows: Worth, reached: int | None = None) -> str:
+    return " ".join(worth._words(rows, GAIN, "gp_ei", (reached, 20), Metric()))
+
+
+def test_a_verdict_says_what_is_clear_and_no_more() -> None:
+    pays = said(row("pooled", "bound", 0.1, 0.3), row("fed", "federated", 0.1, 0.2, (0.05, 0.1)))
+    assert "Federation can pay" in pays and "so what is told counts" in pays and "does not come to" in pays
+    placebo = said(row("pooled", "bound", 0.1, 0.3), row("fed", "federated", 0.1, 0.2, (-0.1, 0.1)), reached=7)
+    assert "so it may not be what is told" in placebo and "After 7 iterations" in placebo
+    nothing = said(row("pooled", "bound", -0.1, 0.3), row("fed", "federated", -0.3, -0.1))
+    assert "cannot be shown to pay" in nothing and "Clearly worse somewhere: fed" in nothing
+    assert "Whether it could pay is not known" in said(row("fed", "federated", -0.1, 0.2))
+
+
+def test_the_message_worth_most_is_named_per_byte_and_per_epsilon() -> None:
+    words = said(row("private", "federated", 0.1, 0.3), row("fed", "federated", -0.1, 0.7))
+    assert "each KiB that an agent sends: fed, 0.15 at half (its interval has 0 in it)" in words
+    assert "each unit of epsilon: private, 0.4 at half" in words
+
+
+def test_intervals_widen_with_the_number_of_comparisons() -> None:
+    found, other = ({r: np.array([r * 0.1 + x]) for r in range(4)} for x in (1.0, 0.0))
+    other[0] = other[0] - 0.2
+    one, many = (worth._gaps(found, other, count)[0] for count in (1, 5))
+    assert one is not None and many is not None
+    assert one.mean == many.mean and many.high - many.low > one.high - one.low > 0.0
+    assert worth._gaps({0: found[0]}, other, 1) == (None,)
+
+
+def test_the_command_answers_and_goes_on_with_what_it_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worth, "BESIDE", ("random", "share_best"))  # the others decide with what is compiled
+    path = tmp_path / "study.toml"
+    path.write_text(load_study(study()).to_toml())
+    given = ["worth", str(path), "--out", str(tmp_path / "run"), "--points", "16", "-q"]
+    assert main(given) == 0
+    first = capsys.readouterr().out
+    assert "share_best" in first and "each one's own best" in first and "results: " in first
+    assert main(given) == 0 and capsys.readouterr().out == first  # nothing is run again
+    assert main(["worth", str(tmp_path / "run"), "--points", "16", "--format", "json"]) == 0
+    assert '"local": "random"' in capsys.readouterr().out

@@ -64,12 +64,13 @@ WITHIN: dict[str, dict[str, str]] = {
         "execution": "study results",
         "reports": "study estimates results",
         "plots": "results",
+        "page": "study results reports plots",
         "tuning": "study results execution callbacks",
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
-        "testing": ". study estimates results execution reports plots tabulation papers tuning",
-        "commands": "study results execution reports plots tabulation papers",
-        ".": "study estimates results execution reports plots tabulation papers tuning testing commands",
+        "testing": ". study estimates results execution reports plots page tabulation papers tuning",
+        "commands": "study results execution reports plots page tabulation papers",
+        ".": "study estimates results execution reports plots page tabulation papers tuning testing commands",
     },
 }
 # Only inside a function, or for the types: `Result.plot` draws; the core names the type of the log that it is given.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib import rc_context
 
 from fedbo.actors.storage import atomic
 from fedbo.page.about import Failure, again, as_link, asked, failures, titles
@@ -19,12 +22,16 @@ from fedbo.page.curve_panels import colour_of, curve_panels
 from fedbo.page.rich_html import html_of
 from fedbo.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
 from fedbo.page.verdict import Verdict, verdict
+from fedbo.plots.ranks import draw_overview
+from fedbo.plots.style import STYLE
 from fedbo.reports.disruptions import disruptions_table, tables_of
 from fedbo.reports.privacy import privacy_table
+from fedbo.reports.statistics import statistics_table
 from fedbo.results.compare import target_of
-from fedbo.results.result import Result
+from fedbo.results.result import Result, ResultError
 from fedbo.results.summary import main_algorithm
 from fedbo.results.timeline_bars import BAR_KINDS
+from fedbo.statistics.overview import overview
 
 T = TypeVar("T")
 
@@ -103,13 +110,29 @@ def report(results: Sequence[Result]) -> str:
     return environment.get_template("page.html.jinja").render(
         title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
         runs=runs,
-        statistics="",
+        statistics=_statistics(results),
         hatches=HATCHES,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         js=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
         data=_embedded({"panels": panels, "timelines": timelines}),
         version=version("fedbo"),
     )
+
+
+def _statistics(results: Sequence[Result]) -> Markup:
+    """Compare the methods of several runs over their tasks, where they can be; empty for one run."""
+    if len(results) < 2:
+        return Markup()
+    try:
+        found = overview(results)
+    except ResultError as error:
+        return Markup("<p class=faint>{}.</p>").format(str(error))
+    with rc_context(STYLE | {"svg.fonttype": "none"}):
+        drawn = io.StringIO()
+        draw_overview(found).savefig(drawn, format="svg", metadata={"Date": None})
+    picture = base64.b64encode(drawn.getvalue().encode()).decode()
+    figure = Markup('<img alt="Mean ranks and performance profiles" src="data:image/svg+xml;base64,{}">').format(picture)
+    return Markup("\n").join([figure, *(html_of(statistics_table(table)) for table in found.tables())])
 
 
 def _embedded(value: Mapping[str, Any]) -> Markup:

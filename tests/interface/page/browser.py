@@ -93,9 +93,7 @@ class Browser:
         """Scroll to an element and give its middle in the window."""
         chosen = f"document.querySelector({json.dumps(selector)})"
         self.value(f"{chosen}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-        x, y = self.value(
-            f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({chosen}.getBoundingClientRect())"
-        )
+        x, y = self.value(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({chosen}.getBoundingClientRect())")
         return x, y
 
     def key(self, name: str, text: str = "") -> None:

@@ -43,7 +43,7 @@ def visible(browser: Browser, selector: str) -> bool:
 
 
 def tip(browser: Browser, figure: str) -> str:
-    return str(browser.value(f"document.querySelector(\"{figure} .tip\").innerText"))
+    return str(browser.value(f'document.querySelector("{figure} .tip").innerText'))
 
 
 def test_values_are_told_under_the_pointer(wide: Browser) -> None:

@@ -74,7 +74,7 @@ def test_a_report_has_the_numbers_of_the_tables(troubled: Result) -> None:
     for row in troubled.summary():
         assert str(row.final) in page and (row.difference is None or str(row.difference) in page)
     assert "best error" in page and "Stragglers, messages and crashes" in page and "ValueError: no" in page
-    assert "fedbo run study.toml" in page and 'alpha = 0.3' in page
+    assert "fedbo run study.toml" in page and "alpha = 0.3" in page
 
 
 def test_the_data_in_the_page_are_those_of_the_drawings(troubled: Result) -> None:
@@ -144,7 +144,8 @@ def test_the_command_writes_into_the_run_or_where_it_is_told(
 
 def test_wrong_inputs_are_one_line_each(capsys: pytest.CaptureFixture[str], troubled: Result, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for arguments in ([str(tmp_path)], [str(tmp_path / "none")], [str(troubled.directory), "--out", str(tmp_path / "file" / "x")], []):
+    blocked = [str(troubled.directory), "--out", str(tmp_path / "file" / "x")]
+    for arguments in ([str(tmp_path)], [str(tmp_path / "none")], blocked, []):
         assert main(["report", *arguments]) == WRONG_INPUT
         assert len(capsys.readouterr().err.splitlines()) == 1
 

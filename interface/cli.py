@@ -30,13 +30,16 @@ from fedbo.commands.arguments import (
     say_failures,
     say_interrupted,
 )
+from fedbo.commands.bench import bench
 from fedbo.commands.doctor import doctor
+from fedbo.commands.export import export
 from fedbo.commands.inspect import plot, replay, show
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
 from fedbo.commands.report import report
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.tabulate import tabulate
+from fedbo.commands.watch import watch
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -131,8 +134,11 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
 app.command()(show)
 app.command()(plot)
 app.command(epilog=CODES)(report)
+app.command()(export)
+app.command()(watch)
 app.command(epilog=CODES)(replay)
 app.command(epilog=CODES)(reproduce)
+app.command(epilog=CODES)(bench)
 app.command()(privacy)
 app.command(epilog=CODES)(tabulate)
 app.command(epilog=CODES)(new)

@@ -69,9 +69,11 @@ WITHIN: dict[str, dict[str, str]] = {
         "tuning": "study results execution callbacks",
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
-        "testing": ". study estimates results statistics execution reports plots page tabulation papers tuning",
-        "commands": "study results statistics execution reports plots page tabulation papers",
-        ".": "study estimates results statistics execution reports plots page tabulation papers tuning testing commands",
+        "benchmarking": "study results statistics execution page plots",
+        "testing": ". study estimates results statistics execution reports plots page tabulation papers benchmarking tuning",
+        "commands": "study results statistics execution reports plots page tabulation papers benchmarking tuning",
+        ".": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning testing "
+        "commands",
     },
 }
 # Only inside a function, or for the types: `Result.plot` draws; the core names the type of the log that it is given.

@@ -21,7 +21,7 @@ from fedbo.page.verdict import verdict
 from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.results.result import Result
 
-VOID = {"meta", "link", "input", "br"}
+VOID = {"meta", "link", "input", "br", "img"}
 
 
 class Checked(HTMLParser):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,9 @@ from fedbo.commands.arguments import (
     progress_display,
     say_interrupted,
 )
+
+if TYPE_CHECKING:
+    from fedbo.benchmarking.benchmark import Benchmark
 
 
 def bench(
@@ -44,9 +47,7 @@ def bench(
 
     What has been run before into the same directory is not run again; after Ctrl-C, the same command goes on.
     """
-    from fedbo.benchmarking.benchmark import BenchmarkRequest, run_benchmark, write_benchmark
-    from fedbo.reports.statistics import statistics_table
-    from fedbo.reports.tables import console, plain
+    from fedbo.benchmarking.benchmark import BenchmarkRequest, run_benchmark
 
     folder = to or Path("runs") / f"bench-{Path(suite).name}{'-quick' * quick}"
     chosen = [word for one in (algorithms or "").split(",") if (word := one.strip())]
@@ -65,14 +66,23 @@ def bench(
         print(f"left out: {line}", file=sys.stderr)
     if not made.results:
         raise Stop(FAILED)
+    _print_benchmark(made, printed)
+    if made.failed:
+        raise Stop(FAILED)
+
+
+def _print_benchmark(made: Benchmark, printed: Format) -> None:
+    """Write the tables, the figure and the report, and print the tables and where everything is."""
+    from fedbo.benchmarking.benchmark import write_benchmark
+    from fedbo.reports.statistics import statistics_table
+    from fedbo.reports.tables import console, plain
+
     found, paths = write_benchmark(made)
     if printed is Format.json:
         tables = [{"name": one.name, "headings": list(one.headings), "rows": plain(list(one.rows))} for one in found.tables()]
         print_json({"tables": tables, "left_out": made.left_out, "failed": made.failed, "paths": list(map(str, paths))})
-    else:
-        for table in found.tables():
-            console().print(statistics_table(table))
-        for name, path in zip(("tables", "figure", "report"), paths, strict=True):
-            print(f"{name}: {path}")
-    if made.failed:
-        raise Stop(FAILED)
+        return
+    for table in found.tables():
+        console().print(statistics_table(table))
+    for name, path in zip(("tables", "figure", "report"), paths, strict=True):
+        print(f"{name}: {path}")

@@ -92,8 +92,8 @@ def _headline(error: str) -> str:
 
 def again(result: Result) -> str:
     """Write the commands that make the run anew from its resolved study, and that check it."""
-    name = shlex.quote(result.directory.resolve().name)
-    lines = [f"fedbo run study.toml --out {name}-anew", f"fedbo replay {name} --verify"]
+    name = shlex.quote(f"{result.directory.resolve().name}-anew")
+    lines = [f"fedbo run study.toml --out {name}", f"fedbo replay {name} --verify"]
     return "\n".join(lines)
 
 

@@ -26,9 +26,9 @@
   const show = (tip, svg, x, y) => {
     const box = tip.parentElement.getBoundingClientRect();
     const at = new DOMPoint(x, y).matrixTransform(svg.getScreenCTM());
-    const left = at.x - box.left, right = left + 16 + tip.offsetWidth;
-    const fits = at.x + 16 + tip.offsetWidth < document.documentElement.clientWidth;
-    tip.style.left = `${fits || left < tip.offsetWidth + 16 ? Math.min(left + 16, Math.max(0, box.width - tip.offsetWidth)) : right - 2 * tip.offsetWidth - 32}px`;
+    const left = at.x - box.left, width = tip.offsetWidth + 14;
+    const fits = at.x + width < document.documentElement.clientWidth;
+    tip.style.left = `${fits ? left + 14 : Math.max(0, left - width)}px`;
     tip.style.top = `${at.y - box.top - 12}px`;
     tip.style.visibility = "visible";
   };

@@ -88,8 +88,9 @@ def _thinned(result: Result, found: Curve, first: int = 0) -> Series:
         keep = np.flatnonzero(np.isfinite(found.mean))
     if len(keep) > POINTS:
         keep = keep[np.unique(np.linspace(0, len(keep) - 1, POINTS).round().astype(int))]
-    columns = ([_rounded(value) for value in column[keep].tolist()] for column in (found.x, found.mean, found.error))
-    return Series(found.algorithm, colour_of(result, found.algorithm), *columns, steps=found.axis in ("time", "bytes"))
+    x, mean, error = ([_rounded(value) for value in column[keep].tolist()] for column in (found.x, found.mean, found.error))
+    steps = found.axis in ("time", "bytes")
+    return Series(found.algorithm, colour_of(result, found.algorithm), x, mean, error, steps)
 
 
 def _against_epsilon(result: Result, cell: int, label: str, mine: Sequence[IncumbentTrace]) -> Series | None:

@@ -29,7 +29,7 @@ from fedbo.reports.privacy import privacy_table
 from fedbo.reports.statistics import statistics_table
 from fedbo.results.compare import target_of
 from fedbo.results.result import Result, ResultError
-from fedbo.results.summary import main_algorithm
+from fedbo.results.summary import SummaryRow, main_algorithm
 from fedbo.results.timeline_bars import BAR_KINDS
 from fedbo.statistics.overview import overview
 
@@ -151,11 +151,12 @@ def _paint(layer: Layer) -> Markup:
 
 
 def _run_part(result: Result, key: str, title: str) -> RunPart:
-    names = result.study.titles()
     there = sorted({trace.cell for trace in result.traces})
     shown = there[:_CELLS]
     failed, _ = result.failures()
-    summary = tables_of(result, None, target_of(result, None), False, _WIDE) if there else "No evaluation has ended."
+    rows = result.summary() if there else []
+    main = main_algorithm(rows, result.study.labels)
+    summary = tables_of(result, None, target_of(result, main), False, _WIDE) if there else "No evaluation has ended."
     status = result.manifest["status"]
     return RunPart(
         key=key,
@@ -166,7 +167,7 @@ def _run_part(result: Result, key: str, title: str) -> RunPart:
         replicates=result.study.study.replicates,
         colours=[(label, colour_of(result, label)) for label in result.study.labels],
         summary=html_of(summary),
-        cells=[_cell_part(result, cell, f"{key}-c{cell}", names[cell], len(there) == 1) for cell in shown],
+        cells=[_cell_part(result, rows, cell, f"{key}-c{cell}") for cell in shown],
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
         failures=failures(result),
@@ -180,17 +181,17 @@ def _run_part(result: Result, key: str, title: str) -> RunPart:
     )
 
 
-def _cell_part(result: Result, cell: int, key: str, title: str, alone: bool) -> CellPart:
-    """Make the figures of a cell: with the timeline of its main algorithm, and where it is alone with those of all others."""
-    there = [label for label in result.study.labels if any((t.cell, t.algorithm) == (cell, label) for t in result.traces)]
-    main = main_algorithm([row for row in result.summary() if row.cell == cell], result.study.labels)
+def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str) -> CellPart:
+    """Make the figures of a cell: with the timeline of its main algorithm, and where there is one cell with those of all."""
+    here = [row for row in rows if row.cell == cell]
+    main = main_algorithm(here, result.study.labels)
     timelines = [draw_timeline(result, cell, main)]
-    if alone and timelines[0].size * len(there) <= _BARS:
-        timelines += [draw_timeline(result, cell, label) for label in there if label != main]
+    if len(here) == len(rows) and timelines[0].size * len(here) <= _BARS:
+        timelines += [draw_timeline(result, cell, row.algorithm) for row in here if row.algorithm != main]
     return CellPart(
         key=key,
-        title=title,
-        verdict=verdict(result, cell),
+        title=result.study.titles()[cell],
+        verdict=verdict(result, cell, rows),
         panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
         timelines=_keyed(f"{key}-t", timelines),
     )

@@ -22,9 +22,12 @@ class Verdict:
     further: Sequence[str]
 
 
-def verdict(result: Result, cell: int) -> Verdict:
-    """Judge the main algorithm of a cell against the first one of the study, against its controls, and all others in short."""
-    rows = {row.algorithm: row for row in result.summary() if row.cell == cell}
+def verdict(result: Result, cell: int, summary: Sequence[SummaryRow]) -> Verdict:
+    """Judge the main algorithm of a cell against the first one of the study, against its controls, and all others in short.
+
+    `summary` is that of the run.
+    """
+    rows = {row.algorithm: row for row in summary if row.cell == cell}
     baseline = result.study.labels[0]
     if baseline not in rows or len(rows) < 2:
         ends = "; ".join(f"{row.algorithm} ended at {row.final}" for row in rows.values())

@@ -36,7 +36,7 @@ class CostToLevel:
     @property
     def reached(self) -> Array:
         """Give the share of problems `(methods,)` in which each method reached the level."""
-        return np.isfinite(self.costs).mean(axis=0)
+        return np.asarray(np.isfinite(self.costs).mean(axis=0))
 
     def ratio(self, method: int) -> GeometricMean | None:
         """Give the geometric mean of a method's cost over the baseline's, where both reached the level; None if it has none."""

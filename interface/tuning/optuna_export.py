@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from optuna.distributions import BaseDistribution, FloatDistribution
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from fedbo.objectives.typed_spaces.declared_space import read_space
@@ -56,7 +57,7 @@ def _exported(result: Result, runs: Sequence[Any], storage: JournalStorage) -> I
     for key, rows in runs:
         searched = rows.filter(pc.not_equal(rows["phase"], "history")).to_pylist()
         words = [word for word in (result.study.study.name, titles[key.cell], key.algorithm) if word]
-        direction = "maximize" if result.metric(key.cell).sign > 0 else "minimize"
+        direction = StudyDirection.MAXIMIZE if result.metric(key.cell).sign > 0 else StudyDirection.MINIMIZE
         trials = _Trials(result, key.cell)
         for agent, mine in sorted(grouped(searched, lambda row: row["agent"]).items()):
             name = ", ".join([*words, f"replicate {key.replicate}", f"agent {agent}"])

@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import os
+import select
 import shutil
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+PATIENCE = 120.0  # seconds
 FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-extensions", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--remote-debugging-pipe"),
@@ -36,7 +38,11 @@ class Browser:
         os.close(back)
         self._numbers, self._read, self._session = itertools.count(1), b"", ""
         self.problems, self.requests = list[str](), list[str]()
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        try:
+            target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        except (RuntimeError, BrokenPipeError) as error:
+            self.__exit__()
+            raise RuntimeError(f"{CHROMIUM} cannot be used here: {error}") from None
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
@@ -120,6 +126,8 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._read:
+            if not select.select([self._in], [], [], PATIENCE)[0]:
+                raise RuntimeError(f"Chromium has said nothing for {PATIENCE:g} seconds")
             found = os.read(self._in, 1 << 20)
             if not found:
                 raise RuntimeError("Chromium has ended")

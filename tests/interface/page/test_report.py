@@ -17,7 +17,7 @@ from fedbo.page.curve_drawing import draw_panel
 from fedbo.page.curve_panels import curve_panels
 from fedbo.page.page import report
 from fedbo.page.timeline_drawing import draw_timeline
-from fedbo.page.verdict import verdict
+from fedbo.page.verdict import Verdict, verdict
 from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.results.result import Result
 
@@ -99,10 +99,14 @@ def test_curves_end_where_the_summary_does(troubled: Result) -> None:
         assert series.error[-1] == pytest.approx(row.final.error, rel=1e-4)
 
 
+def judged(result: Result) -> Verdict:
+    return verdict(result, 0, result.summary())
+
+
 def test_the_verdict_follows_the_interval(tmp_path: Path) -> None:
-    better = verdict(Result.open(write_run(tmp_path / "a", document(agents=6, iterations=30))), 0)
+    better = judged(Result.open(write_run(tmp_path / "a", document(agents=6, iterations=30))))
     assert better.tone == "better" and better.headline.startswith("Together ends better than Alone: best error")
-    alone = verdict(Result.open(write_run(tmp_path / "b", document(replicates=1))), 0)
+    alone = judged(Result.open(write_run(tmp_path / "b", document(replicates=1))))
     assert alone.tone == "open" and alone.headline.startswith("One replicate says nothing about chance")
 
 
@@ -110,7 +114,7 @@ def test_a_control_that_is_not_beaten_is_named(tmp_path: Path) -> None:
     study = document()
     study["algorithm"] = [{"name": "ts", "label": "Alone"}, {"name": "fts", "label": "Together"}, {"name": "fts_noise"}]
     result = Result.open(write_run(tmp_path / "run", study))
-    assert any("clearly beat fts_noise" in line for line in verdict(result, 0).further)
+    assert any("clearly beat fts_noise" in line for line in judged(result).further)
 
 
 def test_what_has_not_ended_is_said(tmp_path: Path) -> None:

@@ -67,6 +67,8 @@ def test_paired_tests_are_those_of_scipy() -> None:
     gaps = np.random.default_rng(4).standard_normal(12) + 0.4
     assert student(gaps) == pytest.approx(stats.ttest_1samp(gaps, 0.0).pvalue)
     assert signed_ranks(gaps) == pytest.approx(stats.wilcoxon(gaps, method="exact").pvalue)
+    many = np.random.default_rng(5).standard_normal(40) + 0.3
+    assert signed_ranks(many) == pytest.approx(stats.wilcoxon(many, method="asymptotic").pvalue)
     assert np.isnan(student(gaps[:1])) and np.isnan(signed_ranks(gaps[:1]))
     assert student(np.zeros(4)) == signed_ranks(np.zeros(4)) == 1.0
 

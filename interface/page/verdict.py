@@ -8,9 +8,11 @@ from typing import Literal
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.results.compare import short, time_to_target
-from fedbo.results.grouping import by_cell_and_algorithm
+from fedbo.results.grouping import by_cell_and_algorithm, by_replicate
 from fedbo.results.result import Result
 from fedbo.results.summary import Difference, SummaryRow, difference, main_algorithm
+
+_MANY = 5_000_000  # agents times evaluations of a run, each of which is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,11 @@ def _others(result: Result, cell: int, rows: Sequence[SummaryRow], baseline: str
 
 
 def _time(result: Result, cell: int, label: str, baseline: str) -> list[str]:
-    """Say when the algorithm was as good as the baseline was in the end."""
+    """Say when the algorithm was as good as the baseline was in the end, unless to find out would take too long."""
     groups = by_cell_and_algorithm(result.traces)
     mine, theirs = groups[cell, label], groups[cell, baseline]
+    if max(len(found) * sum(len(trace.finished) for trace in found) for found in by_replicate(mine).values()) > _MANY:
+        return []
     found = time_to_target(mine, theirs, result.metric(cell))
     if not found.times:
         return []

@@ -30,13 +30,17 @@ from fedbo.commands.arguments import (
     say_failures,
     say_interrupted,
 )
+from fedbo.commands.bench import bench
 from fedbo.commands.doctor import doctor
+from fedbo.commands.export import export
 from fedbo.commands.inspect import plot, replay, show
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
+from fedbo.commands.report import report
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.schema import schema
 from fedbo.commands.tabulate import tabulate
+from fedbo.commands.watch import watch
 from fedbo.commands.worth import worth
 
 if TYPE_CHECKING:
@@ -131,8 +135,12 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
 
 app.command()(show)
 app.command()(plot)
+app.command(epilog=CODES)(report)
+app.command()(export)
+app.command()(watch)
 app.command(epilog=CODES)(replay)
 app.command(epilog=CODES)(reproduce)
+app.command(epilog=CODES)(bench)
 app.command()(privacy)
 app.command(epilog=CODES)(tabulate)
 app.command(epilog=CODES)(worth)
@@ -236,17 +244,18 @@ def _complain(line: str, code: int) -> int:
     return code
 
 
-def _print_run(result: Result, printed: Format, baseline: str | None, figures: Sequence[str]) -> None:
+def _print_run(result: Result, printed: Format, figures: Sequence[str], report: Path) -> None:
     from fedbo.reports.tables import console, results_table, run_facts
 
     if printed is Format.json:
-        print_json({**run_facts(result, baseline), "figures": list(figures)})
+        print_json({**run_facts(result), "figures": list(figures), "report": str(report)})
         return
     terminal = console()
-    terminal.print(results_table(result, baseline, terminal.width))
+    terminal.print(results_table(result, None, terminal.width))
     print(f"results: {result.directory}")
     for figure in figures:
         print(f"figure:  {figure}")
+    print(f"report:  {report}")
 
 
 def _wants(question: str) -> bool:
@@ -262,8 +271,10 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
         folder = stop.args[0] if stop.args else None
         say_interrupted(folder, f"go on with: fedbo resume {folder}", printed)
         raise Stop(INTERRUPTED) from None
+    from fedbo.page.page import REPORT, write_report
+
     figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
-    _print_run(result, printed, None, figures)
+    _print_run(result, printed, figures, write_report([result], result.directory / REPORT))
     failed, first = result.failures()
     say_failures(failed, len(result.observations), first)
 

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.tuning.ask_tell import Agent, Terms
 from fedbo.tuning.message_folder import Meeting
-from fedbo.tuning.spaces import written_space
+from fedbo.tuning.optuna_space import distributions
 
 ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder gave it, and by which token
 
@@ -46,7 +45,7 @@ class OptunaSampler(BaseSampler):
     ) -> None:
         self._folder, self._space, self._terms, self._number = Path(folder).resolve(), space, terms, number
         self._meeting, self._independent = meeting, independent or RandomSampler(terms.seed)
-        self._distributions = _distributions(space)
+        self._distributions = distributions(space)
         self._agent: Agent | None = None
         self._seen: set[tuple[str, int]] = set()
         self._alone = threading.RLock()
@@ -116,19 +115,3 @@ class OptunaSampler(BaseSampler):
                 agent.add(params, value, f"{study.study_name}/{trial.number}")
             except ValueError as error:
                 warnings.warn(f"trial {trial.number} teaches the agent nothing: {error}", stacklevel=2)
-
-
-def _distributions(space: Any) -> dict[str, BaseDistribution]:
-    """Give Optuna's distribution of every parameter that has a choice: the declared one, or what means the same."""
-    read, found = read_space(written_space(space)), dict[str, BaseDistribution]()
-    for parameter, choices in zip(read.parameters, read.choices, strict=True):
-        declared = space.get(parameter.name) if isinstance(space, Mapping) else None
-        if isinstance(declared, BaseDistribution):
-            found[parameter.name] = declared
-        elif choices is not None:
-            found[parameter.name] = CategoricalDistribution(choices)
-        elif parameter.whole:
-            found[parameter.name] = IntDistribution(int(parameter.low), int(parameter.high), parameter.log)
-        else:
-            found[parameter.name] = FloatDistribution(parameter.low, parameter.high, parameter.log)
-    return found

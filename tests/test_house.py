@@ -64,14 +64,18 @@ WITHIN: dict[str, dict[str, str]] = {
         "estimates": "study",
         "results": "study",
         "execution": "study results",
-        "reports": "study estimates results",
-        "plots": "results",
+        "reports": "study estimates results statistics",
+        "statistics": "study results",
+        "plots": "results statistics",
+        "page": "study results statistics reports plots",
         "tuning": "study results execution callbacks",
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
-        "testing": ". study estimates results execution reports plots tabulation papers tuning",
-        "commands": "study estimates results execution reports plots tabulation papers",
-        ".": "study estimates results execution reports plots tabulation papers tuning testing commands",
+        "benchmarking": "study results statistics execution page plots",
+        "testing": ". study estimates results statistics execution reports plots page tabulation papers benchmarking tuning",
+        "commands": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning",
+        ".": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning testing "
+        "commands",
     },
 }
 # Only inside a function, or for the types: `Result.plot` draws; the core names the type of the log that it is given.

@@ -10,6 +10,7 @@ from fedbo.execution.runner import RunError
 from fedbo.objectives.base import LibraryMissing
 from fedbo.objectives.datasets.data import DataDamaged, DataMissing
 from fedbo.objectives.tables.table import TableError
+from fedbo.page.page import ReportError
 from fedbo.plots.plot import PlotError
 from fedbo.results.result import ResultError
 from fedbo.study.paths import DirectoryError
@@ -17,7 +18,7 @@ from fedbo.study.paths import DirectoryError
 
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
-    ours = ResultError | PlotError | DirectoryError | TableError | Damaged | OtherFormat
+    ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fedbo.algorithms.streams import Streams
-from fedbo.execution.directory import unfinished
+from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.progress import Progress
-from fedbo.execution.runner import RunError, resume_study, run_study
+from fedbo.execution.runner import RunError
 from fedbo.objectives.base import LibraryMissing
 from fedbo.objectives.datasets.data import DataDamaged, DataMissing
 from fedbo.papers.decision_time import Times, is_measured, measure
@@ -27,8 +27,6 @@ from fedbo.papers.statements import (
     compare_published,
     judge,
 )
-from fedbo.results.manifest import read_manifest
-from fedbo.results.result import Result
 from fedbo.study.document import StudyError
 from fedbo.study.paths import make_folder, usable
 from fedbo.study.study import Study, load_study
@@ -161,16 +159,9 @@ def _complete(request: ReproductionRequest, plan: _FigurePlan) -> bool:
     """Say whether all runs and decision times of a figure are there."""
     if plan.study is None:
         return False
-    runs = plan.figure.kind == "decision_time" or _has_ended(request.out / "studies" / plan.name, plan.study)
+    runs = plan.figure.kind == "decision_time" or has_ended(request.out / "studies" / plan.name, plan.study)
     timed = plan.figure.timed or plan.figure.kind == "decision_time"
     return runs and (not timed or is_measured(plan.study, request.out / "times" / f"{plan.name}.json"))
-
-
-def _has_ended(directory: Path, study: Study) -> bool:
-    if not (directory / "manifest.json").is_file():
-        return False
-    manifest = read_manifest(directory)
-    return bool(manifest["status"] == "complete" and manifest["study_sha256"] == study.digest())
 
 
 def _no_data(study: Study) -> str:
@@ -205,7 +196,7 @@ def _outcome(
     name, data = plan.name, FigureData(plan.figure, plan.study, plan.full)
     try:
         if plan.figure.kind != "decision_time":
-            data = replace(data, result=_result(plan.study, request, request.out / "studies" / name, progress))
+            data = replace(data, result=run_again(plan.study, request.out / "studies" / name, request.hosting, progress()))
     except RunError as error:
         reason = f"its study failed: {without_folders(str(error))}"
         notify(f"  left out: {reason}; what was done is in {error.directory}")
@@ -216,15 +207,6 @@ def _outcome(
     image = draw_paper(data, request.out / "figures" / f"{plan.figure.id}.png")
     where = "times" if data.result is None else f"studies/{name}"
     return FigureOutcome(plan.figure, "", data, image, where, False, algorithm_rows(data), compare_published(data))
-
-
-def _result(study: Study, request: ReproductionRequest, directory: Path, progress: Callable[[], Progress | None]) -> Result:
-    """Give the results of a study: those that are there, or what is left of it is run, or all of it."""
-    if _has_ended(directory, study):
-        return Result.open(directory)
-    if unfinished(directory):
-        return resume_study(directory, request.hosting, progress())
-    return run_study(study, directory, progress())
 
 
 def _measured(study: Study, file: Path, notify: Callable[[str], None]) -> Times:

@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from fedbo.plots.style import colours, remark, time_label
-from fedbo.plots.timeline import horizon
 from fedbo.results.compare import metric_of
 from fedbo.results.curves import Array, Curve
+from fedbo.results.timeline_bars import horizon
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result

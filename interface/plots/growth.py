@@ -13,9 +13,9 @@ from matplotlib.ticker import MaxNLocator
 from fedbo.plots.cells import SHADES
 from fedbo.plots.marks import CRASH
 from fedbo.plots.style import FAINT, time_label
-from fedbo.plots.timeline import horizon, one_run
 from fedbo.results.curves import IncumbentTrace
 from fedbo.results.grouping import of_kinds
+from fedbo.results.timeline_bars import horizon, one_run
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result

@@ -12,9 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedbo.results.agent_states import EventInterval, event_intervals
-from fedbo.results.grouping import of_kinds
-
-Bars = list[tuple[int, float, float]]
+from fedbo.results.timeline_bars import Bars, crashes, during
 
 AWAY, CRASH, HANG, CUT, SLOW, OUTAGE = "#3D434D", "#C1121F", "#7B4FA3", "#111418", "#D9A400", "#2A9D8F"
 
@@ -24,25 +22,15 @@ def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[
 
     `place` gives the row of each agent and `ends` where its bars end: later events are left out.
     """
-
-    def during(begins: str, ends_: str) -> list[EventInterval]:
-        found = [one for one in event_intervals(events, begins, ends_) if one.agent in place and one.begin <= ends[one.agent]]
-        return [one._replace(end=min(one.end, ends[one.agent])) for one in found]
-
-    marks = [
+    return [
         *_outages(axes, event_intervals(events, "down", "up")),
-        *_stripes(axes, _rows(during("slowed", "recovered"), place), SLOW, "slowed", top=True),
-        *_boxes(axes, _rows(during("absent", "returned"), place), "away", AWAY, "//////"),
-        *_boxes(axes, _rows(during("crashed", "restarted"), place), "down after a crash", CRASH, "//////"),
+        *_stripes(axes, during(events, ("slowed", "recovered"), place, ends), SLOW, "slowed", top=True),
+        *_boxes(axes, during(events, ("absent", "returned"), place, ends), "away", AWAY, "//////"),
+        *_boxes(axes, during(events, ("crashed", "restarted"), place, ends), "down after a crash", CRASH, "//////"),
         *_crashes(axes, events, place, ends),
-        *_boxes(axes, _rows(during("hung", "woke"), place), "hanging", HANG, "......"),
-        *_stripes(axes, _rows(during("cut", "joined"), place), CUT, "cut off", top=False),
+        *_boxes(axes, during(events, ("hung", "woke"), place, ends), "hanging", HANG, "......"),
+        *_stripes(axes, during(events, ("cut", "joined"), place, ends), CUT, "cut off", top=False),
     ]
-    return marks
-
-
-def _rows(found: list[EventInterval], place: Mapping[int, int]) -> Bars:
-    return [(place[one.agent], one.begin, one.end) for one in found if one.agent in place and one.end > one.begin]
 
 
 def corners(bars: Bars, half: float, shift: float = 0.0) -> list[list[tuple[float, float]]]:
@@ -69,14 +57,12 @@ def _stripes(axes: Axes, bars: Bars, colour: str, word: str, top: bool) -> list[
 
 
 def _crashes(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[int, float]) -> list[Artist]:
-    rows = of_kinds(events, "crashed").select(["agent", "time", "detail"]).to_pylist()
-    rows = [row for row in rows if row["agent"] in place and row["time"] <= ends[row["agent"]]]
-    instants = [(row["time"], place[row["agent"]] - 0.36) for row in rows if row["detail"] != "for good"]
-    gone = [(row["time"], place[row["agent"]]) for row in rows if row["detail"] == "for good"]
+    back, gone = crashes(events, place, ends)
+    instants, gone_at = [(time, row - 0.36) for row, time in back], [(time, row) for row, time in gone]
     marks = list[Artist]()
     kinds: list[tuple[list[tuple[Any, Any]], dict[str, Any]]] = [
         (instants, {"marker": "v", "markersize": 6.5, "markeredgewidth": 0.6, "label": "crash"}),
-        (gone, {"marker": "X", "markersize": 8.5, "markeredgewidth": 0.8, "label": "lost for good"}),
+        (gone_at, {"marker": "X", "markersize": 8.5, "markeredgewidth": 0.8, "label": "lost for good"}),
     ]
     for these, options in kinds:
         if these:

@@ -17,11 +17,11 @@ from fedbo.plots.cells import CellStyles, cell_styles, explain
 from fedbo.plots.curves import label_panel, limits, line
 from fedbo.plots.style import FAINT, decades, remark, time_label
 from fedbo.plots.time_to_target import draw_time_to_target
-from fedbo.plots.timeline import horizon
 from fedbo.results.compare import TargetValue, against_first, metric_of
 from fedbo.results.curves import Array, Axis, Curve, IncumbentTrace, curve, early_span, grid
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.result import scored_traces
+from fedbo.results.timeline_bars import horizon
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result

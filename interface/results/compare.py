@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedbo.objectives.base import Metric
-from fedbo.results.curves import REGRET, Array, IncumbentTrace, replicate_means
+from fedbo.results.curves import REGRET, Array, Axis, IncumbentTrace, replicate_means
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.result import Result, ResultError, check_label, scored_traces
 from fedbo.results.summary import Difference, difference, main_algorithm, paired
@@ -163,16 +163,17 @@ def time_to_target(
         wanted = {number: float(mean[0]) for number, mean in ends.items() if number in mine}
     else:
         wanted = {trace.replicate: metric.sign * (level - metric.offset) for trace in found}
-    times = {number: _first(found, number, target) for number, target in sorted(wanted.items())}
+    times = {number: first_place(found, number, target) for number, target in sorted(wanted.items())}
     levels = {number: metric.offset + metric.sign * wanted[number] for number in times}
     return TimeToTarget(found[0].cell, found[0].algorithm, levels, times)
 
 
-def _first(found: Sequence[IncumbentTrace], replicate: int, target: float) -> float:
-    """Give the first time at which one replicate's mean over targets is at least the target; infinite if it never is."""
+def first_place(found: Sequence[IncumbentTrace], replicate: int, target: float, axis: Axis = "time") -> float:
+    """Give the first place at which one replicate's mean over targets is at least the target; infinite if none is."""
     mine = [trace for trace in found if trace.replicate == replicate]
-    times = np.unique(np.concatenate([trace.finished for trace in mine]))
+    places = {"time": "finished", "evaluations": "evaluated", "bytes": "moved", "iteration": "step"}[axis]
+    x = np.unique(np.concatenate([getattr(trace, places) for trace in mine])).astype(np.float64)
     # The mean of the same numbers may differ in its last bits from a level that is their mean.
     slack = 1e-12 * max(1.0, abs(target))
-    good = replicate_means(mine, "time", times)[replicate] >= target - slack
-    return float(times[np.argmax(good)]) if good.any() else math.inf
+    good = replicate_means(mine, axis, x)[replicate] >= target - slack
+    return float(x[np.argmax(good)]) if good.any() else math.inf

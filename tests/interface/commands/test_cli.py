@@ -69,6 +69,7 @@ def test_run_with_format_json_prints_one_object_and_nothing_else(
     assert facts == {
         **json.loads(printed(capsys, "show", facts["directory"], "--format", "json")),
         "figures": facts["figures"],
+        "report": str(tmp_path / "run" / "report.html"),
     }
 
 

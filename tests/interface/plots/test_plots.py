@@ -16,8 +16,8 @@ from synthetic_run import document, write_run
 import fedbo
 from fedbo.plots.cells import cell_styles
 from fedbo.plots.plot import PlotError, View, figure_of
-from fedbo.plots.timeline import within, without
 from fedbo.results.result import Result, ResultError
+from fedbo.results.timeline_bars import within, without
 
 Make = Callable[..., Result]
 

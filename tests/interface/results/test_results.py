@@ -12,9 +12,9 @@ from synthetic_run import INITIAL, document, write_run
 
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.plots.plot import PlotError, View, figure_of
-from fedbo.plots.timeline import MAX_AGENTS, horizon
 from fedbo.results.result import Result, ResultError
 from fedbo.results.schemas import EVENTS, OBSERVATIONS
+from fedbo.results.timeline_bars import MAX_AGENTS, horizon
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""Benchmarks: methods on the tasks of a suite, or of a folder of studies, run one after another and compared."""

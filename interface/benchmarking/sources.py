@@ -1,0 +1,75 @@
+"""The tasks of a benchmark: those of a suite by its name, or the study files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fedbo.settings.errors import unknown
+from fedbo.study.document import StudyError, read
+from fedbo.study.files import resolve_paths
+
+_SUITES = "fedbo.objectives.suites"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkSource:
+    """A task before its methods are chosen: its name, the tables of its study, and a file or suite to be named in errors.
+
+    With `optional`, it is left out where its data or a library are missing.
+    """
+
+    name: str
+    tables: Mapping[str, Any]
+    origin: str
+    optional: bool = False
+
+    def algorithms(self, wanted: Sequence[str]) -> list[dict[str, Any]]:
+        """Give the tables of methods: those of the file that have such a label or name, else bare ones; all by default."""
+        known = list(self.tables.get("algorithm", ()))
+        if not wanted:
+            return known
+        return [_table(one, known) for one in wanted]
+
+
+def _table(wanted: str, known: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    for key in ("label", "name"):
+        for table in known:
+            if table.get(key) == wanted:
+                return {**table, "label": wanted}
+    name, _, preset = wanted.partition("/")
+    return {"name": name, "label": wanted, **({"preset": preset} if preset else {})}
+
+
+def benchmark_sources(suite: str) -> list[BenchmarkSource]:
+    """List the tasks of a suite, or the study files of a folder by name; StudyError where there is neither."""
+    folder = Path(suite)
+    if folder.is_dir():
+        files = sorted(folder.glob("*.toml"))
+        if not files:
+            raise StudyError(f"{suite}: holds no study; give a folder of TOML files, or the name of a suite")
+        return [BenchmarkSource(path.stem, _resolved(path), str(path)) for path in files]
+    suites = known_suites()
+    if suite not in suites:
+        if "/" in suite or folder.exists():
+            raise StudyError(f"{suite}: is no folder; give a folder of study files, or the name of a suite")
+        raise StudyError(f"{unknown('suite', suite, suites)}; or give a folder of study files")
+    chosen = suites[suite]
+    named = f"suite {suite} {chosen.version}"
+    return [BenchmarkSource(task.name, task.tables(), f"{named}, {task.name}", task.optional) for task in chosen.tasks]
+
+
+def _resolved(path: Path) -> Mapping[str, Any]:
+    document = read(path)
+    if not isinstance(document.get("algorithm", []), list):
+        raise StudyError(f"{path}: [algorithm] is a table; there may be several, so write [[algorithm]]")
+    return resolve_paths(document, path.absolute().parent)
+
+
+def known_suites() -> Mapping[str, Any]:
+    """Give the suites by name; none where this installation has no catalogue of them."""
+    return dict(import_module(f"{_SUITES}.catalog").SUITES) if find_spec(_SUITES) else {}

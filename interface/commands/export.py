@@ -1,0 +1,37 @@
+"""The command `fedbo export`: the evaluations of a run in the form of another tool."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedbo.commands.arguments import RunFolderArgument
+
+
+class Tool(StrEnum):
+    """A tool for which runs can be exported."""
+
+    optuna = "optuna"
+
+
+def export(
+    folder: RunFolderArgument,
+    to: Annotated[Tool, typer.Option(help="The tool: a journal file with an Optuna study for each agent.")] = Tool.optuna,
+    out: Annotated[Path | None, typer.Option(help="A new file; default: optuna.journal in the run.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="Label of one algorithm; default: all.")] = None,
+    replicate: Annotated[int, typer.Option(min=-1, help="Which replicate; -1 is all.")] = 0,
+) -> None:
+    """Export the evaluations of a run, so that Optuna's dashboard shows a study for each agent."""
+    from fedbo.results.result import Result, ResultError
+
+    result = Result.open(folder)
+    try:
+        from fedbo.tuning.optuna_export import RunChoice, export_to_optuna
+    except ImportError:
+        raise ResultError("--to optuna needs Optuna; install it with: pip install 'fedbo[optuna]'") from None
+    path = out or folder / f"{to}.journal"
+    names = export_to_optuna(result, path, RunChoice(algorithm, None if replicate < 0 else replicate))
+    print(f"{path}: {len(names)} studies; look at them with: optuna-dashboard {path}")

@@ -1,0 +1,58 @@
+"""The command `fedbo watch`: a run that is going on, in the terminal, from its files alone."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedbo.commands.arguments import Format, Printed, RunFolderArgument, print_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fedbo.execution.run_watch import StudyState
+
+
+def watch(
+    folder: RunFolderArgument,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once, as it also does without a terminal.")] = False,
+    printed: Printed = Format.text,
+) -> None:
+    """Watch a run that is going on, in this process or another one, until it ends; Ctrl-C leaves it running."""
+    from fedbo.execution.run_watch import study_state
+    from fedbo.reports.tables import console, plain
+
+    state, terminal = study_state(folder), console()
+    if printed is Format.json:
+        print_json(plain(state))
+        return
+    if once or not terminal.is_terminal or state.status != "running":
+        terminal.print(_table(state))
+        return
+    from rich.live import Live
+
+    with Live(_table(state), console=terminal, refresh_per_second=4) as live:
+        while state.status == "running":
+            time.sleep(every)
+            state = study_state(folder)
+            live.update(_table(state))
+
+
+def _table(state: StudyState) -> RenderableType:
+    """Write a line for each algorithm in each cell, with a bar."""
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, title=f"{state.name}: {state.status}", title_justify="left", header_style="bold")
+    for heading in ("algorithm", "", "done", "runs ended", "evaluations", "best so far"):
+        table.add_column(heading, justify="left" if heading in ("algorithm", "") else "right")
+    for row in state.rows:
+        name = f"{row.algorithm}  {state.titles[row.cell]}".rstrip()
+        best = "–" if row.best is None else f"{row.metric} {row.best:.4g}"
+        bar = ProgressBar(total=1.0, completed=row.share, width=24)
+        table.add_row(Text(name), bar, f"{row.share:.0%}", f"{row.ended} of {row.runs}", f"{row.evaluations:,}", Text(best))
+    return table

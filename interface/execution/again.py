@@ -1,0 +1,33 @@
+"""Running a study into a directory that may hold its run already: what has ended is read, what was interrupted is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedbo.execution.directory import unfinished
+from fedbo.execution.progress import Progress
+from fedbo.execution.runner import resume_study, run_study
+from fedbo.results.manifest import read_manifest
+from fedbo.results.result import Result
+from fedbo.study.study import Study
+
+
+def has_ended(directory: Path, study: Study) -> bool:
+    """Say whether a directory holds the complete run of a study."""
+    if not (directory / "manifest.json").is_file():
+        return False
+    manifest = read_manifest(directory)
+    return bool(manifest["status"] == "complete" and manifest["study_sha256"] == study.digest())
+
+
+def run_again(study: Study, directory: Path, hosting: Sequence[str] = (), progress: Progress | None = None) -> Result:
+    """Give the results of a study: those that are there, or what is left of it is run, or all of it.
+
+    `hosting` are the overrides with which an interrupted run goes on. Raises what `run_study` and `resume_study` raise.
+    """
+    if has_ended(directory, study):
+        return Result.open(directory)
+    if unfinished(directory):
+        return resume_study(directory, hosting, progress)
+    return run_study(study, directory, progress)

@@ -1,0 +1,122 @@
+"""The state of a run that is going on, read from its files: what its agents have evaluated, and their best values so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fedbo.actors.storage.evaluation_log import read_log
+from fedbo.actors.storage.rows import RunKey, read_table
+from fedbo.actors.storage.run_folder import RunFolder
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.actors.storage.snapshot_store import SnapshotStore
+from fedbo.objectives.base import Metric
+from fedbo.results.manifest import STUDY, read_manifest
+from fedbo.results.result import Result
+from fedbo.study.study import Study, recall_study
+
+
+@dataclass(frozen=True, slots=True)
+class RunsState:
+    """The runs of one algorithm in one cell: how many there are and have ended, and what has been evaluated in them.
+
+    `share` is that of the evaluations that are to be made by the agents seen so far; `best` is the mean over these of the best
+    native value, in the runs that have begun, None before there is one.
+    """
+
+    cell: int
+    algorithm: str
+    runs: int
+    ended: int
+    evaluations: int
+    share: float
+    best: float | None
+    metric: str
+
+
+@dataclass(frozen=True, slots=True)
+class StudyState:
+    """A study that is going on or has ended: its name, its status, its cells' titles, and its runs."""
+
+    name: str
+    status: str
+    titles: Sequence[str]
+    rows: Sequence[RunsState]
+
+
+def study_state(directory: Path) -> StudyState:
+    """Read the state of a run directory; DirectoryError when it is none, Damaged when its manifest is."""
+    manifest = read_manifest(directory)
+    study = recall_study(directory / STUDY)
+    titles = study.titles()
+    rows = [_runs_state(directory, manifest, study, (cell, label)) for cell in range(len(titles)) for label in study.labels]
+    return StudyState(study.study.name, str(manifest["status"]), titles, rows)
+
+
+def _runs_state(directory: Path, manifest: dict[str, Any], study: Study, which: tuple[int, str]) -> RunsState:
+    (cell, label), replicates = which, range(study.study.replicates)
+    entry = manifest["metric"]
+    metric = Metric(**(entry[cell] if isinstance(entry, list) else entry))
+    if manifest["status"] == "complete":
+        return _ended(directory, which, metric)
+    wanted = study.budget.pulls or study.agents.initial + (study.budget.iterations or 0)
+    found = [_agents(RunFolder.of(directory / "parts", RunKey(cell, label, replicate))) for replicate in replicates]
+    seen = max((len(one.counts) for one in found), default=0)
+    shares = [1.0 if one.ended else min(1.0, sum(one.counts.values()) / (seen * wanted or 1)) for one in found]
+    bests = [np.mean(list(one.bests.values())) for one in found if one.bests]
+    return RunsState(
+        cell=cell,
+        algorithm=label,
+        runs=len(found),
+        ended=sum(one.ended for one in found),
+        evaluations=sum(sum(one.counts.values()) for one in found),
+        share=float(np.mean(shares)),
+        best=float(metric.native(float(np.mean(bests)))) if bests else None,
+        metric=metric.name,
+    )
+
+
+def _ended(directory: Path, which: tuple[int, str], metric: Metric) -> RunsState:
+    row = next(row for row in Result.open(directory).summary() if (row.cell, row.algorithm) == which)
+    count = round(row.evaluations * row.replicates)
+    return RunsState(*which, row.replicates, row.replicates, count, 1.0, row.final.mean, metric.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Agents:
+    """What the agents of one run have evaluated, and the largest value that each has seen."""
+
+    ended: bool
+    counts: dict[int, int]
+    bests: dict[int, float]
+
+
+def _agents(folder: RunFolder) -> _Agents:
+    """Read one run's tables as of its last snapshot, and the log of what came after it; what vanishes meanwhile is left out."""
+    counts, bests = dict[int, int](), dict[int, float]()
+    store = SnapshotStore(folder)
+    try:
+        ended = store.latest().ended
+        tables = [read_table(path).select(["agent", "phase", "value", "error"]) for path in store.tables("observations")]
+        for row in pa.concat_tables(tables).to_pylist() if tables else ():
+            if row["phase"] != "history":
+                counts[row["agent"]] = counts.get(row["agent"], 0) + 1
+                if row["error"] is None and np.isfinite(row["value"]):
+                    bests[row["agent"]] = max(bests.get(row["agent"], -np.inf), row["value"])
+    except (Damaged, FileNotFoundError):  # it is being written, or has just been gathered
+        ended = False
+    for path in sorted(folder.path.glob("log-*.jsonl")):
+        try:
+            records, _ = read_log(path, 0)
+        except FileNotFoundError:
+            continue
+        for record in records:
+            counts[record.agent] = max(counts.get(record.agent, 0), record.number + 1)
+            if record.error is None and np.isfinite(record.value):
+                bests[record.agent] = max(bests.get(record.agent, -np.inf), record.value)
+    return _Agents(ended, counts, bests)

@@ -1,0 +1,216 @@
+"""The report of one or several runs: its parts put together, and written as one file."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib import rc_context
+
+from fedbo.actors.storage import atomic
+from fedbo.page.about import Failure, again, as_link, asked, failures, titles
+from fedbo.page.curve_drawing import CurveDrawing, draw_panel
+from fedbo.page.curve_panels import colour_of, curve_panels
+from fedbo.page.rich_html import html_of
+from fedbo.page.timeline_drawing import HATCHES, Layer, TimelineDrawing, draw_timeline
+from fedbo.page.verdict import Verdict, verdict
+from fedbo.plots.ranks import draw_overview
+from fedbo.plots.style import STYLE
+from fedbo.reports.disruptions import disruptions_table, tables_of
+from fedbo.reports.privacy import privacy_table
+from fedbo.reports.statistics import statistics_table
+from fedbo.results.compare import target_of
+from fedbo.results.result import Result, ResultError
+from fedbo.results.summary import SummaryRow, main_algorithm
+from fedbo.results.timeline_bars import BAR_KINDS
+from fedbo.statistics.overview import overview
+
+T = TypeVar("T")
+
+REPORT = "report.html"
+_HERE = Path(__file__).parent
+_CELLS = 12  # cells of a sweep with figures of their own; all are in the tables
+_BARS = 12_000  # bars of all timelines: where there are more, only the main algorithm has one
+_WIDE = 160  # characters of a terminal in which every column of the summary is shown
+
+
+@dataclass(frozen=True, slots=True)
+class CellPart:
+    """The part of the report about one cell: figures have keys by which the script finds their numbers."""
+
+    key: str
+    title: str
+    verdict: Verdict
+    panels: Sequence[tuple[str, CurveDrawing]]
+    timelines: Sequence[tuple[str, TimelineDrawing]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """The part of the report about one run, with everything in words or markup."""
+
+    key: str
+    title: str
+    question: str
+    warning: str
+    chips: Sequence[str]
+    replicates: int
+    colours: Sequence[tuple[str, str]]
+    summary: Markup
+    cells: Sequence[CellPart]
+    left_out: int
+    trouble: Markup
+    failures: Sequence[Failure]
+    failed: int
+    observed: int
+    privacy: Markup
+    asked: Sequence[tuple[str, str]]
+    study: str
+    version: str
+    again: str
+
+
+class ReportError(ValueError):
+    """A report that cannot be written."""
+
+
+def write_report(results: Sequence[Result], path: Path) -> Path:
+    """Write the report of runs into a file, whole or not at all, and give its path; ReportError where it cannot be."""
+    written = report(results)
+    try:
+        atomic.write_text(path, written)
+    except OSError as error:
+        raise ReportError(f"'{path}': no report can be written there ({error.strerror}); name another file") from None
+    return path
+
+
+def report(results: Sequence[Result]) -> str:
+    """Write the report of runs as HTML; the same runs give the same bytes."""
+    runs = [
+        _run_part(result, f"r{number}", name)
+        for number, (result, name) in enumerate(zip(results, titles(results), strict=True))
+    ]
+    panels, timelines = dict[str, Any](), dict[str, Any]()
+    for cell in (cell for run in runs for cell in run.cells):
+        panels |= {key: drawing.data() for key, drawing in cell.panels}
+        timelines |= {key: drawing.data() for key, drawing in cell.timelines}
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    labels = list(dict.fromkeys(label for run in runs for label, _ in run.colours))
+    environment.filters |= {"as_link": as_link, "series": labels.index, "paint": _paint}
+    return environment.get_template("page.html.jinja").render(
+        title=runs[0].title if len(runs) == 1 else f"{len(runs)} runs",
+        runs=runs,
+        statistics=_statistics(results),
+        hatches=HATCHES,
+        css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        js=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
+        data=_embedded({"panels": panels, "timelines": timelines}),
+        version=version("fedbo"),
+    )
+
+
+def _statistics(results: Sequence[Result]) -> Markup:
+    """Compare the methods of several runs over their tasks, where they can be; empty for one run."""
+    if len(results) < 2:
+        return Markup()
+    try:
+        found = overview(results)
+    except ResultError as error:
+        return Markup("<p class=faint>{}.</p>").format(str(error))
+    with rc_context(STYLE | {"svg.fonttype": "none"}):
+        drawn = io.StringIO()
+        draw_overview(found).savefig(drawn, format="svg", metadata={"Date": None})
+    picture = base64.b64encode(drawn.getvalue().encode()).decode()
+    figure = Markup('<img alt="Mean ranks and performance profiles" src="data:image/svg+xml;base64,{}">').format(picture)
+    return Markup("\n").join([figure, *(html_of(statistics_table(table)) for table in found.tables())])
+
+
+def _embedded(value: Mapping[str, Any]) -> Markup:
+    """Write plain data so that they can stand in a script's element whatever words they have."""
+    written = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return Markup(written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _paint(layer: Layer) -> Markup:
+    if layer.pattern == "veil":
+        return Markup('fill="{}" fill-opacity="0.2"').format(layer.colour)
+    if layer.pattern:
+        return Markup('fill="url(#{})" stroke="{}" stroke-width="0.6"').format(layer.pattern, layer.colour)
+    edge = Markup(' stroke="#fff" stroke-width="0.6"') if layer.name in BAR_KINDS else Markup()
+    return Markup('fill="{}"{}').format(layer.colour, edge)
+
+
+def _run_part(result: Result, key: str, title: str) -> RunPart:
+    there = sorted({trace.cell for trace in result.traces})
+    shown = there[:_CELLS]
+    failed, _ = result.failures()
+    rows = result.summary() if there else []
+    main = main_algorithm(rows, result.study.labels)
+    summary = tables_of(result, None, target_of(result, main), False, _WIDE) if there else "No evaluation has ended."
+    status = result.manifest["status"]
+    return RunPart(
+        key=key,
+        title=title,
+        question=result.study.study.description or "",
+        warning="" if status == "complete" else f"This study is not complete ({status}): what is shown may change.",
+        chips=_chips(result),
+        replicates=result.study.study.replicates,
+        colours=[(label, colour_of(result, label)) for label in result.study.labels],
+        summary=html_of(summary),
+        cells=[_cell_part(result, rows, cell, f"{key}-c{cell}") for cell in shown],
+        left_out=len(there) - len(shown),
+        trouble=html_of(disruptions_table(result), full=False),
+        failures=failures(result),
+        failed=failed,
+        observed=len(result.observations),
+        privacy=html_of(privacy_table(result)) if result.spending() else Markup(),
+        asked=asked(result),
+        study=(result.directory / "study.toml").read_text(encoding="utf-8"),
+        version=str(result.manifest.get("fedbo") or version("fedbo")),
+        again=again(result),
+    )
+
+
+def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str) -> CellPart:
+    """Make the figures of a cell: with the timeline of its main algorithm, and where there is one cell with those of all."""
+    here = [row for row in rows if row.cell == cell]
+    main = main_algorithm(here, result.study.labels)
+    timelines = [draw_timeline(result, cell, main)]
+    if len(here) == len(rows) and timelines[0].size * len(here) <= _BARS:
+        timelines += [draw_timeline(result, cell, row.algorithm) for row in here if row.algorithm != main]
+    return CellPart(
+        key=key,
+        title=result.study.titles()[cell],
+        verdict=verdict(result, cell, rows),
+        panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
+        timelines=_keyed(f"{key}-t", timelines),
+    )
+
+
+def _keyed(prefix: str, drawings: Sequence[T]) -> list[tuple[str, T]]:
+    return [(f"{prefix}{number}", drawing) for number, drawing in enumerate(drawings)]
+
+
+def _chips(result: Result) -> list[str]:
+    """List the chief facts of a run, a few words each."""
+    study, count = result.study, result.study.study.replicates
+    budget = study.budget
+    facts = [
+        f"{len({trace.agent for trace in result.traces}):,} agents",
+        f"{count} replicate{'s' * (count > 1)}",
+        f"{budget.pulls:,} evaluations" if budget.pulls else f"{budget.iterations:,} iterations",
+        f"{study.exchange.mode} exchange",
+        "real time" if study.timing.clock == "wall" else "virtual time",
+        f"seed {study.study.seed}",
+    ]
+    return [*facts, f"{len(study.titles())} cells"] if study.sweep else facts

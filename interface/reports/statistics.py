@@ -1,0 +1,14 @@
+"""The statistics over many runs, as text tables."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from fedbo.reports.tables import table_of
+from fedbo.statistics.statistics_table import StatisticsTable
+
+
+def statistics_table(table: StatisticsTable) -> RenderableType:
+    """Write a table with what is to be known of it below."""
+    return Group(table_of("", table.headings, table.rows), Text("\n".join([table.caption, *table.remarks]), style="dim"))

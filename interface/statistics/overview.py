@@ -1,0 +1,120 @@
+"""The statistics over many runs as tables: what every method reached, mean ranks, pairs, and costs to reach a level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedbo.results.compare import short
+from fedbo.results.result import Result
+from fedbo.results.summary import paired
+from fedbo.statistics.costs import AXES, CostToLevel, costs_to_level
+from fedbo.statistics.pairs import PairTest, pair_tests
+from fedbo.statistics.ranks import Ranking, ranking
+from fedbo.statistics.statistics_table import StatisticsTable
+from fedbo.statistics.tasks import Comparable, comparable
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All statistics of runs: the tasks that were compared, ranks, pairs of methods, and costs on each axis."""
+
+    found: Comparable
+    ranking: Ranking
+    pairs: Sequence[PairTest]
+    costs: Sequence[CostToLevel]
+
+    def tables(self) -> list[StatisticsTable]:
+        """Write everything as tables."""
+        return [_finals(self.found), _ranks(self.ranking), _pairs(self.pairs), *(_costs(one) for one in self.costs)]
+
+    def scores(self) -> StatisticsTable:
+        """List every final value by task, replicate and method, for other programs."""
+        rows = [
+            (task.name, str(replicate), label, repr(float(task.metric.native(score))))
+            for task in self.found.tasks
+            for label in self.found.labels
+            for replicate, score in sorted(task.finals(label).items())
+        ]
+        return StatisticsTable("scores", "Every final value.", ("task", "replicate", "algorithm", "value"), rows)
+
+
+def overview(results: Sequence[Result], labels: Sequence[str] = ()) -> Overview:
+    """Compare the methods of runs over their tasks; the first of the labels is the baseline whose level is to be reached."""
+    found = comparable(results, labels)
+    costs = [costs_to_level(found, axis) for axis in AXES]
+    sent = [one for one in costs if one.axis != "bytes" or one.costs[np.isfinite(one.costs)].any()]
+    return Overview(found, ranking(found.labels, found.scores()), pair_tests(found), sent)
+
+
+def _finals(found: Comparable) -> StatisticsTable:
+    """Write the mean final value of each method on each task with the half width of its 95 % interval over replicates."""
+    rows = []
+    for task in found.tasks:
+        native = np.asarray(task.metric.native(found.replicates(task)))
+        best = int(np.argmax(found.replicates(task).mean(axis=0)))
+        cells = [_interval(native[:, place]) + " *" * (place == best) for place in range(native.shape[1])]
+        rows.append((f"{task.name} ({task.metric.name})", *cells))
+    caption = "Best value in the end, mean over agents and replicates, with the half width of its 95 % interval; * best."
+    return StatisticsTable("finals", caption, ("task", *found.labels), rows, _notes(found))
+
+
+def _notes(found: Comparable) -> tuple[str, ...]:
+    return tuple(f"Left out: {line}." for line in found.left_out)
+
+
+def _interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+    gap = paired(values)
+    return f"{values.mean():.4g}" if gap is None else f"{gap.mean:.4g} ± {gap.high - gap.mean:.2g}"
+
+
+def _ranks(found: Ranking) -> StatisticsTable:
+    groups = {place: "".join("abcdefghijklmnopqrstuvwxyz"[n % 26] for n, group in enumerate(found.groups) if place in group)
+              for place in found.order}  # fmt: skip
+    rows = [(found.labels[place], f"{found.mean[place]:.3f}", groups[place] or "–") for place in found.order]
+    caption = (
+        f"Mean ranks over {found.tasks} tasks, 1 is best. Two methods differ at the level 0.05 where their mean ranks are "
+        f"{found.critical:.3g} apart (Nemenyi); those with a letter in common do not. Friedman's chi2 = {found.chi2:.3g}, "
+        f"F = {found.f:.3g}, p {'' if found.p < 0.001 else '= '}{_chance(found.p)}."
+    )
+    warning = ("With so few tasks ranks can hardly differ.",) if found.tasks < 5 else ()
+    return StatisticsTable("ranks", caption, ("algorithm", "mean rank", "group"), rows, warning)
+
+
+def _pairs(tests: Sequence[PairTest]) -> StatisticsTable:
+    rows = [
+        (f"{test.one} – {test.other}", str(test.won), str(test.tied), str(test.lost), f"{test.clearly_won}:{test.clearly_lost}",
+         f"{test.gap:+.3f}", _chance(test.wilcoxon), _chance(test.wilcoxon_holm), _chance(test.t), _chance(test.t_holm))
+        for test in tests
+    ]  # fmt: skip
+    headings = ("pair", "won", "tied", "lost", "clearly", "gap", "Wilcoxon p", "Holm", "t p", "Holm t")
+    caption = (
+        "Pairs of methods over tasks: tasks that the first won, tied and lost by means; clearly won and lost, where the 95 % "
+        "interval over replicates leaves zero out; mean gap of scores between 0, a task's worst final value, and 1, its "
+        "best; two-sided chances if both were equal, over tasks, and corrected by Holm for the number of pairs."
+    )
+    return StatisticsTable("pairs", caption, headings, rows)
+
+
+def _costs(found: CostToLevel) -> StatisticsTable:
+    rows = []
+    for place, label in enumerate(found.labels):
+        there = found.costs[:, place][np.isfinite(found.costs[:, place])]
+        ratio = found.ratio(place) if place else None
+        share = f"{found.reached[place]:.0%}"
+        rows.append((label, share, f"{np.median(there):.4g}" if len(there) else "–", "–" if ratio is None else f"× {ratio}",
+                     f"{found.profile(np.array([1.0]))[0, place]:.0%}"))  # fmt: skip
+    caption = (
+        f"{found.axis.capitalize()} until a method is as good as {found.labels[0]} was in the end of the same task and "
+        "replicate: share of replicates that reached it, their median, the geometric mean ratio to that of "
+        f"{found.labels[0]} with its 95 % interval where both did, and the share in which no method was cheaper."
+    )
+    return StatisticsTable(
+        f"{found.axis}_to_level", caption, ("algorithm", "reached", "median", "ratio [95 %]", "cheapest"), rows
+    )
+
+
+def _chance(value: float) -> str:
+    return "–" if value != value else "< 0.001" if value < 0.001 else short(value) if value < 0.1 else f"{value:.2f}"

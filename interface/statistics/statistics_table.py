@@ -1,0 +1,63 @@
+"""A table of numbers, written as CSV and as LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedbo.actors.storage import atomic
+
+_PRINTED = {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_LATEX = _PRINTED | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "–": "--",
+    "<": "$<$",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsTable:
+    """A table: the name of its file, its caption, its headings, its rows in words, and further remarks."""
+
+    name: str
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    remarks: Sequence[str] = ()
+
+    def csv(self) -> str:
+        """Write the headings and the rows."""
+        written = io.StringIO()
+        csv.writer(written, lineterminator="\n").writerows([self.headings, *self.rows])
+        return written.getvalue()
+
+    def latex(self) -> str:
+        """Write a `table` with a `tabular`, with rules of the package booktabs."""
+        lines = [_latex_row(self.headings), r"\midrule", *(_latex_row(row) for row in self.rows)]
+        columns = "l" + "r" * (len(self.headings) - 1)
+        head = [r"\begin{table}", r"\centering", rf"\caption{{{latex(self.caption)}}}", rf"\label{{tab:{self.name}}}"]
+        body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+        return "\n".join([*head, *body, ""])
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write both forms into a folder, and give their paths."""
+        paths = [folder / f"{self.name}.csv", folder / f"{self.name}.tex"]
+        for path, text in zip(paths, (self.csv(), self.latex()), strict=True):
+            atomic.write_text(path, text)
+        return paths
+
+
+def latex(words: str) -> str:
+    """Write words so that LaTeX prints them as they are."""
+    return "".join(_LATEX.get(letter, letter) for letter in words)
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join(latex(cell) for cell in cells) + r" \\"

@@ -1,0 +1,112 @@
+"""Runs as studies of Optuna, one for each agent, so that its dashboard shows them. Needs Optuna: pip install optuna."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pyarrow.compute as pc
+from optuna.distributions import BaseDistribution, FloatDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.results.grouping import by_run, grouped
+from fedbo.results.result import Result, ResultError, check_label
+from fedbo.tuning.optuna_space import distributions
+
+
+@dataclass(frozen=True, slots=True)
+class RunChoice:
+    """The runs that are exported: of one algorithm or of all, of one replicate or of all."""
+
+    algorithm: str | None = None
+    replicate: int | None = 0
+
+
+def export_to_optuna(result: Result, path: Path, choice: RunChoice = RunChoice()) -> list[str]:  # noqa: B008
+    """Write a journal file with a study for each agent of the chosen runs, and give the names of the studies.
+
+    ResultError when there is no such run; FileExistsError when there is such a file already.
+    """
+    if choice.algorithm is not None:
+        check_label(result, choice.algorithm)
+    runs = [(key, rows) for key, rows in by_run(result.observations)
+            if choice.algorithm in (None, key.algorithm) and choice.replicate in (None, key.replicate)]  # fmt: skip
+    if not runs:
+        raise ResultError(f"no runs of replicate {choice.replicate}; there are {result.study.study.replicates}, from 0")
+    if path.exists():
+        raise FileExistsError(f"'{path}' exists; name a new file")
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        return list(_exported(result, runs, JournalStorage(JournalFileBackend(str(path)))))
+    finally:
+        optuna.logging.set_verbosity(level)
+
+
+def _exported(result: Result, runs: Sequence[Any], storage: JournalStorage) -> Iterator[str]:
+    titles = result.study.titles()
+    for key, rows in runs:
+        searched = rows.filter(pc.not_equal(rows["phase"], "history")).to_pylist()
+        words = [word for word in (result.study.study.name, titles[key.cell], key.algorithm) if word]
+        direction = StudyDirection.MAXIMIZE if result.metric(key.cell).sign > 0 else StudyDirection.MINIMIZE
+        trials = _Trials(result, key.cell)
+        for agent, mine in sorted(grouped(searched, lambda row: row["agent"]).items()):
+            name = ", ".join([*words, f"replicate {key.replicate}", f"agent {agent}"])
+            study = optuna.create_study(storage=storage, study_name=name, direction=direction)
+            study.add_trials([trials.trial(row) for row in sorted(mine, key=lambda row: float(row["finished"]))])
+            yield name
+
+
+class _Trials:
+    """Makes trials of the evaluations in one cell."""
+
+    def __init__(self, result: Result, cell: int) -> None:
+        self._metric, parameters = result.metric(cell), result.manifest["parameters"]
+        own = parameters[cell] if parameters and isinstance(parameters[0], list) else parameters
+        self._names = [parameter["name"] for parameter in own]
+        written = result.study.objective.settings.get("space")
+        self._space = None if written is None else read_space(written)
+        began = result.manifest.get("started")
+        self._began = datetime.fromisoformat(began) if began else datetime.fromtimestamp(0, UTC)
+        self._distributions: Mapping[str, BaseDistribution] = (
+            {each["name"]: FloatDistribution(each["low"], each["high"], log=each["log"]) for each in own}
+            if self._space is None
+            else distributions(written)
+        )
+
+    def trial(self, row: Mapping[str, Any]) -> FrozenTrial:
+        """Make the trial of one evaluation; its times are those of the run, as seconds since it began."""
+        x = row["x"]
+        point = dict(zip(self._names, x, strict=True)) if self._space is None else self._space.configuration(x)
+        known = {name: self._inside(name, value) for name, value in point.items() if name in self._distributions}
+        good = row["error"] is None and math.isfinite(row["value"])
+        made = create_trial(
+            state=TrialState.COMPLETE if good else TrialState.FAIL,
+            value=float(self._metric.native(row["value"])) if good else None,
+            params=known,
+            distributions={name: self._distributions[name] for name in known},
+            user_attrs={
+                "step": row["step"],
+                "origin": row["origin"],
+                **({} if row["error"] is None else {"error": row["error"].splitlines()[0]}),
+            },
+        )
+        made.datetime_start, made.datetime_complete = (self._when(row[name]) for name in ("started", "finished"))
+        return made
+
+    def _inside(self, name: str, value: Any) -> Any:
+        """Undo rounding that left a number just outside its range."""
+        wanted = self._distributions[name]
+        return min(max(value, wanted.low), wanted.high) if isinstance(wanted, FloatDistribution) else value
+
+    def _when(self, seconds: float) -> datetime:
+        return (self._began + timedelta(seconds=seconds)).astimezone().replace(tzinfo=None)

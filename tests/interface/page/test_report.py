@@ -1,0 +1,171 @@
+"""What a report says, and that it says it in one file."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from synthetic_run import document, write_run
+
+from fedbo.cli import OK, WRONG_INPUT, main
+from fedbo.page.about import failures
+from fedbo.page.axes import LinearAxis, label_of, spanned
+from fedbo.page.curve_drawing import draw_panel
+from fedbo.page.curve_panels import curve_panels
+from fedbo.page.page import report
+from fedbo.page.timeline_drawing import draw_timeline
+from fedbo.page.verdict import Verdict, verdict
+from fedbo.results.manifest import read_manifest, write_manifest
+from fedbo.results.result import Result
+
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+class Checked(HTMLParser):
+    """Reads a page and notes what does not close, the identifiers, and every address."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open, self.wrong, self.names, self.addresses = list[str](), list[str](), list[str](), list[str]()
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.names += [given["id"] or ""] if "id" in given else []
+        self.addresses += [given[name] or "" for name in ("src", "href") if name in given]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note nothing: it is closed."""
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    return Result.open(write_run(tmp_path_factory.mktemp("runs") / "troubled", document(), troubled=True))
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    study = document(agents=3, iterations=4, objective__alpha=[0.1, 0.3])
+    return Result.open(write_run(tmp_path_factory.mktemp("runs") / "swept", study))
+
+
+def test_a_report_is_one_well_formed_file_that_asks_for_nothing(troubled: Result, swept: Result) -> None:
+    page = report([troubled, swept])
+    checked = Checked(page)
+    assert checked.wrong == [] and checked.open == []
+    assert len(checked.names) == len(set(checked.names))
+    assert all(address.startswith(("data:", "#")) for address in checked.addresses)
+    assert "http" not in re.sub(r'"http://www.w3.org/2000/svg"|http-equiv', "", page)
+    assert report([troubled, swept]) == page
+
+
+def test_a_report_has_the_numbers_of_the_tables(troubled: Result) -> None:
+    page = report([troubled])
+    for row in troubled.summary():
+        assert str(row.final) in page and (row.difference is None or str(row.difference) in page)
+    assert "best error" in page and "Stragglers, messages and crashes" in page and "ValueError: no" in page
+    assert "fedbo run study.toml" in page and "alpha = 0.3" in page
+
+
+def test_the_data_in_the_page_are_those_of_the_drawings(troubled: Result) -> None:
+    page = report([troubled])
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page)
+    data = json.loads(found)
+    drawing = draw_timeline(troubled, 0, "Together")
+    assert data["timelines"]["r0-c0-t0"] == json.loads(json.dumps(drawing.data()))
+    names = {layer.name for layer in drawing.layers}
+    assert {"waiting", "own query", "federated query", "away", "down after a crash", "coordinator down"} <= names
+    assert drawing.lost and drawing.crashed
+    panels = [draw_panel(panel) for panel in curve_panels(troubled, 0)]
+    assert [panel["title"] for panel in data["panels"].values()] == ["evaluations", "time", "communication"]
+    assert [panel.data() for panel in panels] == list(data["panels"].values())
+
+
+def test_curves_end_where_the_summary_does(troubled: Result) -> None:
+    panel = curve_panels(troubled, 0)[0]
+    for series, row in zip(panel.series, troubled.summary(), strict=True):
+        assert series.label == row.algorithm
+        assert series.mean[-1] == pytest.approx(row.final.mean, rel=1e-4)
+        assert series.error[-1] == pytest.approx(row.final.error, rel=1e-4)
+
+
+def judged(result: Result) -> Verdict:
+    return verdict(result, 0, result.summary())
+
+
+def test_the_verdict_follows_the_interval(tmp_path: Path) -> None:
+    better = judged(Result.open(write_run(tmp_path / "a", document(agents=6, iterations=30))))
+    assert better.tone == "better" and better.headline.startswith("Together ends better than Alone: best error")
+    alone = judged(Result.open(write_run(tmp_path / "b", document(replicates=1))))
+    assert alone.tone == "open" and alone.headline.startswith("One replicate says nothing about chance")
+
+
+def test_a_control_that_is_not_beaten_is_named(tmp_path: Path) -> None:
+    study = document()
+    study["algorithm"] = [{"name": "ts", "label": "Alone"}, {"name": "fts", "label": "Together"}, {"name": "fts_noise"}]
+    result = Result.open(write_run(tmp_path / "run", study))
+    assert any("clearly beat fts_noise" in line for line in judged(result).further)
+
+
+def test_what_has_not_ended_is_said(tmp_path: Path) -> None:
+    page = report([Result.open(write_run(tmp_path / "run", document(), status="interrupted"))])
+    assert "This study is not complete (interrupted)" in page
+
+
+def test_words_of_a_study_cannot_become_markup(tmp_path: Path) -> None:
+    study = document(agents=2, iterations=2, replicates=2)
+    study["study"]["description"] = "</script><script>alert(1)</script>"
+    study["algorithm"][1]["label"] = "<b>bold & 'quoted'</b>"
+    page = report([Result.open(write_run(tmp_path / "run", study))])
+    assert "<script>alert" not in page and "<b>bold" not in page and "&lt;b&gt;bold" in page
+    assert Checked(page).wrong == []
+
+
+def test_the_same_error_at_two_points_is_one(troubled: Result) -> None:
+    (found,) = failures(troubled)
+    assert found.line == "ValueError: no" and found.count == troubled.failures()[0]
+
+
+def test_the_command_writes_into_the_run_or_where_it_is_told(
+    capsys: pytest.CaptureFixture[str], troubled: Result, swept: Result, tmp_path: Path
+) -> None:
+    assert main(["report", str(troubled.directory)]) == OK
+    assert capsys.readouterr().out.strip() == str(troubled.directory / "report.html")
+    both = tmp_path / "both.html"
+    assert main(["report", str(troubled.directory), str(swept.directory), "--out", str(both)]) == OK
+    assert "2 runs" in both.read_text() and "synthetic (troubled)" in both.read_text()
+
+
+def test_wrong_inputs_are_one_line_each(capsys: pytest.CaptureFixture[str], troubled: Result, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    blocked = [str(troubled.directory), "--out", str(tmp_path / "file" / "x")]
+    for arguments in ([str(tmp_path)], [str(tmp_path / "none")], blocked, []):
+        assert main(["report", *arguments]) == WRONG_INPUT
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_run_without_any_observation_has_a_report(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", document(agents=1, iterations=1, replicates=1), status="failed")
+    result = Result.open(folder)
+    manifest = read_manifest(folder)
+    write_manifest(folder, {**manifest, "error": "ValueError: no\nmore"})
+    result.__dict__["observations"], result.__dict__["events"] = result.observations.slice(0, 0), result.events.slice(0, 0)
+    assert "This study is not complete" in report([result])
+
+
+def test_axes_have_round_ticks() -> None:
+    axis = LinearAxis(0.163, 0.281, 286, 10)
+    assert [label_of(tick, 0.02) for tick in axis.ticks(8)] == ["0.18", "0.20", "0.22", "0.24", "0.26", "0.28"]
+    assert LinearAxis(-1, 1, 0, 10).ticks(4) == [-1, -0.5, 0, 0.5, 1]
+    assert label_of(-0.0, 0.5) == "0.0" and label_of(1200, 200) == "1,200"
+    assert spanned(2.0, 2.0) == pytest.approx((1.8, 2.2)) and spanned(float("nan"), 1) == (0.0, 1.0)

@@ -1,0 +1,165 @@
+"""The statistics over many runs: against scipy, and against the example of Demsar 2006."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from synthetic_run import document, write_run
+
+from fedbo.results.result import Result, ResultError
+from fedbo.statistics.costs import CostToLevel, costs_to_level
+from fedbo.statistics.overview import overview
+from fedbo.statistics.pairs import holm, pair_tests, signed_ranks, student
+from fedbo.statistics.ranks import ranking
+from fedbo.statistics.statistics_table import StatisticsTable
+from fedbo.statistics.tasks import comparable
+
+# Demsar 2006, table 6: the area under the curve of C4.5, C4.5+m, C4.5+cf and C4.5+m+cf on 14 data sets. On "voting" the
+# last two are both printed as 0.975, but have the ranks 2 and 3.
+DEMSAR = np.array(
+    [
+        [0.763, 0.768, 0.771, 0.798], [0.599, 0.591, 0.590, 0.569], [0.954, 0.971, 0.968, 0.967], [0.628, 0.661, 0.654, 0.657],
+        [0.882, 0.888, 0.886, 0.898], [0.936, 0.931, 0.916, 0.931], [0.661, 0.668, 0.609, 0.685], [0.583, 0.583, 0.563, 0.625],
+        [0.775, 0.838, 0.866, 0.875], [1.000, 1.000, 1.000, 1.000], [0.940, 0.962, 0.965, 0.962], [0.619, 0.666, 0.614, 0.669],
+        [0.972, 0.981, 0.97501, 0.975], [0.957, 0.978, 0.946, 0.970],
+    ]
+)  # fmt: skip
+LABELS = ("C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf")
+
+
+def test_ranks_are_those_of_the_published_example() -> None:
+    found = ranking(LABELS, DEMSAR)
+    assert found.mean == pytest.approx([3.143, 2.000, 2.893, 1.964], abs=5e-4)
+    assert found.chi2 == pytest.approx(9.28, abs=5e-3) and found.f == pytest.approx(3.69, abs=5e-3)
+    assert found.p < 0.05  # the critical value of F(3, 39) is 2.85
+    assert found.critical == pytest.approx(1.25, abs=5e-3)
+    assert found.order == [3, 1, 2, 0] and found.groups == [(3, 1, 2, 0)]
+
+
+def test_the_pair_of_the_published_example_has_its_statistic() -> None:
+    gaps = DEMSAR[:, 1] - DEMSAR[:, 0]  # section 3.1.3: R+ = 93 and R- = 12, with z = -2.54
+    assert stats.wilcoxon(gaps.round(3), zero_method="zsplit", method="asymptotic").statistic == 12
+    assert signed_ranks(gaps.round(3)) == pytest.approx(2 * stats.norm.cdf(-2.54), abs=1e-3)
+
+
+def test_friedman_is_that_of_scipy_where_nothing_is_tied() -> None:
+    scores = np.random.default_rng(3).standard_normal((9, 5))
+    found = ranking([str(n) for n in range(5)], scores)
+    assert found.chi2 == pytest.approx(stats.friedmanchisquare(*scores.T).statistic)
+
+
+@pytest.mark.parametrize(("methods", "tabled"), [(2, 1.960), (3, 2.343), (4, 2.569), (7, 2.949), (10, 3.164)])
+def test_critical_values_are_those_of_the_published_table(methods: int, tabled: float) -> None:
+    found = ranking([str(n) for n in range(methods)], np.random.default_rng(1).standard_normal((6, methods)))
+    assert found.critical / np.sqrt(methods * (methods + 1) / 36) == pytest.approx(tabled, abs=1.5e-3)
+
+
+def test_methods_that_are_far_apart_are_in_no_group() -> None:
+    scores = np.tile([3.0, 2.0, 1.0], (60, 1)) + 1e-3 * np.random.default_rng(0).standard_normal((60, 3))
+    assert ranking("abc", scores).groups == [] and np.isinf(ranking("abc", scores).f)
+
+
+def test_paired_tests_are_those_of_scipy() -> None:
+    gaps = np.random.default_rng(4).standard_normal(12) + 0.4
+    assert student(gaps) == pytest.approx(stats.ttest_1samp(gaps, 0.0).pvalue)
+    assert signed_ranks(gaps) == pytest.approx(stats.wilcoxon(gaps, method="exact").pvalue)
+    many = np.random.default_rng(5).standard_normal(40) + 0.3
+    assert signed_ranks(many) == pytest.approx(stats.wilcoxon(many, method="asymptotic").pvalue)
+    assert np.isnan(student(gaps[:1])) and np.isnan(signed_ranks(gaps[:1]))
+    assert student(np.zeros(4)) == signed_ranks(np.zeros(4)) == 1.0
+
+
+def test_holm_corrects_step_by_step() -> None:
+    # Demsar 2006, section 3.2.2: C4.5 against the others, p = 0.016, 0.019 and 0.607, against 0.017, 0.025 and 0.050.
+    assert holm([0.607, 0.019, 0.016]) == pytest.approx([0.607, 0.048, 0.048])
+    assert holm([0.01, float("nan"), 0.04]) == pytest.approx([0.02, float("nan"), 0.04], nan_ok=True)
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
+    folder = tmp_path_factory.mktemp("runs")
+    studies = [document(agents=agents, iterations=5) for agents in (3, 4)]
+    swept = document(agents=3, iterations=4, objective__alpha=[0.1, 0.3])
+    return [Result.open(write_run(folder / str(n), study)) for n, study in enumerate([*studies, swept])]
+
+
+def test_every_cell_of_every_run_is_a_task(runs: list[Result]) -> None:
+    found = comparable(runs)
+    names = [task.name for task in found.tasks]
+    assert names == ["synthetic (1)", "synthetic (2)", "synthetic objective.alpha = 0.1", "synthetic objective.alpha = 0.3"]
+    assert found.labels == ("Alone", "Together")
+    finals = [[row.final.mean for row in run.summary() if row.cell == cell] for run, cell in ((runs[0], 0), (runs[2], 1))]
+    assert -found.scores()[[0, 3]] == pytest.approx(np.array(finals))
+
+
+def test_runs_of_one_task_are_joined(tmp_path: Path) -> None:
+    both, labels = document(agents=3, iterations=4), ["Alone", "Together", "Third"]
+    halves = []
+    for number, wanted in enumerate((labels[:2], labels[2:])):
+        study = {**both, "algorithm": [{"name": "random", "label": label} for label in wanted]}
+        halves.append(Result.open(write_run(tmp_path / str(number), study)))
+    found = comparable(halves)
+    assert [task.name for task in found.tasks] == ["synthetic"] and found.labels == tuple(labels)
+
+
+def test_what_cannot_be_compared_is_said(runs: list[Result]) -> None:
+    with pytest.raises(ResultError, match="no algorithm 'Alon'; there are: Alone, Together"):
+        comparable(runs, ["Alon", "Together"])
+    with pytest.raises(ResultError, match="there are no two algorithms"):
+        comparable(runs, ["Alone"])
+
+
+def test_wins_are_counted(runs: list[Result]) -> None:
+    found = comparable(runs)
+    (test,) = pair_tests(found)
+    gaps = found.scores()[:, 0] - found.scores()[:, 1]
+    assert (test.won, test.tied, test.lost) == ((gaps > 0).sum(), 0, (gaps < 0).sum())
+    assert test.wilcoxon == test.wilcoxon_holm and test.clearly_won <= test.won
+
+
+def test_costs_end_where_the_level_is_reached(runs: list[Result]) -> None:
+    found = comparable(runs[:1])
+    for axis in ("evaluations", "time"):
+        costs = costs_to_level(found, axis)
+        assert costs.costs.shape == (3, 2) and np.isfinite(costs.costs[:, 0]).all()
+    time = costs_to_level(found, "time").costs
+    last = [max(t.finished[-1] for t in found.tasks[0].traces["Alone"] if t.replicate == r) for r in range(3)]
+    assert (time[:, 0] <= last).all()
+
+
+def test_a_profile_counts_what_is_solved() -> None:
+    costs = CostToLevel("time", ("a", "b"), ("t",) * 4, np.array([[1.0, 2.0], [3.0, 1.0], [1.0, np.inf], [np.inf, np.inf]]))
+    assert costs.profile(np.array([1.0, 2.0, 3.0])).tolist() == [[0.5, 0.25], [0.5, 0.5], [0.75, 0.5]]
+    assert costs.reached.tolist() == [0.75, 0.5]
+    ratio = costs.ratio(1)
+    assert ratio is not None and ratio.mean == pytest.approx(np.sqrt(2 / 3))
+
+
+def test_tables_are_written_as_csv_and_latex(runs: list[Result], tmp_path: Path) -> None:
+    found = overview(runs)
+    for table in [*found.tables(), found.scores()]:
+        comma, tex = table.write(tmp_path)
+        rows = list(csv.reader(comma.read_text().splitlines()))
+        assert tuple(rows[0]) == tuple(table.headings) and len(rows) == 1 + len(table.rows)
+        written = tex.read_text()
+        assert written.count(r"\\") == 1 + len(table.rows) and r"\begin{tabular}" in written
+    names = [table.name for table in found.tables()]
+    assert names == ["finals", "ranks", "pairs", "evaluations_to_level", "time_to_level", "bytes_to_level"]
+
+
+def test_latex_prints_words_as_they_are() -> None:
+    table = StatisticsTable("t", "100 % & more", ("a_b", "c"), [("x{y}", "1 ± 2")])
+    assert r"100 \% \& more" in table.latex() and r"x\{y\} & 1 $\pm$ 2 \\" in table.latex()
+
+
+def test_the_figure_has_a_line_for_each_method(runs: list[Result]) -> None:
+    from fedbo.plots.ranks import draw_overview
+
+    figure = draw_overview(overview(runs))
+    words = [text.get_text() for axes in figure.get_axes() for text in axes.texts]
+    assert any("Alone" in word for word in words) and any(word.startswith("critical difference") for word in words)

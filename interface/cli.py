@@ -31,6 +31,7 @@ from fedbo.commands.arguments import (
     say_interrupted,
 )
 from fedbo.commands.doctor import doctor
+from fedbo.commands.fit import fit
 from fedbo.commands.inspect import plot, replay, show
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
@@ -133,6 +134,7 @@ app.command(epilog=CODES)(replay)
 app.command(epilog=CODES)(reproduce)
 app.command()(privacy)
 app.command(epilog=CODES)(tabulate)
+app.command(epilog=CODES)(fit)
 app.command(epilog=CODES)(new)
 app.command(epilog=CODES)(examples)
 app.command(epilog=CODES)(doctor)

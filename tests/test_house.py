@@ -67,8 +67,9 @@ WITHIN: dict[str, dict[str, str]] = {
         "tuning": "study results execution callbacks",
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
+        "world": "study results execution",
         "testing": ". study estimates results execution reports plots tabulation papers tuning",
-        "commands": "study results execution reports plots tabulation papers",
+        "commands": "study results execution reports plots tabulation papers world",
         ".": "study estimates results execution reports plots tabulation papers tuning testing commands",
     },
 }

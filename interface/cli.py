@@ -37,6 +37,7 @@ from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.tabulate import tabulate
+from fedbo.commands.twin import twin
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -135,6 +136,7 @@ app.command(epilog=CODES)(reproduce)
 app.command()(privacy)
 app.command(epilog=CODES)(tabulate)
 app.command(epilog=CODES)(fit)
+app.command(epilog=CODES)(twin)
 app.command(epilog=CODES)(new)
 app.command(epilog=CODES)(examples)
 app.command(epilog=CODES)(doctor)

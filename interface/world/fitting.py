@@ -86,15 +86,18 @@ class FittedWorld:
         return found
 
 
-def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None = None) -> FittedWorld:
-    """Fit a world; with the path of a `durations_file` durations that no family fits are drawn from what was measured."""
+def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None = None, resampled: bool = False) -> FittedWorld:
+    """Fit a world; with the path of a `durations_file` durations that no family fits are drawn from what was measured.
+
+    Where they are to be `resampled`, that is so for every family.
+    """
     values, agents, points = measured.columns()
     return FittedWorld(
-        evaluation=_durations(values, agents, points, seed, durations_file),
+        evaluation=_durations((values, agents, points), seed, durations_file, resampled),
         latency=_latencies(np.array(measured.latencies), seed),
         decision=_decisions(measured),
         begins=_begins(measured.begins),
-        startup=float(np.median(measured.startups)) if measured.startups else None,
+        startup=_rounded(np.mean(measured.startups)) if measured.startups else None,
         workers=measured.together,
         failures=(measured.failed, len(values)),
         **_absences(measured, seed),
@@ -104,11 +107,14 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
 
 def fit_durations(values: Array, seed: int = 0) -> DurationFit:
     """Fit durations that are all of one kind."""
-    return _durations(values, np.zeros(len(values), dtype=np.int64), np.empty((len(values), 0)), seed, None)
+    return _durations((values, np.zeros(len(values), dtype=np.int64), np.empty((len(values), 0))), seed, None, False)
 
 
-def _durations(values: Array, agents: npt.NDArray[np.int64], points: Array, seed: int, file: str | None) -> DurationFit:
+def _durations(
+    columns: tuple[Array, npt.NDArray[np.int64], Array], seed: int, file: str | None, resampled: bool
+) -> DurationFit:
     """Choose the model of durations: constant, dependent on the point, a family, or nothing but what was measured."""
+    values, agents, points = columns
     factors = _factors(values, agents)
     own = agents if factors else None
     evened = values / np.array([factors.get(agent, 1.0) for agent in agents.tolist()])
@@ -117,7 +123,8 @@ def _durations(values: Array, agents: npt.NDArray[np.int64], points: Array, seed
         table = {"model": "constant", "mean": _rounded(mean)}
         return DurationFit(table, factors=factors, spread=spread, count=len(values))
     if values.min() <= 0:
-        return DurationFit(_measured(file, mean), factors={} if file else factors, spread=spread, count=len(values))
+        table = _measured(file, mean, factors)
+        return DurationFit(table, factors={} if file else factors, spread=spread, count=len(values))
     dependence = regression(values, agents if factors else np.zeros_like(agents), points, seed)
     tried = candidates(values, own, seed)
     if dependence is not None and dependence.p_none < DEPENDS:
@@ -129,16 +136,19 @@ def _durations(values: Array, agents: npt.NDArray[np.int64], points: Array, seed
             "sigma": _rounded(dependence.sigma),
         }
         return DurationFit(table, tried, factors, dependence, spread, len(values))
-    chosen = best(tried)
+    chosen = None if resampled else best(tried)
     if chosen is None and file is not None:
-        return DurationFit(_measured(file, mean), tried, {}, dependence, spread, len(values))
+        return DurationFit(_measured(file, mean, factors), tried, {}, dependence, spread, len(values))
     chosen = chosen or tried[0]
     settings = {name: _rounded(value) for name, value in chosen.settings.items()}
     return DurationFit({"model": chosen.model, **settings}, tried, factors, dependence, spread, len(values))
 
 
-def _measured(file: str | None, mean: float) -> dict[str, Any]:
-    return {"model": "empirical", "file": file} if file else {"model": "constant", "mean": _rounded(mean)}
+def _measured(file: str | None, mean: float, factors: Mapping[int, float]) -> dict[str, Any]:
+    """Draw durations from a file, those of each agent where agents differ."""
+    return (
+        {"model": "empirical", "file": file, "pooled": not factors} if file else {"model": "constant", "mean": _rounded(mean)}
+    )
 
 
 def _factors(values: Array, agents: npt.NDArray[np.int64]) -> dict[int, float]:
@@ -209,5 +219,5 @@ def _faults(measured: Measurements) -> Iterable[dict[str, Any]]:
         yield {"kind": "loss", "probability": _rounded(min(1.0, measured.lost / (measured.sent or 1)))}
 
 
-def _rounded(value: float) -> float:
+def _rounded(value: float | np.floating[Any]) -> float:
     return float(f"{float(value):.{_DIGITS}g}")

@@ -31,7 +31,7 @@ class Measurements:
 
     - `durations` of evaluations, whose they are, and at which points of the unit cube; `failed` counts those without a value.
     - `thoughts` are pairs of t_n and how long a decision took on which an agent had to wait, `reports` how long it took from an
-      evaluation's end to that of its step. `startups` are how long places stood empty though the next point was known.
+      evaluation's end to that of its step. `startups` are how long places stood empty where points are decided beforehand.
     - `latencies` of messages and answers; `begins` are pairs of an agent and what its first step took beyond its evaluations.
     - `absences` and `downtimes` are lengths; there were `departures` in the time `present`, and `crashes` in the time `alive`.
     - `lost` of `sent` transmissions; at most `together` evaluations were under way at once.
@@ -121,6 +121,8 @@ def _steps(
         starts, ends = (np.sort([row[name] for row in rows]) for name in ("started", "finished"))
         good = np.sort([row["finished"] for row in rows if row["error"] is None])
         waits: list[tuple[float, float]] = []
+        known: list[tuple[int, float]] = []
+        bounds: list[tuple[int, float]] = []
         for step, first in _firsts(rows).items():
             key = (agent, step)
             if len(begun[key]) != 1 or key not in over:
@@ -134,13 +136,15 @@ def _steps(
                 continue
             into.reports.append(report)
             free = -np.inf if places is None else _free_since(starts, ends, first, places)
+            t_n, until = int(np.searchsorted(good, since, side="right")), min(first, over[key])
             if free > since:
                 waits.append((free - since, first - free))
+                bounds.append((t_n, min(free, over[key]) - since))
             else:
-                took = first - since - _overlap(since, first, pauses[agent])
-                into.thoughts.append((int(np.searchsorted(good, since, side="right")), max(0.0, took)))
-        usual = float(np.median([wait for wait, _ in waits])) if waits else 0.0
-        into.startups += [gap for wait, gap in waits if wait >= usual]  # those that had been decided on by then for certain
+                known.append((t_n, max(0.0, until - since - _overlap(since, until, pauses[agent]))))
+        typical = float(np.median([took for _, took in known])) if known else 0.0
+        into.thoughts += [*known, *((t_n, min(typical, most)) for t_n, most in bounds)]
+        into.startups += [gap for _, gap in waits]
 
 
 def _firsts(rows: Iterable[Row]) -> dict[int, float]:

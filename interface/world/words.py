@@ -1,13 +1,14 @@
-"""A fitted world in words: TOML with what was tested as comments."""
+"""Worlds and twins in words: TOML with what was tested as comments, and predictions beside what was recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedbo.study.document import to_toml
 from fedbo.world.fitting import DEPENDS, DurationFit, FittedWorld
 from fedbo.world.goodness import DRAWS, REFUSED
+from fedbo.world.twins import TwinPrediction, ratios
 
 
 def world_toml(world: FittedWorld, source: str, seed: int) -> str:
@@ -89,3 +90,25 @@ def _tried(fit: DurationFit) -> Iterator[str]:
             f"{one.model} {', '.join(f'{name} {value:.4g}' for name, value in one.settings.items())}, p = {one.p:.2g}"
             for one in fit.tried
         )
+
+
+def prediction_lines(found: TwinPrediction) -> Iterator[str]:
+    """Write what a twin predicts beside what was recorded."""
+    yield f"{'':12} {'recorded':>10} {'twin':>10} {'95 % of its replicates':>24} {'error':>8}"
+    for row in found.rows():
+        if row["twin"] is None or (row["recorded"] is None and row["fact"] != "order"):
+            continue
+        recorded = "" if row["fact"] == "order" else f"{row['recorded']:.4g}"
+        error = "" if row["error"] is None else f"{row['error']:+.1%}"
+        interval = f"{row['low']:.4g} to {row['high']:.4g}"
+        yield f"{row['fact']:12} {recorded:>10} {row['twin']:>10.4g} {interval:>24} {error:>8}"
+
+
+def change_lines(changed: TwinPrediction, unchanged: TwinPrediction, sets: Sequence[str]) -> Iterator[str]:
+    """Write what would be different, with intervals of 95 % over replicates."""
+    yield f"with {', '.join(sets)}"
+    yield f"{'':12} {'twin':>10} {'changed':>10} {'ratio [95 %]':>24}"
+    for row in ratios(changed, unchanged):
+        low, high = row["ratio"] - row["half"], row["ratio"] + row["half"]
+        ratio = f"{row['ratio']:.3g} [{low:.3g}, {high:.3g}]"
+        yield f"{row['fact']:12} {row['from']:>10.4g} {row['to']:>10.4g} {ratio:>24}"

@@ -110,7 +110,14 @@ def resume(
 
 
 @app.command()
-def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text) -> None:
+def validate(
+    study: StudyFile,
+    sets: Sets = None,
+    timed: Annotated[
+        bool, typer.Option("--time", help="Begin each run for some seconds, to say how long all will take.")
+    ] = False,
+    printed: Printed = Format.text,
+) -> None:
     """Check a study without running it: print it with every default, and what it will cost."""
     from dataclasses import asdict
 
@@ -121,12 +128,19 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
 
     checked = load_study(study, sets or [])
     cost, private = estimate_cost(checked), privacy_estimates(checked)
+    if timed:
+        from fedbo.world.forecasts import forecast, forecast_line
+
+    found = forecast(checked) if timed else None
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private)}
+        facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     print(checked.to_toml())
     console().print(study_facts(cost, private))
+    if timed:
+        print(forecast_line(found))
 
 
 app.command()(show)

@@ -100,7 +100,7 @@ def can_be_stood_in_for(algorithm: Algorithm) -> bool:
 
 def dry_runs(study: Study, folder: Path, pool: Array) -> Iterator[tuple[Any, Any]]:
     """Carry the runs of a study in virtual time out with stand-ins, in this process; give observations and events of each."""
-    coordinator, work = Coordinator(), [_stood_in(run, pool) for run in runs(study, folder / "parts")]
+    coordinator, work = Coordinator(), [stood_in(run, pool) for run in runs(study, folder / "parts")]
     for run in work:
         coordinator.run(run)
     (folder / STUDY).write_text(study.to_toml(), encoding="utf-8")
@@ -111,7 +111,8 @@ def dry_runs(study: Study, folder: Path, pool: Array) -> Iterator[tuple[Any, Any
         yield evaluated.get(key, observations.slice(0, 0)), happened
 
 
-def _stood_in(run: Run, pool: Array) -> Run:
+def stood_in(run: Run, pool: Array) -> Run:
+    """Put a stand-in in the place of a run's algorithm."""
     task = run.task
     made = OverlappingStandIn if isinstance(task.algorithm, Overlapping) else StandIn
     return replace(run, hosting="inline", task=replace(task, algorithm=made(task.algorithm, task.problem, pool), noise=0.0))

@@ -1,4 +1,4 @@
-"""How long a study will take: in virtual time by a dry run of its events, and in real time by the beginning of each of its runs."""
+"""How long a study will take: virtual time by a dry run of its events, real time by the beginning of each of its runs."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from fedbo.results.agent_states import event_intervals, state_intervals
 from fedbo.results.grouping import of_kinds
-from fedbo.world.families import Array
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
 
+Array = npt.NDArray[np.float64]
 Row = dict[str, Any]
 Span = tuple[float, float]
 

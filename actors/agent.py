@@ -69,8 +69,8 @@ class HostedAgent:
         self._restore(request)
         self.state, decision = self.decided(request)
         pulls = None if decision.pulls is None else tuple(decision.pulls.tolist())
-        if not request.priced:
-            return DecisionSize(len(decision.x), None, pulls)
+        if not request.priced or self.task.slopes:
+            return DecisionSize(len(decision.x), self.task.costs_at(decision.x), pulls)
         try:
             natives = from_unit(self.task.federation.parameters, decision.x)
             return DecisionSize(len(decision.x), tuple(cost_of(self.objective, x) for x in natives), pulls)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
@@ -92,7 +94,7 @@ class Task:
     drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
     makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
     unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
-    agents.
+    agents. With `slopes` an evaluation costs exp(slopes . (u - 1/2)) at the point u, whatever the objective reports.
     """
 
     federation: Federation
@@ -108,6 +110,14 @@ class Task:
     budgets: Mapping[int, AgentBudget] = field(default_factory=dict)
     target: float | None = None
     evaluations: int | None = None
+    slopes: tuple[float, ...] = ()
+
+    def costs_at(self, u: Array) -> tuple[float, ...] | None:
+        """Give what evaluations cost at points `(q, d)` of the unit cube, where that is not for the objective to say."""
+        if not self.slopes:
+            return None
+        logs = ((u - 0.5) * np.array(self.slopes)).sum(axis=1)
+        return tuple(np.exp(logs).tolist())
 
     def budget_of(self, agent: int) -> AgentBudget:
         """Give the budget of an agent that optimises."""

@@ -33,6 +33,7 @@ from fedbo.commands.arguments import (
 from fedbo.commands.bench import bench
 from fedbo.commands.doctor import doctor
 from fedbo.commands.export import export
+from fedbo.commands.fit import fit
 from fedbo.commands.inspect import plot, replay, show
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
@@ -40,6 +41,7 @@ from fedbo.commands.report import report
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.schema import schema
 from fedbo.commands.tabulate import tabulate
+from fedbo.commands.twin import twin
 from fedbo.commands.watch import watch
 from fedbo.commands.worth import worth
 
@@ -114,7 +116,14 @@ def resume(
 
 
 @app.command()
-def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text) -> None:
+def validate(
+    study: StudyFile,
+    sets: Sets = None,
+    timed: Annotated[
+        bool, typer.Option("--time", help="Begin each run for some seconds, to say how long all will take.")
+    ] = False,
+    printed: Printed = Format.text,
+) -> None:
     """Check a study without running it: print it with every default, and what it will cost."""
     from dataclasses import asdict
 
@@ -125,12 +134,19 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
 
     checked = load_study(study, sets or [])
     cost, private = estimate_cost(checked), privacy_estimates(checked)
+    if timed:
+        from fedbo.world.forecasts import forecast, forecast_line
+
+    found = forecast(checked) if timed else None
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private)}
+        facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     print(checked.to_toml())
     console().print(study_facts(cost, private))
+    if timed:
+        print(forecast_line(found))
 
 
 app.command()(show)
@@ -144,6 +160,8 @@ app.command(epilog=CODES)(bench)
 app.command()(privacy)
 app.command(epilog=CODES)(tabulate)
 app.command(epilog=CODES)(worth)
+app.command(epilog=CODES)(fit)
+app.command(epilog=CODES)(twin)
 app.command(epilog=CODES)(new)
 app.command(epilog=CODES)(examples)
 app.command(epilog=CODES)(doctor)

@@ -72,8 +72,9 @@ WITHIN: dict[str, dict[str, str]] = {
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
         "benchmarking": "study results statistics execution page plots",
+        "world": "study results execution",
         "testing": ". study estimates results statistics execution reports plots page tabulation papers benchmarking tuning",
-        "commands": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning",
+        "commands": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning world",
         ".": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning testing "
         "commands",
     },

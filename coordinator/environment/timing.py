@@ -177,8 +177,37 @@ class Cost:
         return np.full(size, self.rate)
 
 
-_Model = Constant | Lognormal | Exponential | Pareto | Gamma | Cost | Empirical
-_MODELS: tuple[type[_Model], ...] = (Constant, Lognormal, Exponential, Pareto, Gamma, Cost, Empirical)
+@dataclass(frozen=True, slots=True)
+class LogLinear:
+    """Log-normal durations that depend on the point: their logarithm is linear in its coordinates in the unit cube.
+
+    In the middle of the cube they have the expectation `mean`, and from one side to the other of parameter j they grow by the
+    factor exp(`slopes[j]`). `sigma` and `between` are those of "lognormal". It is for [timing], not for groups.
+    """
+
+    model: ClassVar[str] = "log_linear"
+    costs: ClassVar[bool] = True
+    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
+    slopes: tuple[float, ...] = ()
+    sigma: Annotated[float, Ge(0), Lt(inf)] = 0.0
+    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
+
+    def __post_init__(self) -> None:
+        check(self)
+        if not all(isfinite(slope) and abs(slope) <= 50 for slope in self.slopes):
+            raise SettingError("slopes", "must be numbers from -50 to 50", self.slopes)
+
+    def speed(self, rng: np.random.Generator) -> float:
+        """Draw one agent's lasting factor, with expectation 1."""
+        return _lasting(rng, self.between)
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw `size` durations in the middle of the cube; what they take elsewhere is their cost, which the task tells."""
+        return np.asarray(self.mean * np.exp(self.sigma * rng.standard_normal(size) - 0.5 * self.sigma**2))
+
+
+_Model = Constant | Lognormal | Exponential | Pareto | Gamma | Cost | LogLinear | Empirical
+_MODELS: tuple[type[_Model], ...] = (Constant, Lognormal, Exponential, Pareto, Gamma, Cost, LogLinear, Empirical)
 TIMINGS: dict[str, type[_Model]] = {m.model: m for m in _MODELS}
 
 

@@ -14,11 +14,12 @@ from fedbo.page.page import ReportError
 from fedbo.plots.plot import PlotError
 from fedbo.results.result import ResultError
 from fedbo.study.paths import DirectoryError
+from fedbo.world.measurements import Immeasurable
 
 
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
-    ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat
+    ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat | Immeasurable
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

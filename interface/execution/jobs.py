@@ -112,6 +112,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         policy=study.evaluation.make(),
         checkpoint=study.agents.checkpoint,
         budgets={agent: own if problem.initial else own._replace(initial=0) for agent, own in budgets_of(study).items()},
+        slopes=getattr(study.timing.evaluation.make(), "slopes", ()),
         **_early_end(study, federation),
     )
     if not table.centralised:

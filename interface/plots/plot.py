@@ -18,6 +18,7 @@ from fedbo.plots.regret import draw_regret
 from fedbo.plots.style import FAINT, STYLE
 from fedbo.plots.sweep import draw_sweep
 from fedbo.plots.timeline import draw_timeline
+from fedbo.plots.workers import draw_workers
 from fedbo.results.compare import target_of
 
 if TYPE_CHECKING:
@@ -114,9 +115,13 @@ def _figure(result: Result, view: View) -> Figure:
             draw_sweep(figure, result, target)
         return figure
     if view.kind == "timeline":
-        figure = Figure(figsize=(16, 7))
+        workers = result.study.cluster is not None
+        figure = Figure(figsize=(16, 12 if workers else 7))
         _head(figure, result, view)
-        draw_timeline(figure.add_axes((0.06, 0.1, 0.92, 0.69)), result, view.cell, target.algorithm)
+        agents = (0.06, 0.52, 0.92, 0.36) if workers else (0.06, 0.1, 0.92, 0.69)
+        draw_timeline(figure.add_axes(agents), result, view.cell, target.algorithm)
+        if workers:
+            draw_workers(figure.add_axes((0.06, 0.06, 0.92, 0.36)), result, view.cell, target.algorithm)
         return figure
     figure = Figure(figsize=(16, 11) if view.kind == "overview" else (16, 6.4))
     _head(figure, result, view)

@@ -6,10 +6,47 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from fedbo.coordinator.environment.worker_models import ClusterModel
-from fedbo.results.grouping import column_of, of_kinds, runs_by_algorithm
+from fedbo.results.grouping import by_run, column_of, of_kinds, runs_by_algorithm
 from fedbo.study.study import Cell
+
+PLACEMENTS = pa.schema(
+    [
+        *((name, pa.int32() if name != "algorithm" else pa.string()) for name in ("cell", "algorithm", "replicate", "agent")),
+        *((name, pa.int32()) for name in ("step", "query", "worker")),
+        *((name, pa.float64()) for name in ("queued_at", "started_at", "ended_at")),
+        ("preempted", pa.bool_()),
+    ]
+)
+
+
+def placements(events: Any) -> Any:
+    """List each time that an evaluation was on a worker, as an Arrow table, in the order in which these ended.
+
+    It came into the queue at `queued_at`, and was on its `worker` from `started_at`, start-up time included, to `ended_at`; what
+    is still there in the end was so until then.
+    """
+    rows: list[tuple[Any, ...]] = []
+    for key, own in by_run(events):
+        begun: dict[tuple[int, int, str], tuple[int, float, float]] = {}
+        happened = of_kinds(own, "placed", "released", "preempted")
+        for time, kind, agent, step, detail in _listed(happened):
+            point, worker, *queued = detail.split()
+            if kind == "placed":
+                begun[agent, step, point] = int(worker), float(queued[0]), time
+            else:
+                found = begun.pop((agent, step, point))
+                rows.append((*key, agent, step, int(point), *found, time, kind == "preempted"))
+        end = float(column_of(own, "time").max())
+        rows += [(*key, agent, step, int(point), *found, end, False) for (agent, step, point), found in begun.items()]
+    columns = zip(*rows, strict=True) if rows else [()] * len(PLACEMENTS)
+    return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, PLACEMENTS, strict=True)], schema=PLACEMENTS)
+
+
+def _listed(events: Any) -> Any:
+    return zip(*(events[name].to_pylist() for name in ("time", "kind", "agent", "step", "detail")), strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +86,7 @@ def _facts(events: Any, model: ClusterModel) -> tuple[float, ...]:
     end = float(column_of(events, "time").max())
     own = of_kinds(events, "placed", "released", "preempted")
     begun, waits, counts, used = dict[tuple[int, int, str], float](), list[float](), {"preempted": 0}, 0.0
-    rows = zip(*(own[name].to_pylist() for name in ("time", "kind", "agent", "step", "detail")), strict=True)
-    for time, kind, agent, step, detail in rows:
+    for time, kind, agent, step, detail in _listed(own):
         point, _, *queued = detail.split()
         job = (agent, step, point)
         if kind == "placed":

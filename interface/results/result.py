@@ -19,6 +19,7 @@ from fedbo.results.disruptions import Disruptions, disruptions
 from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
 from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest
 from fedbo.results.privacy_summary import PrivacySummary, privacy_summaries
+from fedbo.results.queueing import placements
 from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
@@ -90,6 +91,11 @@ class Result:
     def events(self) -> Any:
         """Give everything that happened as an Arrow table, in the columns of `fedbo.results.schemas.EVENTS`."""
         return self._table("events")
+
+    @cached_property
+    def placements(self) -> Any:
+        """Give each time that an evaluation was on a worker of a `[cluster]`, as an Arrow table; empty without one."""
+        return placements(self.events)
 
     @cached_property
     def privacy(self) -> Any:

@@ -16,7 +16,7 @@ Table = dict[str, Any]
 
 def draw_durations(draws: Draws, mean: float, costs: bool = False) -> Table:
     """Draw a model of durations with about this mean."""
-    model = draws.one_of(*(name for name in TIMINGS if name != "empirical" and (name != "cost" or costs)))
+    model = draws.one_of(*(name for name in TIMINGS if name not in ("empirical", "log_linear") and (name != "cost" or costs)))
     if model == "cost":
         return {"model": "cost", "rate": draws.number(0.3, 3.0)}
     table: Table = {"model": model, "mean": float(f"{mean * draws.number(0.5, 2.0):.2g}")}

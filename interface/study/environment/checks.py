@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedbo.algorithms.base import Starting
 from fedbo.coordinator.environment.availability import Daily
 from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash, Hang, Slow
-from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, SpeedClasses
+from fedbo.coordinator.environment.timing import Constant, DecisionTimeModel, LogLinear, SpeedClasses
 from fedbo.coordinator.exchange import Exchange
 from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
@@ -177,11 +177,24 @@ def _costs(study: Study) -> Iterator[InvalidSetting]:
     owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
     owners += [(("group", number), table) for number, table in enumerate(study.group)]
     for loc, owner in owners:
-        if owner.evaluation is not None and owner.evaluation.make().costs and not reports_costs(study.federation()):
+        model = None if owner.evaluation is None else owner.evaluation.make()
+        if isinstance(model, LogLinear):
+            yield from _slopes(study, model, loc)
+        elif model is not None and model.costs and not reports_costs(study.federation()):
             remedy = f"'{study.objective.name}' reports no costs; take another model, or an objective that does: {_costly()}"
             yield InvalidSetting((*loc, "evaluation", "model"), remedy)
         if owner.latency is not None and owner.latency.make().costs:
             yield InvalidSetting((*loc, "latency", "model"), "only evaluations have costs; take another model for messages")
+
+
+def _slopes(study: Study, model: LogLinear, loc: Loc) -> Iterator[InvalidSetting]:
+    """Refuse slopes that are not as many as the parameters, and those of some agents."""
+    count = len(study.federation().parameters)
+    if loc != ("timing",):
+        remedy = "has slopes that hold for all agents; give it to [timing], and this group a speed of its own"
+        yield InvalidSetting((*loc, "evaluation", "model"), remedy)
+    elif len(model.slopes) != count:
+        yield InvalidSetting((*loc, "evaluation", "slopes"), f"must be one number for each of the {count} parameters")
 
 
 def _costly() -> str:

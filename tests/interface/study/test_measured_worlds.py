@@ -116,3 +116,27 @@ def test_wrong_measurements_are_told_in_one_line(devices: str, tmp_path: Path) -
     assert "is not there: " in complaint(timing={"devices": str(tmp_path / "none.json")})
     Path(devices).write_text('{"1": {"computation": 3.0}}')
     assert "gives client 1 the communication None; it must be a number above 0" in complaint(timing={"devices": devices})
+
+
+def log_linear(*slopes: float, **more: Any) -> dict[str, Any]:
+    return {"model": "log_linear", "slopes": list(slopes), **more}
+
+
+def test_log_linear_durations_are_those_of_their_points(tmp_path: Path) -> None:
+    groups = [{"name": "slow", "agents": [1], "speed": {"factors": [3.0]}}]
+    study = document(
+        timing={"evaluation": log_linear(1.5, -0.5, mean=2.0)}, group=groups, objective={"name": "quadratic", "agents": 2}
+    )
+    for row in fedbo.run(load_study(study), out=tmp_path / "run").observations.to_pylist():
+        length = 2.0 * np.exp(1.5 * (row["u"][0] - 0.5) - 0.5 * (row["u"][1] - 0.5)) * (3.0 if row["agent"] == 1 else 1.0)
+        assert row["finished"] - row["started"] == pytest.approx(length)
+
+
+def test_wrong_slopes_are_told_in_one_line() -> None:
+    assert "slopes = [1.0]: must be one number for each of the 2 parameters" in complaint(
+        timing={"evaluation": log_linear(1.0)}
+    )
+    assert "slopes = [60.0, 0.0]: must be numbers from -50 to 50" in complaint(timing={"evaluation": log_linear(60.0, 0.0)})
+    assert "only evaluations have costs" in complaint(timing={"latency": log_linear(1.0, 1.0)})
+    group = [{"name": "some", "agents": [0], "evaluation": log_linear(1.0, 1.0)}]
+    assert "has slopes that hold for all agents; give it to [timing]" in complaint(group=group)

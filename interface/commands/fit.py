@@ -1,0 +1,48 @@
+"""The command `fedbo fit`: a world fitted to a run or a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedbo.commands.arguments import Format, Printed, print_json
+
+Source = Annotated[
+    Path, typer.Argument(metavar="RUN|FILE", help="A run directory, or a log (.csv, .parquet).", show_default=False)
+]
+Fitted = Annotated[str | None, typer.Option("--algorithm", help="Label of the algorithm that is fitted; default: the first.")]
+CellNumber = Annotated[int, typer.Option(min=0, help="Cell of the sweep.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of all draws.")]
+
+
+def fit(
+    source: Source,
+    algorithm: Fitted = None,
+    cell: CellNumber = 0,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="A folder for world.toml, and durations that no family fits.")] = None,
+    printed: Printed = Format.text,
+) -> None:
+    """Fit durations, decisions, latencies, absences, crashes and losses, and print them as tables of a study.
+
+    A log has a column duration, or started and finished; it may have agent, and coordinates from 0 to 1 in u1, u2, ….
+    """
+    from fedbo.study.paths import make_folder
+    from fedbo.world.fitting import fit_world
+    from fedbo.world.sources import keep_durations, measure
+    from fedbo.world.words import world_facts, world_toml
+
+    measured = measure(source, algorithm, cell)
+    file = None
+    if out is not None:
+        make_folder(out)
+        file = str(keep_durations(measured, out.resolve()))
+    world = fit_world(measured, seed, file)
+    if out is not None:
+        (out / "world.toml").write_text(world_toml(world, str(source), seed), encoding="utf-8")
+    if printed is Format.json:
+        print_json(world_facts(world))
+    else:
+        print(world_toml(world, str(source), seed), end="")

@@ -1,0 +1,39 @@
+"""The command `fedbo twin`: a recorded run rebuilt in virtual time, and what would be different."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fedbo.commands.arguments import Format, Printed, RunFolderArgument, Sets, print_json
+from fedbo.commands.fit import Fitted, Seed
+
+
+def twin(
+    folder: RunFolderArgument,
+    sets: Sets = None,
+    algorithm: Fitted = None,
+    replicates: Annotated[int, typer.Option(min=2, max=1000, help="How often the twin lives.")] = 20,
+    seed: Seed = 0,
+    printed: Printed = Format.text,
+) -> None:
+    """Rebuild a run in virtual time from its fit alone, compare both, and with --set say what would be different."""
+    from fedbo.results.result import Result
+    from fedbo.world.twins import Twin, facts_of_prediction, ratios
+    from fedbo.world.words import change_lines, prediction_lines
+
+    with Twin(Result.open(folder), algorithm, seed) as made:
+        if sets:
+            made.study(replicates, sets)  # what is wrong is said at once
+        unchanged = made.predict(replicates)
+        changed = made.predict(replicates, sets) if sets else None
+    if printed is Format.json:
+        what_if = None if changed is None else {**facts_of_prediction(changed), "ratios": ratios(changed, unchanged)}
+        print_json({"algorithm": made.label, "twin": facts_of_prediction(unchanged), "changed": what_if})
+        return
+    print(f"{made.label}: {replicates} replicates of the twin, {unchanged.workers} workers")
+    for line in prediction_lines(unchanged):
+        print(line)
+    for line in () if changed is None else change_lines(changed, unchanged, sets or ()):
+        print(line)

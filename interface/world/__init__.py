@@ -1,0 +1,1 @@
+"""Worlds from what was measured: models fitted to a run or a log, and a run rebuilt from them in virtual time."""

@@ -1,0 +1,210 @@
+"""What a run or a log says of its world: durations, decisions, latencies, absences, crashes and losses."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fedbo.results.agent_states import event_intervals, state_intervals
+from fedbo.results.grouping import of_kinds
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+Array = npt.NDArray[np.float64]
+Row = dict[str, Any]
+Span = tuple[float, float]
+
+
+class Immeasurable(ValueError):
+    """A run or a log that does not say enough to fit a world to it."""
+
+
+@dataclass(slots=True)
+class Measurements:
+    """What was measured, of all replicates together.
+
+    - `durations` of evaluations, whose they are, and at which points of the unit cube; `failed` counts those without a value.
+    - `thoughts` are pairs of t_n and how long a decision took on which an agent had to wait, `reports` how long it took from an
+      evaluation's end to that of its step. `startups` are how long places stood empty where points are decided beforehand.
+    - `latencies` of messages and answers; `begins` are pairs of an agent and what its first step took beyond its evaluations.
+    - `absences` and `downtimes` are lengths; there were `departures` in the time `present`, and `crashes` in the time `alive`.
+    - `lost` of `sent` transmissions; at most `together` evaluations were under way at once.
+    """
+
+    durations: list[float] = field(default_factory=list)
+    agents: list[int] = field(default_factory=list)
+    points: list[list[float]] = field(default_factory=list)
+    failed: int = 0
+    thoughts: list[tuple[int, float]] = field(default_factory=list)
+    reports: list[float] = field(default_factory=list)
+    startups: list[float] = field(default_factory=list)
+    latencies: list[float] = field(default_factory=list)
+    begins: list[tuple[int, float]] = field(default_factory=list)
+    absences: list[float] = field(default_factory=list)
+    departures: int = 0
+    present: float = 0.0
+    downtimes: list[float] = field(default_factory=list)
+    crashes: int = 0
+    alive: float = 0.0
+    sent: int = 0
+    lost: int = 0
+    together: int = 0
+
+    def columns(self) -> tuple[Array, npt.NDArray[np.int64], Array]:
+        """Give durations, agents and points as arrays."""
+        count = len(self.durations)
+        points = np.array(self.points, dtype=np.float64).reshape(count, -1) if count else np.empty((0, 0))
+        return np.array(self.durations), np.array(self.agents, dtype=np.int64), points
+
+
+def measure_run(into: Measurements, observations: Any, events: Any, study: Study) -> None:
+    """Add what the tables of one replicate say; in real time neither absences nor hangs stop an evaluation."""
+    real, policy = study.timing.clock == "wall", study.evaluation
+    names = ["agent", "phase", "step", "u", "started", "finished", "pulls", "error"]
+    rows = [row for row in observations.select(names).to_pylist() if row["phase"] != "history"]
+    rows = [row for row in rows if not (row["error"] or "").startswith("forgotten")]
+    by_agent: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_agent[row["agent"]].append(row)
+    pauses: dict[int, list[Span]] = defaultdict(list)
+    for begins, ends in () if real else (("absent", "returned"), ("hung", "woke")):
+        for one in event_intervals(events, begins, ends):
+            pauses[one.agent].append((one.begin, one.end))
+    for row in rows:
+        length = row["finished"] - row["started"] - _overlap(row["started"], row["finished"], pauses[row["agent"]])
+        into.failed += row["error"] is not None
+        if np.isfinite(length) and length >= 0:
+            into.durations.append(length / row["pulls"])
+            into.agents.append(row["agent"])
+            into.points.append(row["u"])
+    into.together = max(into.together, _most_at_once(rows))
+    _steps(into, by_agent, pauses, events, policy.parallel if policy.prefetch else None)
+    _messages(into, events)
+    _lives(into, events)
+
+
+def _overlap(since: float, until: float, pauses: Iterable[Span]) -> float:
+    return sum(max(0.0, min(until, end) - max(since, begin)) for begin, end in pauses)
+
+
+def _most_at_once(rows: Sequence[Row]) -> int:
+    """Count the evaluations that were under way at once, at most."""
+    changes = [(row["started"], 1) for row in rows] + [(row["finished"], -1) for row in rows]
+    return int(np.cumsum([change for _, change in sorted(changes)]).max(initial=0))
+
+
+def _steps(
+    into: Measurements,
+    by_agent: Mapping[int, list[Row]],
+    pauses: Mapping[int, list[Span]],
+    events: Any,
+    places: int | None,
+) -> None:
+    """Measure what steps took beyond their evaluations; those that were begun again say nothing.
+
+    With the number of `places` points are decided beforehand, and may wait for one.
+    """
+    begun: dict[tuple[int, int], list[float]] = defaultdict(list)
+    over: dict[tuple[int, int], float] = {}
+    for kind, agent, step, time in _listed(of_kinds(events, "started", "finished"), "kind", "agent", "step", "time"):
+        if kind == "started":
+            begun[agent, step].append(time)
+        else:
+            over[agent, step] = time
+    for agent, rows in by_agent.items():
+        starts, ends = (np.sort([row[name] for row in rows]) for name in ("started", "finished"))
+        good = np.sort([row["finished"] for row in rows if row["error"] is None])
+        waits: list[tuple[float, float]] = []
+        known: list[tuple[int, float]] = []
+        bounds: list[tuple[int, float]] = []
+        for step, first in _firsts(rows).items():
+            key = (agent, step)
+            if len(begun[key]) != 1 or key not in over:
+                continue
+            since = begun[key][0]
+            before = ends[: np.searchsorted(ends, over[key], side="right")]
+            last = max(before[-1] if len(before) else since, min(first, over[key]))
+            report = max(0.0, over[key] - last)
+            if step == 0:
+                into.begins.append((agent, max(0.0, first) + report))
+                continue
+            into.reports.append(report)
+            free = -np.inf if places is None else _free_since(starts, ends, first, places)
+            t_n, until = int(np.searchsorted(good, since, side="right")), min(first, over[key])
+            if free > since:
+                waits.append((free - since, first - free))
+                bounds.append((t_n, min(free, over[key]) - since))
+            else:
+                known.append((t_n, max(0.0, until - since - _overlap(since, until, pauses[agent]))))
+        typical = float(np.median([took for _, took in known])) if known else 0.0
+        into.thoughts += [*known, *((t_n, min(typical, most)) for t_n, most in bounds)]
+        into.startups += [gap for _, gap in waits]
+
+
+def _firsts(rows: Iterable[Row]) -> dict[int, float]:
+    """Give when the first evaluation of each step began."""
+    found: dict[int, float] = {}
+    for row in rows:
+        found[row["step"]] = min(row["started"], found.get(row["step"], np.inf))
+    return found
+
+
+def _free_since(starts: Array, ends: Array, moment: float, places: int) -> float:
+    """Say since when fewer evaluations of an agent were under way before a moment than it has places."""
+    begun, ended = int(np.searchsorted(starts, moment)), int(np.searchsorted(ends, moment, side="right"))
+    while ended:
+        if begun and starts[begun - 1] >= ends[ended - 1]:
+            begun -= 1
+            continue
+        ended -= 1
+        if begun - ended >= places:
+            return float(ends[ended])
+    return -np.inf
+
+
+def _messages(into: Measurements, events: Any) -> None:
+    """Measure how long messages and answers took, and count the transmissions that were lost."""
+    sent: dict[tuple[int, int], float] = {}
+    answered = 0.0
+    kinds = of_kinds(events, "sent", "arrived", "late", "round", "delivered", "lost")
+    for kind, agent, step, time in _listed(kinds, "kind", "agent", "step", "time"):
+        if kind == "sent":
+            sent[agent, step] = time
+            into.sent += 1
+        elif kind == "lost":
+            into.lost += 1
+        elif kind in ("arrived", "late") and (agent, step) in sent:
+            into.latencies.append(time - sent.pop((agent, step)))
+            answered = time
+        elif kind == "round":
+            answered = time
+        elif kind == "delivered":
+            into.sent += 1
+            into.latencies.append(max(0.0, time - answered))
+
+
+def _lives(into: Measurements, events: Any) -> None:
+    """Measure absences and crashes, and the time in which there could have been some."""
+    lived = state_intervals(events)
+    agents = np.unique(lived.agent)
+    life = float(np.sum(lived.end - lived.begin))
+    into.present += life - lived.total("away", agents) - lived.total("down", agents)
+    into.alive += life - lived.total("down", agents)
+    for one in event_intervals(events, "absent", "returned"):
+        into.departures += one.begin > 0
+        if one.ends and one.begin > 0:
+            into.absences.append(one.end - one.begin)
+    for one in event_intervals(events, "crashed", "restarted"):
+        into.crashes += 1
+        if one.ends:
+            into.downtimes.append(one.end - one.begin)
+
+
+def _listed(table: Any, *names: str) -> Iterable[tuple[Any, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)

@@ -1,0 +1,97 @@
+"""`fedbo twin`: a run in a known world is predicted from its fit alone, and changes are compared replicate by replicate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedbo.cli import main
+from fedbo.execution.runner import run_study
+from fedbo.study.study import load_study
+
+ROUNDS: dict[str, Any] = {
+    "study": {"name": "rounds", "seed": 5},
+    "objective": {"name": "branin", "agents": 5},
+    "budget": {"iterations": 30},
+    "algorithm": [{"name": "fts", "features": 20, "own": {"surrogate": "features", "features": 20}}],
+    "timing": {
+        "evaluation": {"model": "lognormal", "mean": 1.0, "sigma": 0.7},
+        "latency": {"model": "exponential", "mean": 0.1},
+    },
+    "group": [{"name": "slow", "agents": [4], "speed": {"factors": [2.0]}}],
+    "exchange": {"mode": "barrier"},
+}
+PLACES: dict[str, Any] = {
+    "study": {"name": "places", "seed": 6},
+    "objective": {"name": "quadratic", "agents": 2},
+    "budget": {"iterations": 60},
+    "algorithm": [{"name": "random"}],
+    "timing": {"evaluation": {"model": "gamma", "mean": 1.0}, "decision": {"coefficient": 0.02, "power": 0.0}},
+    "evaluation": {"parallel": 4},
+}
+
+
+@pytest.fixture(scope="module")
+def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("lived")
+    for name, study in {"rounds": ROUNDS, "places": PLACES}.items():
+        run_study(load_study(study), folder / name)
+    return {name: folder / name for name in ("rounds", "places")}
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    assert main(["twin", *arguments, "--format", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ["rounds", "places"])
+def test_a_run_is_predicted_from_its_fit_alone(name: str, lived: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {row["fact"]: row for row in told(capsys, str(lived[name]), "--replicates", "10")["twin"]["rows"]}
+    for fact in ("makespan", "utilisation", "steady"):
+        assert abs(rows[fact]["error"]) < 0.1, rows[fact]
+    for fact in ("evaluations", "messages", "rounds"):
+        assert rows[fact]["twin"] == rows[fact]["recorded"]
+    assert rows["order"]["twin"] > 0.7
+
+
+def test_what_would_be_different_is_compared(lived: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    found = told(capsys, str(lived["rounds"]), "--set", "exchange.mode=immediate", "--replicates", "5")
+    ratio = {row["fact"]: row for row in found["changed"]["ratios"]}
+    assert ratio["makespan"]["ratio"] < 0.9
+    found = told(
+        capsys, str(lived["places"]), "--set", "cluster.workers=4", "--replicates", "5", "--set",
+        "fault=[{kind = 'preemption', rate = 0.01, duration = 1.0}]",
+    )  # fmt: skip
+    ratio = {row["fact"]: row for row in found["changed"]["ratios"]}
+    assert found["changed"]["workers"] == 4 and 1.7 < ratio["makespan"]["ratio"] < 3.0
+
+
+def test_it_is_printed_and_the_same_again(lived: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["twin", str(lived["places"]), "--replicates", "2", "--set", "cluster.workers=4"]
+    assert main(arguments) == 0
+    first = capsys.readouterr().out
+    assert main(arguments) == 0
+    assert first == capsys.readouterr().out
+    assert "makespan" in first and "with cluster.workers=4" in first
+
+
+def test_what_has_no_twin_is_one_line(lived: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    varying = {**PLACES, "budget": {"pulls": 40}, "algorithm": [{"name": "fed_pne"}], "evaluation": {}}
+    swept = {**PLACES, "budget": {"iterations": 2}, "sweep": {"study.seed": [1, 2]}}
+    swept["sweep"] = {"timing.evaluation.mean": [1.0, 2.0]}
+    run_study(load_study(varying), tmp_path / "varying")
+    run_study(load_study(swept), tmp_path / "swept")
+    for arguments, words in {
+        (str(tmp_path / "varying"),): "decides on points whose number varies, of which there is no twin",
+        (str(tmp_path / "swept"),): "has a sweep; a twin is of a run without one",
+        (str(lived["places"]), "--algorithm", "ts"): "has no algorithm 'ts'",
+        (str(lived["places"]), "--set", "cluster.workers=0"): "must be at least 1",
+        (str(lived["places"]), "--set", "worker=8"): "worker",
+        (str(tmp_path),): "is no finished run",
+    }.items():
+        assert main(["twin", *arguments]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and words in said

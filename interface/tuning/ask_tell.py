@@ -73,9 +73,9 @@ class _AgentFile(NamedTuple):
 class Agent:
     """An ask/tell agent in a folder of its own: observations never leave it, and messages go through a `meeting`.
 
-    All that is asked and told, and which messages were fetched when, is appended to `log.jsonl` before the call returns, so that
-    the agent resumes when its folder is opened again. One process at a time may have it open. ValueError when the space or the terms are wrong, or not
-    those with which the folder was made; DirectoryError when another process has it open.
+    All that is asked and told, and which messages were fetched when, is appended to `log.jsonl` before the call returns, so
+    that the agent resumes when its folder is opened again. One process at a time may have it open. ValueError when the space or
+    the terms are wrong, or not those with which the folder was made; DirectoryError when another process has it open.
     """
 
     def __init__(

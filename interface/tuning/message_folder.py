@@ -1,7 +1,8 @@
 """A folder through which ask/tell agents exchange messages: on any storage, or copied between machines, without locks.
 
-A file holds one message. Its sender alone writes it, once, and its name ends with the SHA-256 of its content: so it does not matter
-how late files arrive, in which order, how often and under what other names, and one that is cut short is not taken for whole.
+A file holds one message. Its sender alone writes it, once, and its name ends with the SHA-256 of its content: so it does not
+matter how late files arrive, in which order, how often and under what other names, and one that is cut short is not taken
+for whole.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class FileName(NamedTuple):
     digest: str
 
 
-class Message(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message of an agent after one of its steps, under terms that are given by their digest."""
 
     terms: str
@@ -58,13 +59,13 @@ def is_whole(name: str, data: bytes) -> bool:
     return found is not None and hashlib.sha256(data).hexdigest() == found.digest
 
 
-def read_message(name: str, data: bytes, declared: Declaration) -> Message:
+def read_message(name: str, data: bytes, declared: Declaration) -> StoredMessage:
     """Read the content of a file that is whole; ValueError when it is no message as declared and as the name says."""
     try:
         message = unpack(data)
     except CheckpointError as error:
         raise ValueError(str(error)) from None
-    if not isinstance(message, Message) or parsed(name) != (*message[:3], hashlib.sha256(data).hexdigest()):
+    if not isinstance(message, StoredMessage) or parsed(name) != (*message[:3], hashlib.sha256(data).hexdigest()):
         raise ValueError("it is no message of the agent and the step in its name")
     if wrong := fault(message.payload, declared):
         raise ValueError(wrong)
@@ -106,7 +107,7 @@ class Meeting:
 
 
 def answer_to(
-    agent: int, step: int, messages: dict[str, Message], half: tuple[Algorithm, Problem, Streams]
+    agent: int, step: int, messages: dict[str, StoredMessage], half: tuple[Algorithm, Problem, Streams]
 ) -> tuple[Inbound, ...]:
     """Carry out the coordinator's half for an agent: what a set of messages, given by the names of their files, tells it.
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedbo.actors.storage import atomic
 from fedbo.algorithms.base import Declaration, Payload
-from fedbo.tuning.message_folder import FileName, Meeting, Message, is_whole, parsed, read_message
+from fedbo.tuning.message_folder import FileName, Meeting, StoredMessage, is_whole, parsed, read_message
 
 
 class MessageStore:
@@ -20,7 +20,7 @@ class MessageStore:
         self._folder, self._terms, self._agent, self._declared = folder, terms, agent, declared
         names = (path.name for path in folder.glob("*.message")) if folder.is_dir() else ()
         self._names: dict[str, FileName] = {name: found for name in names if (found := parsed(name)) is not None}
-        self._read: dict[str, Message] = {}
+        self._read: dict[str, StoredMessage] = {}
         self._refused: set[str] = set()
 
     @property
@@ -29,10 +29,10 @@ class MessageStore:
         return sorted(self._names)
 
     def write(self, step: int, payload: Payload) -> None:
-        """Keep the agent's message of a step, unless there is one; ValueError when it is not as declared, OSError of the disk."""
+        """Keep the agent's message of a step, unless there is one; ValueError when it is not as declared."""
         if any(each.agent == self._agent and each.step == step for each in self._names.values()):
             return
-        name, data = Message(self._terms, self._agent, step, payload).file()
+        name, data = StoredMessage(self._terms, self._agent, step, payload).file()
         try:
             self._read[name] = read_message(name, data, self._declared)
         except ValueError as error:
@@ -42,8 +42,8 @@ class MessageStore:
     def exchange(self, meeting: Meeting) -> None:
         """Give a meeting what it lacks of the agent's own messages, and fetch those of others.
 
-        OSError when it cannot be reached. ValueError when another agent there has the same number, or when all others have other
-        terms. A file that is not whole is left for the next time.
+        OSError when it cannot be reached. ValueError when another agent there has the same number, or when all others have
+        other terms. A file that is not whole is left for the next time.
         """
         there = meeting.sizes()
         self._check(meeting, there)
@@ -55,7 +55,7 @@ class MessageStore:
                 if data is not None and is_whole(name, data):
                     self._take(name, data, meeting)
 
-    def read(self, name: str) -> Message:
+    def read(self, name: str) -> StoredMessage:
         """Read a message; ValueError when its file is gone or damaged, with the remedy."""
         if name not in self._read:
             path = self._folder / name

@@ -41,7 +41,9 @@ class Synchroniser:
             self.done["late"] += 1
         elif draw < 0.8 * self._faults and file.name not in self._whole[target]:
             kept = int(self._rng.integers(0, len(data)))
-            zeros = bytes(len(data) - kept) if self._rng.random() < 0.5 else b""  # as long as it will be, with nothing in it yet
+            zeros = (
+                bytes(len(data) - kept) if self._rng.random() < 0.5 else b""
+            )  # as long as it will be, with nothing in it yet
             (target / file.name).write_bytes(data[:kept] + zeros)
             self.done["cut"] += 1
         else:

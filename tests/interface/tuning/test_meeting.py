@@ -17,7 +17,7 @@ from synchronised import Synchroniser
 import fedbo
 from fedbo.algorithms.base import Field, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.tuning.message_folder import Meeting, Message, answer_to
+from fedbo.tuning.message_folder import Meeting, StoredMessage, answer_to
 from fedbo.tuning.messages import MessageStore
 
 SITES, DECLARED = 5, {"x": Field((3,))}
@@ -115,9 +115,7 @@ def test_agents_with_badly_synchronised_folders_lose_nothing_and_count_nothing_t
     places = {"one": [tmp_path / "shared"] * SITES, "apart": copies}
     between, rng = Synchroniser(copies, seed), np.random.default_rng(seed)
     for name, folders in places.items():
-        agents = [
-            fedbo.Agent(tmp_path / name / str(k), SPACE, terms, k, Meeting(folder)) for k, folder in enumerate(folders)
-        ]
+        agents = [fedbo.Agent(tmp_path / name / str(k), SPACE, terms, k, Meeting(folder)) for k, folder in enumerate(folders)]
         for _ in range(3):
             for place, agent in enumerate(agents):
                 play(agent)
@@ -145,7 +143,10 @@ def test_agents_with_badly_synchronised_folders_lose_nothing_and_count_nothing_t
 
 def test_an_agent_goes_on_by_its_log_and_its_messages_as_if_it_had_not_stopped(tmp_path: Path) -> None:
     terms, meeting = fedbo.Terms({"name": "fts", "p": 0.0}, agents=2, seed=3, initial=2), Meeting(tmp_path / "shared")
-    with fedbo.Agent(tmp_path / "0", SPACE, terms, 0, meeting) as other, fedbo.Agent(tmp_path / "1", SPACE, terms, 1, meeting) as agent:
+    with (
+        fedbo.Agent(tmp_path / "0", SPACE, terms, 0, meeting) as other,
+        fedbo.Agent(tmp_path / "1", SPACE, terms, 1, meeting) as agent,
+    ):
         for _ in range(5):
             play(other)
             play(agent)
@@ -234,7 +235,7 @@ def test_two_agents_with_one_number_are_told(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="messages of another agent 2, or of this one's folder.*give every agent a number"):
         second.exchange(meeting)
     third = stores(tmp_path / "third")[0]  # which is not to blame: to it the first of them by name counts
-    meeting.write(dict([Message("a" * 16, 2, 0, {"x": np.full(3, 2.0)}).file()]))
+    meeting.write(dict([StoredMessage("a" * 16, 2, 0, {"x": np.full(3, 2.0)}).file()]))
     third.exchange(meeting)
     assert len(third.names) == 2
     assert answers(third, third.names) == answers(third, third.names[::-1])
@@ -243,7 +244,7 @@ def test_two_agents_with_one_number_are_told(tmp_path: Path) -> None:
 def test_messages_that_cannot_be_used_are_told_once_and_left_out(tmp_path: Path) -> None:
     meeting, (one, other) = Meeting(tmp_path / "shared"), stores(tmp_path)[:2]
     for number, payload in enumerate(({"x": np.arange(4.0)}, {"x": np.full(3, np.nan)}, {"y": np.arange(3.0)}, "words")):
-        meeting.write(dict([Message("a" * 16, 1, number, payload).file()]))  # type: ignore[arg-type]
+        meeting.write(dict([StoredMessage("a" * 16, 1, number, payload).file()]))  # type: ignore[arg-type]
     one.write(0, {"x": np.arange(3.0)})
     with pytest.warns(RuntimeWarning, match="is left out") as warned:
         one.exchange(meeting)

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import re
+import shutil
 from pathlib import Path
 
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
-from fedbo.study.paths import DirectoryError
+from fedbo.study.paths import address_of
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")  # with one slash, which is what pathlib leaves of two
-
-
-def is_remote(folder: str | Path) -> bool:
-    """Say whether a folder is given by its address, such as "s3://bucket/folder"."""
-    return _SCHEME.match(str(folder)) is not None
-
-
-def refuse_remote(folder: Path, what: str) -> None:
-    """DirectoryError where a folder that is written to is an address."""
-    if is_remote(folder):
-        words = f"{what} on a disk of this machine; name a folder there, and copy it to the storage when it is complete"
-        raise DirectoryError(f"'{folder}': {words}")
+_READ = (".json", ".toml", ".parquet")  # of the files of a run, those that are read
 
 
 def reached(folder: str | Path, filesystem: FileSystem | None = None) -> tuple[FileSystem, str]:
     """Give the filesystem of a folder and its path there; ValueError where an address cannot be read, OSError as it answers."""
     if filesystem is not None:
         return filesystem, str(folder)
-    if not is_remote(folder):
+    address = address_of(folder)
+    if address is None:
         return LocalFileSystem(), str(Path(folder).absolute())
     try:
-        found, path = FileSystem.from_uri(str(folder))
+        found, path = FileSystem.from_uri(address)
         why = "" if path else "names no folder"
     except ValueError as error:
         why = " ".join(str(error).split())[:200]
     if why:
         words = "an address such as s3://bucket/folder, gs://, abfss:// or hdfs:// would do, or a folder of this machine"
-        raise ValueError(f"'{folder}': {why}; {words}")
+        raise ValueError(f"'{address}': {why}; {words}")
     return found, path
+
+
+def copy_run(address: str, folder: Path) -> None:
+    """Copy the manifest, the study and the tables of a run to a folder; ValueError and OSError as `reached`."""
+    files, path = reached(address)
+    for each in files.get_file_info(FileSelector(path)):
+        if each.type == FileType.Directory and each.base_name == "parts":
+            (folder / "parts").mkdir()  # which says that the run has not ended
+        elif each.is_file and each.base_name.endswith(_READ):
+            with files.open_input_stream(each.path) as source, (folder / each.base_name).open("wb") as copy:
+                shutil.copyfileobj(source, copy)

@@ -52,8 +52,9 @@ class Result:
 
     @classmethod
     def open(cls, directory: str | Path, trust: bool = False) -> Result:
-        """Read a run directory, or a run at an address of storage; ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
+        """Read a run directory, or one at an address of storage.
 
+        ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
         Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
         """
         if (address := address_of(directory)) is not None:

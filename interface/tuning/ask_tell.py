@@ -207,7 +207,7 @@ class Agent:
 
     def _recall(self) -> None:
         """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
-        self._file = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
+        self._file: _AgentFile = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
         with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
             self._file = read_checkpoint(self.folder / "state.checkpoint")
         known = self._file.lines

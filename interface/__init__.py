@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
+    from fedbo.execution.notices import Callback
     from fedbo.execution.progress import Progress
     from fedbo.execution.runner import RunError as RunError
     from fedbo.results.result import Result as Result
@@ -56,12 +57,14 @@ def run(
     out: str | Path | None = None,
     overrides: Sequence[str] = (),
     progress: bool = False,
+    callbacks: Sequence[Callback | str] = (),
 ) -> Result:
     """Run a study and give its results.
 
     `study` is a TOML file, a dictionary of its tables, or a checked study, which takes no overrides any more; `overrides` are
-    `dotted.key=value`; `out` is the directory to be made (by default one under `runs/`). StudyError when the study is wrong,
-    RunError when it could not be completed; KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
+    `dotted.key=value`; `out` is the directory to be made (by default one under `runs/`). `callbacks` are told of all that
+    happens, and change nothing (docs/plugins.md). StudyError when the study is wrong, RunError when it could not be completed;
+    KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
     """
     from fedbo.execution.runner import run_study
     from fedbo.study.study import Study, StudyError, load_study
@@ -69,17 +72,24 @@ def run(
     if overrides and isinstance(study, Study):
         raise StudyError("overrides: have no effect on a study that is checked already; give them to load_study")
     checked = study if isinstance(study, Study) else load_study(study, overrides)
-    return run_study(checked, None if out is None else Path(out), _display(progress))
+    return run_study(checked, None if out is None else Path(out), _display(progress), _callbacks(callbacks))
 
 
-def resume(directory: str | Path, *, overrides: Sequence[str] = (), progress: bool = False) -> Result:
+def resume(
+    directory: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    progress: bool = False,
+    callbacks: Sequence[Callback | str] = (),
+) -> Result:
     """Resume a run that was interrupted, killed or failed, and give its results.
 
-    `overrides` may change the hosting and the snapshots. ValueError when there is nothing to resume; else as `run`.
+    `overrides` may change the hosting and the snapshots; `callbacks` are told of all from the
+    beginning. ValueError when there is nothing to resume; else as `run`.
     """
     from fedbo.execution.runner import resume_study
 
-    return resume_study(Path(directory), overrides, _display(progress))
+    return resume_study(Path(directory), overrides, _display(progress), _callbacks(callbacks))
 
 
 def tune(
@@ -133,6 +143,12 @@ def tabulate(
     request = TableRequest(points, refine, None if agents is None else tuple(agents))
     folder = Path(f"{origin.name}.table") if out is None else Path(out)
     return tabulate(origin, folder, request, hosting, _display(progress))
+
+
+def _callbacks(given: Sequence[Callback | str]) -> list[Callback]:
+    from fedbo.callbacks import callback
+
+    return [callback(one) for one in given]
 
 
 def _display(progress: bool) -> Progress | None:

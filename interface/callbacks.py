@@ -1,18 +1,18 @@
-"""Callbacks of `fedbo.tune` that write every evaluation to MLflow, TensorBoard or Weights & Biases.
+"""Callbacks of any study: evaluations to MLflow, TensorBoard or Weights & Biases, counters and gauges to Ray's metrics.
 
 Each needs its library, which is imported when the callback is made. What they are told of is what
-`fedbo.execution.monitor.Evaluation` holds: observations leave the run for wherever these libraries send them, so give them to a
+`fedbo.execution.notices` describes: observations leave the run for wherever these libraries send them, so give them to a
 study whose sites agree to that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fedbo.execution.monitor import Callback, Evaluation
+from fedbo.execution.notices import Callback, ClosedRound, Evaluation, LoggedEvent, check_callback
 from fedbo.settings.errors import unknown
 from fedbo.settings.plugins import Catalogue
 
@@ -84,27 +84,70 @@ class WeightsAndBiases:
         self._run.finish()
 
 
-def callback(given: str | Callback) -> Callback:
-    """Give a callback, or the one of this name: `mlflow`, `wandb`, or a plug-in; ValueError when there is none.
+class RayMetrics:
+    """Counts evaluations, events and rounds of a study on Ray, and shows each agent's last value, as metrics of Ray.
 
-    A class is called without arguments to make one.
+    Ray's Prometheus endpoint has them with the prefix "ray_". RuntimeError where the study is not carried out on Ray.
     """
-    if not isinstance(given, str):
-        return given
-    if given not in CALLBACKS:
+
+    def __init__(self) -> None:
+        self._metrics = _needed("ray.util.metrics", "'ray[default]'")
+        self._made: dict[str, Any] = {}
+
+    def on_evaluation(self, evaluation: Evaluation) -> None:
+        """Count an evaluation, by how it ended; note its value and how long it took."""
+        tags = {**_run_tags(*evaluation.run), "agent": str(evaluation.agent)}
+        ended = "failed" if evaluation.value is None else "succeeded"
+        self._metric("Counter", "fedbo_evaluations", "evaluations that have ended", (*tags, "ended")).inc(
+            1, {**tags, "ended": ended}
+        )
+        if evaluation.value is not None:
+            self._metric("Gauge", "fedbo_value", "the last value of each agent, in native units", tags).set(
+                evaluation.value, tags
+            )
+            self._metric("Gauge", "fedbo_duration", "how long the last evaluation took, in the study's time", tags).set(
+                evaluation.finished - evaluation.started, tags
+            )
+
+    def on_event(self, event: LoggedEvent) -> None:
+        """Count an event, by its kind."""
+        tags = {**_run_tags(*event[:3]), "kind": event.kind}
+        self._metric("Counter", "fedbo_events", "events, as in events.parquet", tags).inc(1, tags)
+
+    def on_round(self, closed: ClosedRound) -> None:
+        """Count a round and its bytes."""
+        tags = _run_tags(*closed.run)
+        self._metric("Counter", "fedbo_rounds", "rounds that have closed", tags).inc(1, tags)
+        self._metric("Counter", "fedbo_round_bytes", "bytes of their messages and answers", tags).inc(
+            closed.bytes_up + closed.bytes_down, tags
+        )
+
+    def _metric(self, kind: str, name: str, words: str, tags: Iterable[str]) -> Any:
+        if name not in self._made:
+            if not import_module("ray").is_initialized():
+                raise RuntimeError("this study is not carried out on Ray; give it workers, another hosting or an address")
+            self._made[name] = getattr(self._metrics, kind)(name, words, tuple(tags))
+        return self._made[name]
+
+
+def _run_tags(cell: int, algorithm: str, replicate: int) -> dict[str, str]:
+    return {"cell": str(cell), "algorithm": algorithm or "none", "replicate": str(replicate)}
+
+
+def callback(given: str | Callback) -> Callback:
+    """Give a callback, or the one of this name: `mlflow`, `wandb`, `ray_metrics`, a plug-in, or the place of one.
+
+    A class is called without arguments to make one. ValueError when there is none.
+    """
+    if isinstance(given, str) and given not in CALLBACKS:
         raise ValueError(unknown("callback", given, CALLBACKS))
-    found = CALLBACKS[given]
-    made: Callback = found() if isinstance(found, type) else found
-    return made
+    found = CALLBACKS[given] if isinstance(given, str) else given
+    return check_callback(found() if isinstance(found, type) else found)
 
 
-def _admitted(found: Any) -> Any:
-    if not callable(found):
-        raise ValueError(f"it is {found!r:.80}, and a function of an evaluation, or a class of such, would do")
-    return found
-
-
-CALLBACKS = Catalogue[Any]("callbacks", {"mlflow": MLflow, "wandb": WeightsAndBiases}, _admitted)
+CALLBACKS = Catalogue[Any](
+    "callbacks", {"mlflow": MLflow, "wandb": WeightsAndBiases, "ray_metrics": RayMetrics}, check_callback
+)
 
 
 def _numbers(evaluation: Evaluation) -> Iterator[tuple[str, float]]:

@@ -17,6 +17,7 @@ from fedbo.commands.arguments import (
     OK,
     WRONG_INPUT,
     Address,
+    Callbacks,
     Format,
     Printed,
     RunFolderArgument,
@@ -46,6 +47,7 @@ from fedbo.commands.watch import watch
 from fedbo.commands.worth import worth
 
 if TYPE_CHECKING:
+    from fedbo.execution.notices import Callback
     from fedbo.results.result import Result
 
 app = typer.Typer(
@@ -78,11 +80,12 @@ def run(
     address: Address = None,
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    callbacks: Callbacks = None,
 ) -> None:
     """Run a study, then print its summary and where its results and its figure are."""
     from fedbo.study.study import load_study
 
-    extra = hosting_sets(workers, address)
+    extra, told = hosting_sets(workers, address), _made(callbacks)
     checked = load_study(study, [*(sets or []), *extra])
     from fedbo.execution.directory import unfinished
     from fedbo.execution.runner import resume_study, run_study
@@ -91,9 +94,9 @@ def run(
     same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
     if out is not None and same and _wants(f"'{out}' holds a run of this study that has not ended. Go on with it?"):
         kept = [one for one in (*(sets or []), *extra) if one.startswith(("hosting", "recovery"))]
-        _finish(lambda: resume_study(out, kept, progress_display(quiet)), printed)
+        _finish(lambda: resume_study(out, kept, progress_display(quiet), told), printed)
     else:
-        _finish(lambda: run_study(checked, out, progress_display(quiet)), printed)
+        _finish(lambda: run_study(checked, out, progress_display(quiet), told), printed)
 
 
 @app.command(epilog=CODES)
@@ -107,12 +110,13 @@ def resume(
     address: Address = None,
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    callbacks: Callbacks = None,
 ) -> None:
     """Resume a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
     from fedbo.execution.runner import resume_study
 
-    changed = [*(sets or []), *hosting_sets(workers, address)]
-    _finish(lambda: resume_study(folder, changed, progress_display(quiet)), printed)
+    changed, told = [*(sets or []), *hosting_sets(workers, address)], _made(callbacks)
+    _finish(lambda: resume_study(folder, changed, progress_display(quiet), told), printed)
 
 
 @app.command()
@@ -279,6 +283,20 @@ def _print_run(result: Result, printed: Format, figures: Sequence[str], report: 
 def _wants(question: str) -> bool:
     """Ask, if this is an interactive terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, default=True, err=True)
+
+
+def _made(names: Sequence[str] | None) -> list[Callback]:
+    """Make the callbacks that are named; wrong usage where one cannot be made, for whatever reason."""
+    from fedbo.callbacks import callback
+
+    made = []
+    for name in names or ():
+        try:
+            made.append(callback(name))
+        except Exception as error:
+            words = str(error) if isinstance(error, ValueError | ImportError) else f"{type(error).__name__}: {error}"
+            raise typer.BadParameter(f"--callback {name}: {' '.join(words.split())}") from None
+    return made
 
 
 def _finish(carry_out: Callable[[], Result], printed: Format) -> None:

@@ -104,11 +104,14 @@ def _check_exchange(name: str) -> None:
 
 def _check_callback(name: str) -> None:
     from fedbo.callbacks import callback
-    from fedbo.execution.monitor import Evaluation
+    from fedbo.execution.notices import CallbackCalls, Evaluation, LoggedEvent
 
-    made = callback(name)
-    made(Evaluation(0, 0, {"x": 0.5}, 1.0, None, 0.0, 1.0, {"loss": 0.1}, ((1.0, 0.5),)))
-    made(Evaluation(0, 1, {"x": 0.5}, None, "ValueError: no", 1.0, 2.0))
+    calls = CallbackCalls([callback(name)], strict=True)
+    calls.evaluation(Evaluation(0, 0, {"x": 0.5}, 1.0, None, 0.0, 1.0, {"loss": 0.1}, ((1.0, 0.5),)))
+    calls.evaluation(Evaluation(0, 1, {"x": 0.5}, None, "ValueError: no", 1.0, 2.0))
+    for kind in ("arrived", "round"):
+        calls.event(LoggedEvent(0, "random", 0, 0, 2.0, kind, 0, 1, 8, ""))
+    calls.end()
 
 
 _CHECKS: dict[str, Callable[[str], None]] = {

@@ -49,7 +49,7 @@ class RaySearcher(Searcher):
     ) -> None:
         super().__init__(metric, mode)
         self._folder, self._terms, self._number = Path(folder).resolve(), terms, number
-        self._meeting = None if meeting is None else meeting.folder
+        self._meeting = meeting
         self._written = None if space is None else written_space(space)
         self._failed: dict[str, str] = {}  # by trial: its token
 
@@ -128,8 +128,7 @@ class RaySearcher(Searcher):
         if self._folder in _OPEN and _OPEN[self._folder][1:] != wanted:
             self.close()
         if self._folder not in _OPEN:
-            meeting = None if self._meeting is None else Meeting(self._meeting)
-            agent = Agent(self._folder, self._written, wanted[1], self._number, meeting)
+            agent = Agent(self._folder, self._written, wanted[1], self._number, self._meeting)
             _OPEN[self._folder] = agent, *wanted
         return _OPEN[self._folder][0]
 

@@ -46,6 +46,12 @@ Workers = Annotated[int | None, typer.Option(min=0, help="Short for --set hostin
 Address = Annotated[
     str | None, typer.Option(help="A Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Short for --set hosting.address=….")
 ]
+Callbacks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--callback", metavar="NAME", help="Told of all that happens: a name, package.module:function or file.py:Class."
+    ),
+]
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python functions that the study names: you know whose they are.")]
 Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
 Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]

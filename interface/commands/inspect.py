@@ -55,7 +55,7 @@ def show(
         terminal.print(regret_table(result))
     else:
         terminal.print(tables_of(result, baseline, target, trouble, terminal.width))
-    print(f"results: {result.directory}")
+    print(f"results: {result.address or result.directory}")
 
 
 def plot(

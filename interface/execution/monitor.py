@@ -1,10 +1,13 @@
-"""The monitor of a study in real time: callbacks for every evaluation, and its early end when a target is reached."""
+"""The monitor of a study: callbacks for all that happens in it, and in real time its early end when a target is reached.
+
+It reads what the runs write down, so that it is the same wherever they are carried out, and changes nothing in them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,86 +15,119 @@ import numpy as np
 
 from fedbo.actors.storage.evaluation_log import read_log
 from fedbo.actors.storage.evaluations import EvaluationRecord
-from fedbo.actors.storage.rows import read_table
+from fedbo.actors.storage.rows import Row, RunKey, read_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.coordinator.runtime.actor import Run
+from fedbo.execution.notices import NO_RUN, Callback, CallbackCalls, Evaluation, LoggedEvent
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
 from fedbo.study.study import Study
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """One evaluation: its agent, its number, the configuration, the native value or the error, and other metrics.
+class RunMonitor:
+    """Polls the runs' logs and tables as they grow; those of other machines must be in a folder that is seen from here.
 
-    `started` and `finished` are seconds since the study began; `reports` are pairs of a step and the value reported for it.
+    Evaluations in real time are read from the agents' logs. All else is in tables, which are written with every snapshot.
     """
 
-    agent: int
-    number: int
-    configuration: dict[str, Any]
-    value: float | None
-    error: str | None
-    started: float
-    finished: float
-    metrics: dict[str, float] = field(default_factory=dict)
-    reports: tuple[tuple[float, float], ...] = ()
-
-
-Callback = Callable[[Evaluation], object]
-
-
-class EvaluationMonitor:
-    """Polls the agents' logs as they grow; those of other machines must be in a folder that is seen from here."""
-
     def __init__(self, study: Study, work: Sequence[Run], callbacks: Sequence[Callback]) -> None:
-        self._callbacks, self._budget = tuple(callbacks), study.budget
-        wanted = self._callbacks or self._budget.target is not None or self._budget.evaluations is not None
-        real = study.timing.clock == "wall"
-        self._folders = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work] if wanted and real else []
+        self._calls, self._budget = CallbackCalls(callbacks), study.budget
+        wanted = bool(self._calls) or self._budget.target is not None or self._budget.evaluations is not None
+        self._real = study.timing.clock == "wall"
+        folders = [(RunFolder.of(run.folder, run.key), run.task.federation) for run in work]
+        self._logged = folders if wanted and self._real else []
+        self._tables = [TableParts(*each, not self._real) for each in folders] if self._calls else []
         self._places: dict[Path, int] = {}
         self._seen: set[tuple[Path, int, int, bool]] = set()
         self._counts: dict[Path, int] = {}
         self._enough = False
 
     def finish(self) -> None:
-        """Call the callbacks with the last evaluations, which are in tables where a run has ended."""
+        """Call the callbacks with what came last, which is in tables where a run has ended."""
         self.poll()
-        for folder, federation in self._folders:
+        for folder, federation in self._logged:
             for path in SnapshotStore(folder).tables("evaluations"):
                 columns = read_table(path).select(EvaluationRecord._fields).to_pydict()
                 for values in zip(*columns.values(), strict=True):
-                    self._take(folder.path, federation, EvaluationRecord(*values))
+                    self._take(folder, federation, EvaluationRecord(*values))
+        self._calls.end()
 
     def poll(self) -> bool:
-        """Call the callbacks with new evaluations, and say whether the study may end, as a callback may that gives True."""
-        for folder, federation in self._folders:
+        """Call the callbacks with what is new, and say whether a study in real time may end, as one may that gives True."""
+        for folder, federation in self._logged:
             for path in sorted(folder.path.glob("log-*.jsonl")):
                 try:
                     records, self._places[path] = read_log(path, self._places.get(path, 0))
                 except FileNotFoundError:  # the run has ended meanwhile
                     continue
                 for record in records:
-                    self._take(folder.path, federation, record)
+                    self._take(folder, federation, record)
+        for tables in self._tables:
+            for found in tables.new():
+                if isinstance(found, Evaluation):
+                    self._calls.evaluation(found)
+                else:
+                    self._calls.event(found)
         return self._enough
 
-    def _take(self, folder: Path, federation: Federation, record: EvaluationRecord) -> None:
-        key = (folder, record.agent, record.number, record.error is None)
+    def _take(self, folder: RunFolder, federation: Federation, record: EvaluationRecord) -> None:
+        key = (folder.path, record.agent, record.number, record.error is None)
         if key in self._seen:
             return
         self._seen.add(key)
-        found = _evaluation(federation, record)
+        found = _evaluation(federation, record, folder.key)
         if found.value is not None:
-            self._counts[folder] = self._counts.get(folder, 0) + 1
-            self._enough |= self._budget.evaluations is not None and self._counts[folder] >= self._budget.evaluations
+            self._counts[folder.path] = self._counts.get(folder.path, 0) + 1
+            self._enough |= self._budget.evaluations is not None and self._counts[folder.path] >= self._budget.evaluations
             sign, target = federation.metric.sign, self._budget.target
             self._enough |= target is not None and sign * found.value >= sign * target
-        for callback in self._callbacks:
-            self._enough |= callback(found) is True
+        self._enough |= self._calls.evaluation(found)
 
 
-def _evaluation(federation: Federation, record: EvaluationRecord) -> Evaluation:
+class TableParts:
+    """The parts of the tables of a run, read as snapshots add them: its events, and with `rows` its evaluations too."""
+
+    def __init__(self, folder: RunFolder, federation: Federation, rows: bool) -> None:
+        self._folder, self._federation, self._rows = folder, federation, rows
+        self._state: tuple[int, int] | None = None
+        self._read: set[str] = set()
+        self._numbers = Counter[int]()
+
+    def new(self) -> list[Evaluation | LoggedEvent]:
+        """Give what the last snapshots have added, in the order of time; of one time, events go first."""
+        try:
+            state = (self._folder.path / "latest.json").stat()
+        except FileNotFoundError:
+            return []
+        if (state.st_mtime_ns, state.st_ino) == self._state:
+            return []
+        self._state = state.st_mtime_ns, state.st_ino
+        names = sorted(set(SnapshotStore(self._folder).latest().tables) - self._read)
+        self._read.update(names)
+        events = [LoggedEvent(*each) for each in self._lines(names, "events", LoggedEvent._fields)]
+        rows = [Row(*each) for each in self._lines(names, "observations", Row._fields)] if self._rows else []
+        told: list[tuple[float, int, int, Row | LoggedEvent]]
+        told = [(each.time, 0, place, each) for place, each in enumerate(sorted(events, key=lambda each: each.sequence))]
+        told += [(each.finished, 1, place, each) for place, each in enumerate(rows)]
+        return [each if isinstance(each, LoggedEvent) else self._told(each) for _, _, _, each in sorted(told)]
+
+    def _lines(self, names: Sequence[str], kind: str, fields: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        for name in names:
+            if name.startswith(f"{kind}-"):
+                columns = read_table(self._folder.path / name).select(fields).to_pydict()
+                yield from zip(*columns.values(), strict=True)
+
+    def _told(self, row: Row) -> Evaluation:
+        number = self._numbers[row.agent]
+        self._numbers[row.agent] += 1
+        found = EvaluationRecord(
+            row.agent, number, row.x, row.value, row.score, row.started, row.finished, row.error, row.pulls, None
+        )
+        return _evaluation(self._federation, found, self._folder.key)
+
+
+def _evaluation(federation: Federation, record: EvaluationRecord, run: RunKey = NO_RUN) -> Evaluation:
     space = lattice_of(federation)
     if space is None:
         configuration = {parameter.name: each for parameter, each in zip(federation.parameters, record.x, strict=True)}
@@ -104,4 +140,5 @@ def _evaluation(federation: Federation, record: EvaluationRecord) -> Evaluation:
     if said and not reports:
         others["reports"] = said
     times = record.started, record.finished
-    return Evaluation(record.agent, record.number, configuration, native, record.error, *times, others, reports)
+    number = record.agent, record.number
+    return Evaluation(*number, configuration, native, record.error, *times, others, reports, run)

@@ -30,7 +30,8 @@ from fedbo.execution.directory import (
 )
 from fedbo.execution.display import Display
 from fedbo.execution.jobs import learnings, runs
-from fedbo.execution.monitor import Callback, EvaluationMonitor
+from fedbo.execution.monitor import RunMonitor
+from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
 from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, copy_among_parts, read_manifest, write_manifest
@@ -126,7 +127,7 @@ def _carry_out(
     try:
         # Ray handles signals in its own way, so ours come after it has started.
         with job_runner(study, parts) as runner, interrupts() as interrupted:
-            monitor = EvaluationMonitor(study, work, callbacks)
+            monitor = RunMonitor(study, work, callbacks)
             display = Display(progress, study, learning, work, monitor.poll)
             try:
                 runner.carry_out(learning, interrupted, display.on_history, [])

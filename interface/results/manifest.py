@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
-from fedbo.study.paths import DirectoryError
+from fedbo.study.paths import DirectoryError, refuse_address
 
 MANIFEST, STUDY = "manifest.json", "study.toml"
 
@@ -20,6 +20,7 @@ _ALWAYS = {"status"}  # what a manifest of the first format, which has no sum, m
 
 def read_manifest(directory: Path) -> dict[str, Any]:
     """Read the manifest of a run; DirectoryError when there is none, Damaged when it is not as it was written."""
+    refuse_address(directory)
     path = directory / MANIFEST
     copy = directory / "parts" / MANIFEST
     try:

@@ -21,9 +21,10 @@ from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_man
 from fedbo.results.privacy_summary import PrivacySummary, privacy_summaries
 from fedbo.results.queueing import placements
 from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
+from fedbo.results.remote import open_copy
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
-from fedbo.study.paths import usable
+from fedbo.study.paths import address_of, usable
 from fedbo.study.plugins import why_untrusted
 from fedbo.study.study import Cell, Study, recall_study
 
@@ -41,17 +42,24 @@ class ResultError(ValueError):
 
 
 class Result:
-    """A run that has ended, completely or not. `Result.open` reads one."""
+    """A run that has ended, completely or not. `Result.open` reads one.
+
+    `directory` is its folder; of a run on storage, which has an `address`, it is that of a copy.
+    """
 
     def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any], trust: bool = False) -> None:
         self.directory, self.study, self.manifest, self._trust = directory, study, manifest, trust
+        self.address: str | None = None
 
     @classmethod
     def open(cls, directory: str | Path, trust: bool = False) -> Result:
-        """Read a run directory; ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
+        """Read a run directory, or one at an address of storage.
 
+        ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
         Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
         """
+        if (address := address_of(directory)) is not None:
+            return open_copy(cls, address, trust)
         folder = Path(directory)
         with usable(folder, "cannot be looked at"):
             manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else {}
@@ -250,6 +258,8 @@ class Result:
         """
         from fedbo.plots.plot import View, draw
 
+        if path is None and self.address is not None:
+            raise ResultError(f"'{self.address}': no figure is written there; give it a path of this machine (--out)")
         name = f"{kind}-{cell}.png" if cell else f"{kind}.png"
         return draw(self, Path(path) if path else self.directory / name, View(kind, cell, **choices))
 

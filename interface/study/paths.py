@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,28 @@ class DirectoryError(ValueError):
     """A directory that cannot be used as asked."""
 
 
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)")  # with one slash, too, which is what pathlib leaves of two
+
+
+def address_of(folder: str | Path) -> str | None:
+    """Give a folder that is named by an address, such as "s3://bucket/folder", as an address; None for any other."""
+    found = _ADDRESS.fullmatch(str(folder))
+    if found is None:
+        return None
+    scheme = found[1].lower()
+    return f"{scheme}://{'/' if scheme == 'file' else ''}{found[2]}"
+
+
+def refuse_address(folder: Path) -> None:
+    """DirectoryError where a folder is on storage that is not a disk of this machine, which only a few can read."""
+    if (address := address_of(folder)) is not None:
+        words = "runs on storage are read by `fedbo show` and `fedbo plot` alone; give a folder of this machine, and copy it"
+        raise DirectoryError(f"'{address}': {words}")
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it; DirectoryError where none may be made, or where it may not be written to."""
+    refuse_address(folder)
     with usable(folder, "no folder can be made there"):
         folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK | os.X_OK):

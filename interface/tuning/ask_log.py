@@ -19,7 +19,8 @@ LogEntry = dict[str, Any]
 class AskLog:
     """The log in a folder, which one process at a time may have open; `entries` are those found at opening.
 
-    `points` holds every point by its token: where it is, whose it is, until when its lease lasts; `told` the values by token.
+    `points` holds every point by its token: where it is, whose it is, until when its lease lasts; `told` the values by token;
+    `taken` lists the messages that count for the agent, its own among them.
 
     Its first line is the `head`, which says of what it is the log. ValueError when it is of something else, DirectoryError when
     another process has it open.
@@ -46,6 +47,7 @@ class AskLog:
         self.entries = found[1:]
         self.points: dict[str, LogEntry] = {}
         self.told: dict[str, float | None] = {}
+        self.taken: list[str] = []
 
     def append(self, entry: LogEntry) -> None:
         """Write an entry to disk and note it; OSError when the disk is full."""
@@ -59,6 +61,8 @@ class AskLog:
         elif "add" in entry:
             self.points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
             self.told[entry["add"]] = entry["value"]
+        elif "met" in entry:
+            self.taken += entry["took"]
         else:
             self.points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
 

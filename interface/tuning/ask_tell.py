@@ -21,7 +21,8 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.ask_log import AskLog, LogEntry
-from fedbo.tuning.message_folder import Meeting
+from fedbo.tuning.message_folder import Meeting, answer_to
+from fedbo.tuning.messages import MessageStore
 from fedbo.tuning.spaces import written_space
 
 
@@ -56,7 +57,7 @@ class Suggestion(NamedTuple):
 
 
 class _AgentFile(NamedTuple):
-    """The agent's checkpoint: algorithm state, unread messages, points asked, told and added, log lines that it covers.
+    """The agent's checkpoint: algorithm state, unread answers, points asked, told and added, log lines that it covers.
 
     Added points count as told, too.
     """
@@ -72,9 +73,9 @@ class _AgentFile(NamedTuple):
 class Agent:
     """An ask/tell agent in a folder of its own: observations never leave it, and messages go through a `meeting`.
 
-    All that is asked and told is appended to `log.jsonl` before the call returns, so that the agent resumes when its folder is
-    opened again. One process at a time may have it open. ValueError when the space or the terms are wrong, or not
-    those with which the folder was made; DirectoryError when another process has it open.
+    All that is asked and told, and which messages were fetched when, is appended to `log.jsonl` before the call returns, so
+    that the agent resumes when its folder is opened again. One process at a time may have it open. ValueError when the space or
+    the terms are wrong, or not those with which the folder was made; DirectoryError when another process has it open.
     """
 
     def __init__(
@@ -105,6 +106,8 @@ class Agent:
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
         self._threads = ThreadpoolController()
         self._log = AskLog(self.folder, {"terms": self._digest, "agent": number})
+        declared = self._algorithm.upload(self._problem) or {}
+        self._messages = MessageStore(self.folder / "messages", self._digest[:16], number, declared)
         with self._threads.limit(limits=1):
             self._recall()
 
@@ -127,20 +130,39 @@ class Agent:
         """Tell the value of a configuration, None or no finite number where it failed; say whether that is news.
 
         Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
-        be reached: what was told is kept all the same.
+        be reached, ValueError when it is another one's: what was told is kept all the same, and the message goes there later.
         """
         if token in self._log.told:
             return False
         if token not in self._log.points:
             raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
         value = None if value is None or not math.isfinite(value) else float(value)
-        self._enter({"tell": token, "value": value, "at": time.time()})
+        due = self._meeting is not None and self._due(self._file.told + 1)
+        self._enter({"tell": token, "value": value, "at": time.time()} | ({"sends": True} if due else {}))
         with self._threads.limit(limits=1):
-            self._file = self._learned(token, value)
+            self._file = self._told(token, value, due)
             self._save()
-            if self._meeting is not None and self._exchanged(self._meeting):
-                self._save()
+        if due:
+            self.exchange()
         return True
+
+    def exchange(self) -> bool:
+        """Give the meeting what it lacks of the messages so far, and fetch those of others; say whether there was news.
+
+        `tell` does so whenever a message is due. OSError and ValueError as there; ValueError, too, without a meeting.
+        """
+        if self._meeting is None:
+            raise ValueError("this agent has no meeting; give it one when it is opened")
+        self._messages.exchange(self._meeting)
+        taken = set(self._log.taken)
+        new = [name for name in self._messages.names if name not in taken]
+        if new:
+            step = max(self._file.told - self.terms.initial, 0)
+            self._enter({"met": step, "took": new})
+            with self._threads.limit(limits=1):
+                self._file = self._answered(step)
+            self._save()
+        return bool(new)
 
     def add(self, configuration: Mapping[str, Any], value: float | None, name: str | None = None) -> bool:
         """Take in a configuration that was evaluated without having been asked for, such as one of an earlier study.
@@ -185,7 +207,7 @@ class Agent:
 
     def _recall(self) -> None:
         """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
-        self._file = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
+        self._file: _AgentFile = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
         with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
             self._file = read_checkpoint(self.folder / "state.checkpoint")
         known = self._file.lines
@@ -195,7 +217,9 @@ class Agent:
                 self._file = self._decided()[1]
             self._log.note(entry)
             if place >= known and "tell" in entry:
-                self._file = self._learned(entry["tell"], entry["value"])
+                self._file = self._told(entry["tell"], entry["value"], entry.get("sends", False))
+            if place >= known and "met" in entry:
+                self._file = self._answered(entry["met"])
             if place >= known and "add" in entry:
                 self._file = self._taken_in(entry["add"], entry["value"])
             self._file = self._file._replace(lines=max(known, place + 1))
@@ -246,16 +270,26 @@ class Agent:
         learned = self._learned(token, value)
         return learned._replace(added=learned.added + (value is not None))
 
-    def _exchanged(self, meeting: Meeting) -> bool:
-        """Bring a message where one is due, and fetch what others have sent."""
-        step = self._file.told - self.terms.initial
-        if step < 0 or not self._algorithm.sends(step):
-            return False
-        payload, state = self._algorithm.outbox(self._file.algorithm, self._streams.at(step))
-        message = (self.number, step, payload)
-        answers = meeting.exchange(self._algorithm, self._problem, self._streams, self._digest, message)
-        self._file = self._file._replace(algorithm=state, inbox=(*self._file.inbox, *answers))
-        return True
+    def _due(self, told: int) -> bool:
+        """Say whether a message is due when so many values have been told."""
+        return told >= self.terms.initial and bool(self._algorithm.sends(told - self.terms.initial))
+
+    def _told(self, token: str, value: float | None, due: bool) -> _AgentFile:
+        """Learn a value, and write the message that is due."""
+        file = self._learned(token, value)
+        if not due:
+            return file
+        step = file.told - self.terms.initial
+        payload, state = self._algorithm.outbox(file.algorithm, self._streams.at(step))
+        if payload is not None:
+            self._messages.write(step, payload)
+        return file._replace(algorithm=state)
+
+    def _answered(self, step: int) -> _AgentFile:
+        """Take in what all messages that were taken so far come to."""
+        messages = {name: self._messages.read(name) for name in self._log.taken}
+        answers = answer_to(self.number, step, messages, (self._algorithm, self._problem, self._streams))
+        return self._file._replace(inbox=(*self._file.inbox, *answers))
 
     def _suggestion(self, token: str) -> Suggestion:
         return Suggestion(token, self._space.decode(np.array(self._log.points[token]["u"])))

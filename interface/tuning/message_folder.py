@@ -1,80 +1,124 @@
-"""A shared folder through which ask/tell agents exchange messages, without a coordinator process.
+"""A folder through which ask/tell agents exchange messages: on any storage, or copied between machines, without locks.
 
-The agent that sends a message carries out the coordinator's half of the algorithm for it, under a lock, and reads its answer.
+A file holds one message. Its sender alone writes it, once, and its name ends with the SHA-256 of its content: so it does not
+matter how late files arrive, in which order, how often and under what other names, and one that is cut short is not taken
+for whole.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import hashlib
+import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from pyarrow.fs import FileSelector, FileSystem
 
-from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
-from fedbo.algorithms.base import Algorithm, Inbound, Payload, Problem
+from fedbo.actors.storage.checkpoint import CheckpointError, pack, unpack
+from fedbo.algorithms.base import Algorithm, Declaration, Inbound, Payload, Problem
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.messages import fault
+from fedbo.study.storage import reached
+
+_NAME = re.compile(r"([0-9a-f]{16})-(\d{5,})-(\d{6,})-([0-9a-f]{64})\.message")
 
 
-class _ServerFile(NamedTuple):
-    """The checkpoint of the server: digest of the terms, state, last step received from each agent, unread answers."""
+class FileName(NamedTuple):
+    """What the name of a message's file says: its terms, its sender, the sender's step, and the SHA-256 of its content."""
 
     terms: str
-    state: Any
-    heard: dict[int, int]
-    answers: dict[int, tuple[Inbound, ...]]
+    agent: int
+    step: int
+    digest: str
+
+
+class StoredMessage(NamedTuple):
+    """A message of an agent after one of its steps, under terms that are given by their digest."""
+
+    terms: str
+    agent: int
+    step: int
+    payload: Payload
+
+    def file(self) -> tuple[str, bytes]:
+        """Give the name of its file and the content."""
+        data = pack(self)
+        return f"{self.terms}-{self.agent:05d}-{self.step:06d}-{hashlib.sha256(data).hexdigest()}.message", data
+
+
+def parsed(name: str) -> FileName | None:
+    """Read the name of a file; None when it is not that of a message."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else FileName(found[1], int(found[2]), int(found[3]), found[4])
+
+
+def is_whole(name: str, data: bytes) -> bool:
+    """Say whether this is the content that a name promises."""
+    found = parsed(name)
+    return found is not None and hashlib.sha256(data).hexdigest() == found.digest
+
+
+def read_message(name: str, data: bytes, declared: Declaration) -> StoredMessage:
+    """Read the content of a file that is whole; ValueError when it is no message as declared and as the name says."""
+    try:
+        message = unpack(data)
+    except CheckpointError as error:
+        raise ValueError(str(error)) from None
+    if not isinstance(message, StoredMessage) or parsed(name) != (*message[:3], hashlib.sha256(data).hexdigest()):
+        raise ValueError("it is no message of the agent and the step in its name")
+    if wrong := fault(message.payload, declared):
+        raise ValueError(wrong)
+    return message
 
 
 class Meeting:
-    """A folder, possibly shared by several machines, that holds only messages and the coordinator's state."""
+    """A folder that holds messages only, for several sites at once; each may have a copy of it that is synchronised.
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
+    `folder` is a path of this machine, an address such as "s3://bucket/folder", or a path in a `filesystem` of pyarrow.
+    ValueError when an address cannot be read. Nothing is ever changed or removed there.
+    """
 
-    def exchange(
-        self, algorithm: Algorithm, problem: Problem, streams: Streams, terms: str, message: tuple[int, int, Payload | None]
-    ) -> tuple[Inbound, ...]:
-        """Bring an agent's message of a step, given as (agent, step, arrays or None), and fetch what there is for that agent.
+    def __init__(self, folder: str | Path, filesystem: FileSystem | None = None) -> None:
+        self.folder = folder
+        self._files, self._path = reached(folder, filesystem)
 
-        One that was brought before is not taken in again. ValueError when a message is not as declared, or when the agents at
-        this place do not tune the same thing in the same way.
-        """
-        agent, step, payload = message
-        path = self.folder / "coordinator.checkpoint"
-        with self._locked():
-            if path.exists():
-                server: _ServerFile = read_checkpoint(path)
-            else:
-                server = _ServerFile(terms, algorithm.server_init(problem), {}, {})
-            if server.terms != terms:
-                raise ValueError(f"'{self.folder}': other terms hold here; let all its agents have the same space and terms")
-            state, now = server.state, time.time()
-            if payload is not None and server.heard.get(agent, -1) < step:
-                declared = algorithm.upload(problem)
-                if wrong := fault(payload, declared or {}):
-                    raise ValueError(f"agent {agent}: its message of step {step} is refused: {wrong}")
-                state = algorithm.receive(state, Inbound(agent, step, now, payload), now)
-            worth = np.ones(problem.n_agents)
-            answers, state = algorithm.broadcast(state, [agent], worth, streams.of(COORDINATOR).at(step))
-            kept = dict(server.answers)
-            for receiver, answer in answers.items():
-                kept[receiver] = (*kept.get(receiver, ()), Inbound(COORDINATOR, step, now, answer))
-            fetched = kept.pop(agent, ())
-            heard = {**server.heard, agent: max(step, server.heard.get(agent, -1))}
-            write_checkpoint(_ServerFile(terms, state, heard, kept), path)
-        return fetched
+    def sizes(self) -> dict[str, int]:
+        """List the names of all messages with the sizes of their files; OSError when the folder cannot be reached."""
+        found = self._files.get_file_info(FileSelector(self._path, allow_not_found=True))
+        return {each.base_name: each.size for each in found if each.is_file and parsed(each.base_name) is not None}
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        file = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    def read(self, name: str) -> bytes | None:
+        """Read a file, whole or not; None when it is gone; OSError when the folder cannot be reached."""
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(file)
+            with self._files.open_input_stream(f"{self._path}/{name}") as file:
+                data: bytes = file.read()
+        except FileNotFoundError:
+            return None
+        return data
+
+    def write(self, files: dict[str, bytes]) -> None:
+        """Write files; OSError when the folder cannot be reached."""
+        if files:
+            self._files.create_dir(self._path, recursive=True)
+        for name, data in files.items():
+            with self._files.open_output_stream(f"{self._path}/{name}") as file:
+                file.write(data)
+
+
+def answer_to(
+    agent: int, step: int, messages: dict[str, StoredMessage], half: tuple[Algorithm, Problem, Streams]
+) -> tuple[Inbound, ...]:
+    """Carry out the coordinator's half for an agent: what a set of messages, given by the names of their files, tells it.
+
+    Each message counts once, in the order of steps and then of agents, so that it does not matter in which order they came. Of
+    two with the same sender and step the first by name counts. `half` is what the coordinator knows beforehand.
+    """
+    algorithm, problem, streams = half
+    state, counted = algorithm.server_init(problem), set[tuple[int, int]]()
+    for _, each in sorted(messages.items(), key=lambda item: (item[1].step, item[1].agent, item[0])):
+        if (each.step, each.agent) not in counted:
+            counted.add((each.step, each.agent))
+            state = algorithm.receive(state, Inbound(each.agent, each.step, float(each.step), each.payload), float(each.step))
+    answers, _ = algorithm.broadcast(state, [agent], np.ones(problem.n_agents), streams.of(COORDINATOR).at(step))
+    return (Inbound(COORDINATOR, step, float(step), answers[agent]),) if agent in answers else ()

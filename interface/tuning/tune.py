@@ -17,7 +17,7 @@ from fedbo.study.study import Study, StudyError, load_study
 from fedbo.tuning.spaces import written_space
 
 if TYPE_CHECKING:
-    from fedbo.execution.monitor import Callback
+    from fedbo.execution.notices import Callback
     from fedbo.execution.progress import Progress
     from fedbo.results.result import Result
 

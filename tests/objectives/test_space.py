@@ -20,6 +20,12 @@ def test_the_ends_of_the_range_are_met_exactly_in_both_directions() -> None:
     assert to_unit(BOTH, ends).tolist() == [[0.0, 0.0], [1.0, 1.0]]
 
 
+def test_no_points_are_no_points_of_the_same_dimension() -> None:
+    for parameters in (BOTH, (LINEAR,), (LINEAR, LINEAR)):
+        nothing = np.empty((0, len(parameters)))
+        assert from_unit(parameters, nothing).shape == to_unit(parameters, nothing).shape == nothing.shape
+
+
 def test_a_log_parameter_has_its_geometric_mean_in_the_middle() -> None:
     assert from_unit((LOG,), [0.5])[0] == pytest.approx(np.sqrt(1e-3 * 7e5), rel=1e-14)
 

@@ -188,7 +188,7 @@ def test_no_pickle_lies_in_a_folder(tmp_path: Path) -> None:
     meeting = fedbo.Meeting(tmp_path / "shared")
     with fedbo.Agent(tmp_path / "own", SPACE, fedbo.Terms("fts", agents=2), 0, meeting) as agent:
         play(agent, 5)
-    for path in [*(tmp_path / "shared").iterdir(), *(tmp_path / "own").iterdir()]:
+    for path in (path for path in tmp_path.rglob("*") if path.is_file()):
         data = path.read_bytes()
         assert data[:1] != b"\x80" and not (data.endswith(b".") and data[:2] == b"(d")
 

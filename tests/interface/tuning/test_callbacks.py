@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedbo.callbacks import MLflow, TensorBoard, WeightsAndBiases
-from fedbo.execution.monitor import Evaluation
+from fedbo.execution.notices import Evaluation
 
 GOOD = Evaluation(1, 0, {"rate": 0.1, "kind": "a"}, 2.5, None, 1.0, 3.0, {"seconds": 2.0}, ((1.0, 9.0), (2.0, 4.0)))
 BAD = Evaluation(1, 1, {"rate": 0.2, "kind": "b"}, None, "agent 1: RuntimeError: no", 3.0, 4.0)

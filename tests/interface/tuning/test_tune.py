@@ -20,7 +20,7 @@ from tuned_functions import SPACE
 
 import fedbo
 from fedbo.cli import main
-from fedbo.execution.monitor import Evaluation
+from fedbo.execution.notices import Evaluation
 from fedbo.execution.replay import replay
 from fedbo.tuning.tune import tuning_study
 

@@ -1,0 +1,122 @@
+"""What callbacks are told of while a study runs, and how: evaluations, events and rounds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from fedbo.actors.storage.rows import RunKey
+
+NO_RUN = RunKey(0, "", 0)
+METHODS = ("on_evaluation", "on_event", "on_round", "on_end")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One evaluation: its agent, its number, the configuration, the native value or the error, and other metrics.
+
+    `started` and `finished` are in the study's unit of time, or seconds since the study began; `reports` are pairs of a step
+    and the value reported for it; `run` says of which run it is.
+    """
+
+    agent: int
+    number: int
+    configuration: dict[str, Any]
+    value: float | None
+    error: str | None
+    started: float
+    finished: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    reports: tuple[tuple[float, float], ...] = ()
+    run: RunKey = NO_RUN
+
+
+class LoggedEvent(NamedTuple):
+    """A row of `events.parquet`."""
+
+    cell: int
+    algorithm: str
+    replicate: int
+    sequence: int
+    time: float
+    kind: str
+    agent: int
+    step: int
+    bytes: int
+    detail: str
+
+
+class ClosedRound(NamedTuple):
+    """A round that has closed: its run, its number, when, whose messages took effect in it, and the bytes each way."""
+
+    run: RunKey
+    number: int
+    time: float
+    arrived: tuple[int, ...]
+    bytes_up: int
+    bytes_down: int
+
+
+# A function of an evaluation, or an object with one of METHODS at least.
+Callback = Callable[[Evaluation], object] | Any
+
+
+def check_callback(found: Any) -> Any:
+    """Give a callback back; ValueError when it is no function and has no method of one."""
+    if not callable(found) and not any(callable(getattr(found, name, None)) for name in METHODS):
+        words = f"a function of an evaluation would do, or an object with {', '.join(METHODS[:-1])} or {METHODS[-1]}"
+        raise ValueError(f"it is {found!r:.80}, and {words}")
+    return found
+
+
+class CallbackCalls:
+    """The calls of a study's callbacks: each is told what it has a method for, a function of every evaluation.
+
+    One that raises an exception is told nothing more, which a line on standard error says; the study goes on. Only where it is
+    `strict` the exception is raised.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback], strict: bool = False) -> None:
+        self._callbacks, self._strict = [check_callback(each) for each in callbacks], strict
+        self._open: dict[RunKey, list[LoggedEvent]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._callbacks)
+
+    def evaluation(self, found: Evaluation) -> bool:
+        """Tell of an evaluation, and say whether a callback has returned True."""
+        return self._call("on_evaluation", found)
+
+    def event(self, found: LoggedEvent) -> None:
+        """Tell of an event, and of the round that it closes."""
+        self._call("on_event", found)
+        key = RunKey(*found[:3])
+        if found.kind == "arrived":
+            self._open.setdefault(key, []).append(found)
+        elif found.kind == "round":
+            arrived = self._open.pop(key, [])
+            senders = tuple(each.agent for each in arrived)
+            up = sum(each.bytes for each in arrived)
+            self._call("on_round", ClosedRound(key, found.step, found.time, senders, up, found.bytes))
+
+    def end(self) -> None:
+        """Tell that the study has ended, or is interrupted."""
+        self._call("on_end")
+
+    def _call(self, method: str, *told: Any) -> bool:
+        enough = False
+        for each in list(self._callbacks):
+            own = callable(each) and method == "on_evaluation"
+            function = getattr(each, method, each if own else None)
+            try:
+                enough |= function is not None and function(*told) is True
+            except Exception as error:
+                if self._strict:
+                    raise
+                self._callbacks.remove(each)
+                name = getattr(each, "__qualname__", type(each).__name__)
+                words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                print(f"callback {name} failed and is told nothing more: {words}; the study goes on", file=sys.stderr)
+        return enough

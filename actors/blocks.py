@@ -13,16 +13,28 @@ from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.step import StepResult
 from fedbo.actors.task import StepReport, StepRequest
-from fedbo.algorithms.base import Array, Decision
+from fedbo.algorithms.base import Array, Blockwise, Decision
 from fedbo.objectives.space import from_unit
 
 Learned = tuple[HostedAgent, StepRequest, AgentState, StepResult]
 
 
+def serves_blocks(algorithm: Any) -> bool:
+    """Say whether an algorithm serves several agents at once; not if a subclass has its own rules for one agent alone."""
+    if not isinstance(algorithm, Blockwise):
+        return False
+    order = type(algorithm).__mro__
+    for one, each in (("ask", "ask_each"), ("outbox", "outbox_each")):
+        first = next(kind for kind in order if one in vars(kind) or each in vars(kind))
+        if each not in vars(first):
+            return False
+    return True
+
+
 def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Sequence[StepRequest]) -> list[StepReport]:
     """Carry out a step of each of these agents, all of them different, as `HostedAgent.work` does; failures are reported.
 
-    The algorithm is one that is `Blockwise`.
+    The algorithm is one that `serves_blocks`.
     """
     reports = {agent.number: agent.begin(request) for agent, request in zip(agents, requests, strict=True)}
     begun = [(agent, request) for agent, request in zip(agents, requests, strict=True) if reports[agent.number] is None]

@@ -21,7 +21,7 @@ from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
-_COLLECT = 10_000  # objects made between two times
+_COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
 Commits = Sequence[tuple[int, tuple[float, ...]]]
 
 
@@ -85,7 +85,7 @@ class Host:
 
     def collect_rarely(self) -> None:
         """Let this process look for cycles of objects rarely, as the engine does: what agents keep is in none."""
-        gc.set_threshold(_COLLECT, *gc.get_threshold()[1:])
+        gc.set_threshold(_COLLECT, gc.get_threshold()[1], _WHOLE)
 
     def begin(self, epoch: float) -> None:
         """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""

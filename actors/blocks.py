@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
@@ -19,13 +20,13 @@ from fedbo.objectives.space import from_unit
 Learned = tuple[HostedAgent, StepRequest, AgentState, StepResult]
 
 
-def serves_blocks(algorithm: Any) -> bool:
-    """Say whether an algorithm serves several agents at once; not if a subclass has its own rules for one agent alone."""
-    if not isinstance(algorithm, Blockwise):
+@cache
+def serves_blocks(kind: type) -> bool:
+    """Say whether algorithms of a class serve several agents at once; not if a subclass has its own rule for one agent."""
+    if not issubclass(kind, Blockwise):
         return False
-    order = type(algorithm).__mro__
     for one, each in (("ask", "ask_each"), ("outbox", "outbox_each")):
-        first = next(kind for kind in order if one in vars(kind) or each in vars(kind))
+        first = next(base for base in kind.__mro__ if one in vars(base) or each in vars(base))
         if each not in vars(first):
             return False
     return True
@@ -34,7 +35,7 @@ def serves_blocks(algorithm: Any) -> bool:
 def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Sequence[StepRequest]) -> list[StepReport]:
     """Carry out a step of each of these agents, all of them different, as `HostedAgent.work` does; failures are reported.
 
-    The algorithm is one that `serves_blocks`.
+    The algorithm is one whose class `serves_blocks`.
     """
     reports = {agent.number: agent.begin(request) for agent, request in zip(agents, requests, strict=True)}
     begun = [(agent, request) for agent, request in zip(agents, requests, strict=True) if reports[agent.number] is None]

@@ -131,7 +131,7 @@ class Host:
             return []
         agents = [self.agents[request.agent] for request in requests]
         algorithm = agents[0].task.algorithm
-        if not serves_blocks(algorithm) or any(agent.overlapping is not None for agent in agents):
+        if not serves_blocks(type(algorithm)) or any(agent.overlapping is not None for agent in agents):
             return []
         if any(request.ended is not None for request in requests):
             return []

@@ -81,7 +81,7 @@ class InlineHosts:
         self._requests: dict[int, StepRequest] = {}
         self._reports: dict[int, StepReport] = {}
         is_whole = task.target is None and task.evaluations is None
-        self._most = _MOST if serves_blocks(task.algorithm) and is_whole and self.host.in_virtual_time else 1
+        self._most = _MOST if serves_blocks(type(task.algorithm)) and is_whole and self.host.in_virtual_time else 1
         self._together = 1
         self._written: dict[str, str] = {}
         self._replays_overlaps = config is not None and config.recorded and task.policy.overlaps

@@ -202,9 +202,9 @@ def _draw_from_few(models: Models, observed: Sequence[Observations], beta: Seque
     columns = np.array([[(isqrt(8 * len(factor) + 1) - 1) // 2, 0] for factor in known])
     factors = np.empty(sum(n * (n + 1) // 2 for n in sizes))
     omega, spread, values = np.empty((k, m)), np.empty(k), np.concatenate(y)
-    data = _joined(x), values, _joined(known), normals
+    data, scaling, counts = (_joined(x), values, _joined(known), normals), (clip, standardise), np.array(sizes)
     _compiled()[0].draw_weights(
-        tuple(features), (clip, standardise), noise_variance, data, np.array(sizes), np.array(beta), factors, columns, omega, spread
+        tuple(features), scaling, noise_variance, data, counts, np.array(beta), factors, columns, omega, spread
     )
     found, at, first, used = list(before), 0, 0, 0
     for place, (n, (had, has)) in enumerate(zip(sizes, columns.tolist(), strict=True)):

@@ -160,7 +160,7 @@ class Silent(FTS):
 def test_a_method_with_its_own_rule_for_one_agent_is_not_asked_for_many() -> None:
     task = task_of(*SETTINGS["two models"])
     fields = {name: getattr(task.algorithm, name) for name in task.algorithm.__dataclass_fields__}
-    assert serves_blocks(task.algorithm) and not serves_blocks(Silent(**fields))
+    assert serves_blocks(FTS) and not serves_blocks(Silent)
     reports, _ = carried_out(replace(task, algorithm=Silent(**fields)), [list(range(AGENTS))], rounds=1)
     assert all(report.payload is None for report in reports[0].values())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import accumulate
 from typing import Any
 
@@ -13,16 +14,28 @@ from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.step import StepResult
 from fedbo.actors.task import StepReport, StepRequest
-from fedbo.algorithms.base import Array, Decision
+from fedbo.algorithms.base import Array, Blockwise, Decision
 from fedbo.objectives.space import from_unit
 
 Learned = tuple[HostedAgent, StepRequest, AgentState, StepResult]
 
 
+@cache
+def serves_blocks(kind: type) -> bool:
+    """Say whether algorithms of a class serve several agents at once; not if a subclass has its own rule for one agent."""
+    if not issubclass(kind, Blockwise):
+        return False
+    for one, each in (("ask", "ask_each"), ("outbox", "outbox_each")):
+        first = next(base for base in kind.__mro__ if one in vars(base) or each in vars(base))
+        if each not in vars(first):
+            return False
+    return True
+
+
 def work_together(algorithm: Any, agents: Sequence[HostedAgent], requests: Sequence[StepRequest]) -> list[StepReport]:
     """Carry out a step of each of these agents, all of them different, as `HostedAgent.work` does; failures are reported.
 
-    The algorithm is one that is `Blockwise`.
+    The algorithm is one whose class `serves_blocks`.
     """
     reports = {agent.number: agent.begin(request) for agent, request in zip(agents, requests, strict=True)}
     begun = [(agent, request) for agent, request in zip(agents, requests, strict=True) if reports[agent.number] is None]

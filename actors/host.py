@@ -12,7 +12,7 @@ from functools import partial
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.agent import HostedAgent
-from fedbo.actors.blocks import failure, work_together
+from fedbo.actors.blocks import failure, serves_blocks, work_together
 from fedbo.actors.columns import Columns, from_reports, to_requests
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool
@@ -20,9 +20,8 @@ from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
-from fedbo.algorithms.base import Blockwise
 
-_COLLECT = 10_000  # objects made between two times
+_COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
 Commits = Sequence[tuple[int, tuple[float, ...]]]
 
 
@@ -70,6 +69,11 @@ class Host:
             agent.state, agent.saved, agent.uncommitted = kept
         return os.getpid()
 
+    @property
+    def in_virtual_time(self) -> bool:
+        """Say whether time is virtual, and nobody looks at how long a step takes."""
+        return self._storage is None or not (self._storage.config.real or self._storage.config.recorded)
+
     def _pool(self, agent: HostedAgent, config: HostConfig) -> EvaluationPool:
         """Give the pool in which an agent's evaluations overlap."""
         if config.recorded:
@@ -81,7 +85,7 @@ class Host:
 
     def collect_rarely(self) -> None:
         """Let this process look for cycles of objects rarely, as the engine does: what agents keep is in none."""
-        gc.set_threshold(_COLLECT, *gc.get_threshold()[1:])
+        gc.set_threshold(_COLLECT, gc.get_threshold()[1], _WHOLE)
 
     def begin(self, epoch: float) -> None:
         """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""
@@ -123,12 +127,11 @@ class Host:
 
     def _work_together(self, requests: Sequence[StepRequest]) -> list[StepReport | None]:
         """Carry out several steps at once where the algorithm can, and nobody looks at the time of one; else do nothing."""
-        real = self._storage is not None and (self._storage.config.real or self._storage.config.recorded)
-        if self._halted or real or len({request.agent for request in requests}) < max(2, len(requests)):
+        if self._halted or not self.in_virtual_time or len({request.agent for request in requests}) < max(2, len(requests)):
             return []
         agents = [self.agents[request.agent] for request in requests]
         algorithm = agents[0].task.algorithm
-        if not isinstance(algorithm, Blockwise) or any(agent.overlapping is not None for agent in agents):
+        if not serves_blocks(type(algorithm)) or any(agent.overlapping is not None for agent in agents):
             return []
         if any(request.ended is not None for request in requests):
             return []

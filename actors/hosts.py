@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
+from fedbo.actors.blocks import serves_blocks
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
@@ -61,27 +64,56 @@ class Hosts(Protocol):
         """Let all agents write the rows that are left as tables of this kind; give their names and SHA-256."""
 
 
+_MOST = 128  # steps that are carried out together, at most
+_ENOUGH = 0.02  # seconds that these may take
+
+
 class InlineHosts:
-    """All agents in this process; a step is computed when its result is asked for."""
+    """All agents in this process; a step is computed when its result is asked for.
+
+    Where the algorithm decides for several agents in less time, and steps take little, others are computed with it. Where the
+    run may end before they are over, they are not.
+    """
 
     def __init__(self, task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
         self.host = Host()
         self.host.load(task, numbers, config)
         self._requests: dict[int, StepRequest] = {}
+        self._reports: dict[int, StepReport] = {}
+        is_whole = task.target is None and task.evaluations is None
+        self._most = _MOST if serves_blocks(type(task.algorithm)) and is_whole and self.host.in_virtual_time else 1
+        self._together = 1
         self._written: dict[str, str] = {}
         self._replays_overlaps = config is not None and config.recorded and task.policy.overlaps
 
     def submit(self, request: StepRequest) -> None:
         """Keep the request."""
         self._requests[request.agent] = request
+        self._reports.pop(request.agent, None)
 
     def decide(self, request: StepRequest) -> DecisionSize:
         """Let the agent decide."""
+        self._requests.pop(request.agent, None)  # else a request that this one replaces might be carried out after it
         return self.host.decide((), request)
 
     def result(self, agent: int) -> StepReport:
-        """Carry the request out now."""
-        return raise_if_failed(self.host.carry_out([self._requests.pop(agent)])[0])
+        """Carry the request out now, if that has not been done."""
+        if agent not in self._reports:
+            self._carry_out([self._requests.pop(agent)])
+        return raise_if_failed(self._reports.pop(agent))
+
+    def _carry_out(self, requests: list[StepRequest]) -> None:
+        """Carry out a request, and with it others, as many as take little time."""
+        if self._most > 1:
+            others = islice(self._requests, self._together - 1)
+            requests += [self._requests.pop(number) for number in list(others)]
+        begun = time.perf_counter()
+        for report in self.host.carry_out(requests):
+            self._reports[report.agent] = report
+        if time.perf_counter() - begun < _ENOUGH:
+            self._together = min(2 * self._together, self._most)
+        else:
+            self._together = max(self._together // 2, 1)
 
     def commit(self, agent: int, times: tuple[float, ...]) -> None:
         """Let the step count."""

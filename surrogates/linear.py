@@ -7,7 +7,7 @@ itself is never formed: at sigma^2 = 1e-6 its condition number is near 1e8, that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import isfinite, isqrt, sqrt
 from typing import Any, NamedTuple
 
@@ -63,12 +63,14 @@ class Drawn(NamedTuple):
     factors: list[Array | None]
 
 
+@lru_cache(maxsize=16)
 def linear_model(m: int, noise_variance: float) -> LinearModel:
     """Model of `m` features before any observation: Sigma = sigma^2 I, nu = 0; raises ValueError unless sigma^2 > 0."""
     if not noise_variance > 0.0:
         raise ValueError(f"noise variance must be positive; got {noise_variance}")
     factor = np.zeros((m + 1, m + 1), order="F")
     np.fill_diagonal(factor[:m, :m], sqrt(noise_variance))
+    factor.flags.writeable = False
     return LinearModel(factor, float(noise_variance), 0)
 
 
@@ -83,7 +85,7 @@ def update(model: LinearModel, phi_rows: Array, y: Array | float) -> LinearModel
     new[:, -1] = y
     if rows.shape[0] == 0:
         return model
-    factor = lapack.dtpqrt(0, min(BLOCK, new.shape[1]), model.factor, new)[0]
+    factor = lapack.dtpqrt(0, min(BLOCK, new.shape[1]), model.factor, new, overwrite_b=1)[0]
     # The last entry is the norm of the residual: whatever is not finite in the rows ends up there.
     if not isfinite(factor[-1, -1]):
         raise ValueError("feature rows and values must be finite")
@@ -174,30 +176,55 @@ def draw_each(models: Models, observed: Sequence[Observations], beta: Sequence[f
     They are made in one call, one after the other, each of what it would be made of alone. `normals` are standard normal
     draws, for each agent as many as `normals_for` says.
     """
+    m, first = len(models.features.phases), 0
+    if max(len(one.y) for one in observed) < m:
+        return _draw_from_few(models, observed, beta, normals)
+    omega, spread, factors = np.empty((len(observed), m)), np.empty(len(observed)), [one.factor for one in observed]
+    for place, (one, wide) in enumerate(zip(observed, beta, strict=True)):
+        own = normals[first : first + normals_for(len(one.y), m)]
+        first += len(own)
+        if len(one.y) < m:
+            (omega[place],), (spread[place],), (factors[place],) = _draw_from_few(models, [one], [wide], own)
+            continue
+        y = np.array(one.y)
+        spread[place] = _compiled()[0].scale(y, models.clip, models.standardise)
+        omega[place] = _drawn(_model(models, one.x, y), own[None, :m], wide)[0]
+    return Drawn(omega, spread, factors)
+
+
+def _draw_from_few(models: Models, observed: Sequence[Observations], beta: Sequence[float], normals: Array) -> Drawn:
+    """Make the draws of agents with fewer than m observations each."""
     features, noise_variance, clip, standardise = models
     k, m = len(observed), len(features.phases)
     x, y, before = zip(*observed, strict=True)
     sizes = [len(values) for values in y]
-    known = [_NONE if factor is None or n >= m else factor[: n * (n + 1) // 2] for factor, n in zip(before, sizes, strict=True)]
+    known = [_NONE if factor is None else factor[: n * (n + 1) // 2] for factor, n in zip(before, sizes, strict=True)]
     columns = np.array([[(isqrt(8 * len(factor) + 1) - 1) // 2, 0] for factor in known])
-    factors = np.empty(sum(n * (n + 1) // 2 for n in sizes if n < m))
+    factors = np.empty(sum(n * (n + 1) // 2 for n in sizes))
     omega, spread, values = np.empty((k, m)), np.empty(k), np.concatenate(y)
-    data = np.concatenate(x), values, np.concatenate(known), normals
-    counts, scaling = np.array(sizes), (clip, standardise)
+    data, scaling, counts = (_joined(x), values, _joined(known), normals), (clip, standardise), np.array(sizes)
     _compiled()[0].draw_weights(
         tuple(features), scaling, noise_variance, data, counts, np.array(beta), factors, columns, omega, spread
     )
     found, at, first, used = list(before), 0, 0, 0
     for place, (n, (had, has)) in enumerate(zip(sizes, columns.tolist(), strict=True)):
-        if n < m:
-            if has > had:
-                found[place] = factors[at : at + has * (has + 1) // 2].copy()
-            at += n * (n + 1) // 2
-        if n >= m or has < n:
-            model = update(linear_model(m, noise_variance), feature_rows(features, x[place]), values[first : first + n])
+        if has > had:
+            found[place] = factors[at : at + has * (has + 1) // 2].copy()
+        if has < n:
+            model = _model(models, x[place], values[first : first + n])
             omega[place] = _drawn(model, normals[None, used : used + m], beta[place])[0]
-        first, used = first + n, used + normals_for(n, m)
+        at, first, used = at + n * (n + 1) // 2, first + n, used + m + n
     return Drawn(omega, spread, found)
+
+
+def _model(models: Models, x: Array, y: Array) -> LinearModel:
+    """The model given points `(n, d)` and scaled values `(n,)`."""
+    return update(linear_model(len(models.features.phases), models.noise_variance), feature_rows(models.features, x), y)
+
+
+def _joined(arrays: Sequence[Array]) -> Array:
+    """Join arrays, or give one that is alone as it is."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def normals_for(n: int, m: int) -> int:

@@ -274,6 +274,8 @@ def distance(points: Array, u: Array) -> float:
 
 def distances(states: Sequence[LocalState], u: Array) -> list[float]:
     """Give how far each point of `u (k, d)` is from the nearest of those taken in one of the states, as `distance` does."""
+    if len(states) == 1:
+        return [distance(states[0].taken, u[0])]
     taken, found = [state.taken for state in states], np.empty(len(u))
     _compiled_block().distances(np.concatenate(taken), np.array([len(points) for points in taken]), u, found)
     near: list[float] = found.tolist()

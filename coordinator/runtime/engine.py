@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop
 from typing import NamedTuple
 
-from fedbo.actors.hosts import Hosts
+from fedbo.actors.hosts import Hosts, InlineHosts
 from fedbo.actors.task import StepReport, StepRequest
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.endless import require_progress
@@ -35,7 +35,9 @@ from fedbo.coordinator.runtime.fast_path import FastPath, has_fast_path
 
 Sink = Callable[[list[EventLine]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still
-_COLLECT = 10_000  # objects made before Python looks for cycles: what is made for an event is in none
+# Objects made before Python looks for cycles: what is made for an event is in none, but what an evaluation makes may be, where
+# agents are in this process. It rarely looks through all objects, of which agents are most.
+_COLLECT, _COLLECT_APART, _WHOLE = 10_000, 100_000, 100
 PROGRESS_INTERVAL = 0.4  # seconds between two reports of progress
 PROGRESS_REST = 50.0  # a report takes at most one part in so many of a run's time, since it asks all agents
 
@@ -82,7 +84,9 @@ def run_virtual(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, un
     """
     _resume_steps(core, hosts)
     thresholds = gc.get_threshold()
-    gc.set_threshold(max(_COLLECT, thresholds[0]) if thresholds[0] else 0, *thresholds[1:])  # 0 is never
+    if thresholds[0]:  # 0 is never
+        least = _COLLECT if isinstance(hosts, InlineHosts) else _COLLECT_APART
+        gc.set_threshold(max(least, thresholds[0]), thresholds[1], max(_WHOLE, thresholds[2]))
     try:
         _events(core, hosts, hooks, queue, until)
     finally:

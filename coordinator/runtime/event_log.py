@@ -49,6 +49,7 @@ MOMENTS = pa.schema(
 
 
 _LENGTH = struct.Struct("<Q")
+_AT_ONCE = 1000  # lines that are turned into columns at once
 
 
 def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
@@ -134,6 +135,9 @@ class EventLog:
         key, fields = self.home.key, list(schema)
         head = [pa.repeat(pa.scalar(value, field.type), len(lines)) for value, field in zip(key, fields, strict=False)]
         head.append(pa.array(np.arange(first, first + len(lines))))
-        columns = zip(*lines, strict=True) if lines else [()] * (len(fields) - len(head))
+        columns: list[list[Any]] = [[] for _ in fields[len(head) :]]
+        for place in range(0, len(lines), _AT_ONCE):  # what is made of all at once would not fit into the processor's cache
+            for values, more in zip(columns, zip(*lines[place : place + _AT_ONCE], strict=True), strict=True):
+                values.extend(more)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, fields[len(head) :], strict=True)]
         return pa.Table.from_arrays([*head, *arrays], schema=schema)

@@ -21,7 +21,8 @@ from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.state import AgentRecord, CoreState
 
 _REST = 20.0  # snapshots by the clock take at most one part in so many of a run's time
-_LINES = 1_000_000  # events after which there is a snapshot in any case
+_LINES = 1_000_000  # events after which there is a snapshot: their lines leave memory, so that it does not grow with the events
+_MOST_LINES = 4  # so many times as many may wait for it where snapshots take more than that part of the time
 _MANY = 10_000  # agents above which not every snapshot is whole: below it, no file that is damaged spoils two of them
 _WHOLE = 10  # snapshots of so many agents of which the first is whole, and each other one has those alone that changed
 PARTS = (".core", ".agents")
@@ -75,7 +76,7 @@ class Snapshotter:
         self._store = SnapshotStore(self.home)
         self.latest = self._store.discard_later()
         self._begun, self._files, self._parts = 0, dict[str, str](), 0
-        self._tried = 0
+        self._tried = self._events = 0
         self._last = self._checked = time.monotonic()
         self.spent = self._rest = 0.0
         self._result: object = None
@@ -93,6 +94,7 @@ class Snapshotter:
         for each in found:
             agents.update(each.state.agents)
         found[-1].state.agents = agents
+        self._events = found[-1].queue.events
         return found[-1]
 
     def events_since(self) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
@@ -107,9 +109,11 @@ class Snapshotter:
             if now - self._checked >= _CHECK:
                 self._checked = now
                 self._complete(run.hosts, wait=False)
-        elif (self._every and events % self._every == 0) or now - self._last >= max(self._seconds, self._rest):
-            self.start(run)
-        elif events % _LINES == 0:  # their lines leave memory, so that it does not grow with the events
+            return
+        waited, lines = now - self._last, events - self._events
+        due = (self._every and events % self._every == 0) or waited >= max(self._seconds, self._rest)
+        if due or (lines >= _LINES and (waited >= self._rest or lines >= _MOST_LINES * _LINES)):
+            self._events = events
             self.start(run)
 
     def start(self, run: RunParts) -> None:

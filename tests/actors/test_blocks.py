@@ -8,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedbo.actors.blocks import serves_blocks
+from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.host import Host
+from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack
 from fedbo.actors.task import StepReport, StepRequest, Task
 from fedbo.algorithms.base import Blockwise, Inbound, Problem
 from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.fts import FTS
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.objectives.functions import Quadratic
@@ -144,3 +148,49 @@ def test_a_step_that_was_done_or_decided_before_is_not_done_again() -> None:
         assert decision is not None
         done = host.agents[n].uncommitted
         assert done is not None and done.result.queries[0].u == decision.x[0].tolist()
+
+
+class Silent(FTS):
+    """A method whose rule for one agent is its own."""
+
+    def outbox(self, state: Any, streams: Streams) -> tuple[None, Any]:
+        return None, state
+
+
+def test_a_method_with_its_own_rule_for_one_agent_is_not_asked_for_many() -> None:
+    task = task_of(*SETTINGS["two models"])
+    fields = {name: getattr(task.algorithm, name) for name in task.algorithm.__dataclass_fields__}
+    assert serves_blocks(FTS) and not serves_blocks(Silent)
+    reports, _ = carried_out(replace(task, algorithm=Silent(**fields)), [list(range(AGENTS))], rounds=1)
+    assert all(report.payload is None for report in reports[0].values())
+
+
+CALLS: list[int] = []
+
+
+def counted(x: Any, agent: int) -> float:
+    CALLS.append(agent)
+    return above_a_half(x, agent)
+
+
+def test_in_one_process_steps_that_take_little_are_computed_together_unless_the_run_may_end_before() -> None:
+    function = PythonFunction(function="test_blocks:counted", agents=AGENTS, low=(0.0, 0.0), high=(1.0, 1.0))
+    task = replace(task_of(*SETTINGS["one model"], initial=1), federation=function, policy=Policy(failure="stop"))
+    for target, together in ((None, True), (0.5, False)):
+        hosts = InlineHosts(replace(task, target=target), range(AGENTS))
+        CALLS.clear()
+        for agent in range(AGENTS):
+            hosts.submit(StepRequest(agent, 0))
+        made = []
+        for agent in range(3):
+            assert hosts.result(agent).agent == agent
+            made.append(len(CALLS))
+        assert made == ([1, 3, 3] if together else [1, 2, 3])
+        hosts.submit(StepRequest(2, 0, lease=1, restore="before"))
+        assert hosts.result(2).lease == 1
+        for agent in range(3, AGENTS):  # one fails, when its own result is asked for and no sooner
+            if agent == 3:
+                with pytest.raises(EvaluationError, match="too far"):
+                    hosts.result(agent)
+            else:
+                hosts.result(agent)

@@ -336,6 +336,22 @@ def test_a_snapshot_is_made_after_so_many_events_and_says_what_was_written_by_th
     assert agenda == replace(snapshot.queue, stopped=False)
 
 
+class Counting(Snapshotter):
+    """A snapshotter that notes when a snapshot is due, and makes none."""
+
+    def start(self, run: Any) -> None:
+        self.begun_at.append(self._events)
+
+
+@pytest.mark.parametrize(("rest", "begun_at"), [(0.0, [1_000_000, 2_000_000, 5_000_000]), (1e9, [5_000_000])])
+def test_what_costs_much_waits_for_four_times_as_many_events(tmp_path: Path, rest: float, begun_at: list[int]) -> None:
+    keeper: Any = Counting(RunFolder.of(tmp_path, KEY), 1e9, None)
+    keeper.begun_at, keeper._rest = [], rest
+    for events in (999_999, 1_000_000, 1_500_000, 2_000_000, 2_999_999, 5_000_000, 5_000_001):
+        keeper.tick(events, None)
+    assert keeper.begun_at == begun_at
+
+
 def test_the_file_that_says_which_snapshot_counts_is_small_and_readable(tmp_path: Path) -> None:
     Coordinator().run(run_of(Setting(fts()), tmp_path))
     found = json.loads((RunFolder.of(tmp_path, KEY).path / "latest.json").read_text())

@@ -74,9 +74,10 @@ WITHIN: dict[str, dict[str, str]] = {
         "benchmarking": "study results statistics execution page plots",
         "world": "study results execution",
         "testing": ". study estimates results statistics execution reports plots page tabulation papers benchmarking tuning",
-        "commands": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning world",
+        "commands": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning "
+        "world",
         ".": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning testing "
-        "commands",
+        "commands world",
     },
 }
 # Only inside a function, or for the types: `Result.plot` draws; the core names the type of the log that it is given.

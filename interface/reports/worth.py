@@ -264,8 +264,8 @@ def worth_table(found: Verdict, metric: Metric) -> RenderableType:
     native = [f"{float(metric.native(value)):.4g}" for value in (gain.random, gain.common, gain.own)]
     alike = f"{gain.alike:.2f} ({gain.least:.2f} to {gain.most:.2f})"
     there = (
-        f"A random point has {native[0]}, the best common one {native[1]}, each one's own best {native[2]}; rank correlation of "
-        f"two agents {alike}, over {gain.targets} agents and {gain.points} points."
+        f"A random point has {native[0]}, the best common one {native[1]}, each one's own best {native[2]}; rank correlation "
+        f"of two agents {alike}, over {gain.targets} agents and {gain.points} points."
     )
     legend = (
         f"gain: better than {found.local}, positive is better; paired over replicates, all federated methods together at 95 %."

@@ -25,8 +25,8 @@ PLACEMENTS = pa.schema(
 def placements(events: Any) -> Any:
     """List each time that an evaluation was on a worker, as an Arrow table, in the order in which these ended.
 
-    It came into the queue at `queued_at`, and was on its `worker` from `started_at`, start-up time included, to `ended_at`; what
-    is still there in the end was so until then.
+    It came into the queue at `queued_at`, and was on its `worker` from `started_at`, start-up time included, to `ended_at`;
+    what is still there in the end was so until then.
     """
     rows: list[tuple[Any, ...]] = []
     for key, own in by_run(events):

@@ -18,7 +18,7 @@ from fedbo.objectives.base import Metric, Objective, Parameter, require, require
 from fedbo.objectives.tasks.best_known import BEST
 from fedbo.objectives.tasks.collections import FCNET, LCBENCH, MLP, NAS, XGBOOST, Collection, Part
 from fedbo.objectives.tasks.complete_tables import Grid, TableTask
-from fedbo.objectives.tasks.scenarios import Scenario, SurrogateTask
+from fedbo.objectives.tasks.scenarios import EpochTask, Scenario, SurrogateTask
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.ranges import check
 
@@ -105,10 +105,10 @@ class LCBench(_Surrogates):
         """Name the accuracy, a share, or with `val_accuracy` in percent."""
         return Metric(self.quantity)
 
-    def task(self, data_set: str) -> SurrogateTask:
+    def task(self, data_set: str) -> EpochTask:
         """Give the objective of a data set."""
         best = BEST["lcbench"].get(data_set) if (self.epoch, self.quantity) == (52, "val_balanced_accuracy") else None
-        return SurrogateTask(self._scenario, data_set, self.quantity, (float(self.epoch),), best_value=best)
+        return EpochTask(self._scenario, data_set, self.quantity, (float(self.epoch),), best_value=best)
 
 
 @dataclass(frozen=True)

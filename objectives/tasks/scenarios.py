@@ -170,3 +170,16 @@ class SurrogateTask:
 
     def _place(self, output: str) -> int:
         return self.scenario.outputs.index(output)
+
+
+@dataclass(frozen=True, eq=False)
+class EpochTask(SurrogateTask):
+    """A data set of a scenario whose only fidelity is a number of epochs: it can be evaluated after any number of them."""
+
+    def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
+        """Give the predicted quantity at x `(d,)` after so many epochs; nothing is drawn."""
+        return self.sign * float(self.outputs(x, np.array([float(fidelity)]))[self._place(self.quantity)])
+
+    def score_at(self, x: Array, fidelity: int) -> float | None:
+        """Give None: an observation is already noise-free."""
+        return None

@@ -186,6 +186,7 @@ def test_an_epoch_more_takes_longer_and_is_another_value() -> None:
     rng = np.random.default_rng(0)
     assert early.cost(x) < 0.2 * late.cost(x) and early.evaluate(x, rng) < late.evaluate(x, rng)
     assert len(pickle.dumps(late)) < 10_000  # the network is read where it is needed
+    assert late.evaluate_at(x, 3, rng) == early.evaluate(x, rng) and late.evaluate_at(x, 52, rng) == late.evaluate(x, rng)
     both = late.outputs(np.array([x, x]), np.array([[3.0], [52.0]]))
     assert both[:, 0] == pytest.approx([early.cost(x), late.cost(x)])
 

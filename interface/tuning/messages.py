@@ -47,8 +47,9 @@ class MessageStore:
         """
         there = meeting.sizes()
         self._check(meeting, there)
-        mine = {name: self._content(name) for name, each in self._names.items() if each.agent == self._agent}
-        meeting.write({name: data for name, data in mine.items() if there.get(name) != len(data)})
+        mine = (name for name, each in self._names.items() if each.agent == self._agent)
+        lacking = [name for name in mine if there.get(name) != (self._folder / name).stat().st_size]
+        meeting.write({name: self._content(name) for name in lacking})
         for name in sorted(there):
             if name.startswith(self._terms) and name not in self._names and name not in self._refused:
                 data = meeting.read(name)

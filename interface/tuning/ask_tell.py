@@ -78,6 +78,8 @@ class Agent:
     the terms are wrong, or not those with which the folder was made; DirectoryError when another process has it open.
     """
 
+    _file: _AgentFile
+
     def __init__(
         self,
         folder: str | Path,

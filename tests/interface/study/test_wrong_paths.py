@@ -16,7 +16,7 @@ BELOW, LONG, NUL = "afile/x", "n" * 300, "a\0b"
 WRONG: list[tuple[list[str], str]] = [
     (["run", "study.toml", "-q", "--out", BELOW], "'afile/x': no folder can be made there (Not a directory); name another one"),
     (["run", "study.toml", "-q", "--out", LONG], f"'{LONG}': no folder can be made there (File name too long)"),
-    (["run", "study.toml", "-q", "--out", NUL], "embedded null byte"),
+    (["run", "study.toml", "-q", "--out", NUL], "embedded null"),
     (["run", "study.toml", "-q", "--out", "/proc/x"], "'/proc/x': no folder can be made there (No such file or directory)"),
     (["run", "study.toml", "-q", "--out", "afile"], "'afile' exists and is not an empty directory; name a new one"),
     (["replay", "done", "--out", BELOW], "'afile/x': no folder can be made there (Not a directory); name another one"),

@@ -51,7 +51,7 @@ class Worth:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class WorthReport:
     """The comparison with its verdict in words.
 
     `local` is the best local algorithm, and `enough` after how many of its iterations an agent is at the level of the best
@@ -103,7 +103,7 @@ def _often(name: str) -> dict[str, object]:
     return {"every": 1} if "every" in catalog.algorithms()[name].free() else {}
 
 
-def verdict(result: Result, gain: Gain) -> Verdict:
+def verdict(result: Result, gain: Gain) -> WorthReport:
     """Judge a run that has the algorithms of `worth_study`."""
     traces = grouped(result.traces, lambda trace: trace.algorithm)
     roles, metric = _roles(result), result.metric()
@@ -124,7 +124,7 @@ def verdict(result: Result, gain: Gain) -> Verdict:
         values = tuple(float(value) for value in metric.native(_mean(means[label])))
         rows.append(Worth(label, roles[label], values, gains, told, sent[label], spent.get(label, 0.0)))
     enough = _enough(traces[local], gain.common, last)
-    return Verdict(tuple(rows), gain, local, enough, tuple(_words(rows, gain, local, (enough, last), metric)))
+    return WorthReport(tuple(rows), gain, local, enough, tuple(_words(rows, gain, local, (enough, last), metric)))
 
 
 def _roles(result: Result) -> dict[str, Role]:
@@ -239,7 +239,7 @@ def _best_message(federated: Sequence[Worth]) -> list[str]:
     return said
 
 
-def worth_table(found: Verdict, metric: Metric) -> RenderableType:
+def worth_table(found: WorthReport, metric: Metric) -> RenderableType:
     """Write the comparison, what could be gained, and the verdict."""
     headings = (
         "algorithm",

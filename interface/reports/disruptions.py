@@ -63,9 +63,11 @@ def facts_of(result: Result, baseline: str | None, target: TargetValue, trouble:
 def disruptions_table(result: Result) -> RenderableType:
     """Write what went wrong, a table for each cell of a sweep."""
     rows, tables = result.trouble(), list[RenderableType]()
+    # Few studies have agents that lie, and the table is wide.
+    columns = {name: column for name, column in _COLUMNS.items() if name != "falsified" or any(row.falsified for row in rows)}
     for cell, title in enumerate(result.study.titles()):
-        lines = [(row.algorithm, *(column(row) for column in _COLUMNS.values())) for row in rows if row.cell == cell]
-        tables.append(table_of(title, ("algorithm", *_COLUMNS), lines))
+        lines = [(row.algorithm, *(column(row) for column in columns.values())) for row in rows if row.cell == cell]
+        tables.append(table_of(title, ("algorithm", *columns), lines))
     tables += _worker_tables(result)
     unit = "seconds" if result.study.timing.clock == "wall" else "virtual time"
     said = f"means over replicates; waiting, away and down: {unit} of each agent that optimises. "

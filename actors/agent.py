@@ -148,10 +148,12 @@ class HostedAgent:
         before = self.state
         state, found = self._scheduled.step(before, decision, request, ended)
         if not found.is_over:
-            return StepReport(self.number, request.step, len(decision.x), None, request.lease, before.t_n, again=found.again)
+            counted = (self.number, request.step, len(decision.x), None, request.lease, before.t_n)
+            return StepReport(*counted, again=found.again, verdicts=found.verdicts)
         if not self._scheduled.overlaps:
             state = self._learn(state, decision, found.result)
-        return self.end(request, state, found.result, self._outbox(state, request), before)._replace(again=found.again)
+        report = self.end(request, state, found.result, self._outbox(state, request), before)
+        return report._replace(again=found.again, verdicts=found.verdicts)
 
     def end(
         self,
@@ -172,15 +174,15 @@ class HostedAgent:
         counted = (request.lease, state.t_n, retried, failed, None, state.pulled, (), self._reached(result))
         report = StepReport(self.number, request.step, q, payload, *counted)
         # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
-        _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, pending = state
-        self.state = AgentState(algorithm, evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, pending)
+        _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, *under_way = state
+        self.state = AgentState(algorithm, evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, *under_way)
         self.uncommitted = UncommittedStep(before, report, result)
         return report
 
     def _reached(self, result: StepResult) -> bool:
         """Say whether a value is as good as the target of the study."""
         target = self.task.target
-        return target is not None and bool((result.observed[1] >= target).any())
+        return target is not None and result.reaches(target)
 
     def commit(self, times: Sequence[float]) -> None:
         """Let the step that was done last count, if there is one; `times` are when its evaluations began and ended."""
@@ -193,8 +195,8 @@ class HostedAgent:
                 row = row.row(int(np.argmax(row.value)))  # the first of equals
             if row.error is None and (best is None or row.value > best.value):
                 best = BestObservation(row.value, row.score, row.step)
-        own, evaluated, t_n, _, worst, before, step, decision, undecided, pulled, cut, pending = self.state
-        kept = (evaluated, t_n, best, worst, before + rows, step, decision, undecided, pulled, cut, pending)
+        own, evaluated, t_n, _, worst, before, step, decision, undecided, pulled, cut, *under_way = self.state
+        kept = (evaluated, t_n, best, worst, before + rows, step, decision, undecided, pulled, cut, *under_way)
         self.state = AgentState(own, *kept)
         self.uncommitted = None
         if self.state.step % self.task.checkpoint == 0:
@@ -250,8 +252,8 @@ class HostedAgent:
         cut = False
         if self._budget.pulls:
             decision, cut = cut_to_budget(decision, self._budget.pulls - state.pulled)
-        before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, pending = state
-        decided = AgentState(own, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending)
+        before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, *under_way = state
+        decided = AgentState(own, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, *under_way)
         return decided, decision
 
     def _initial_points(self) -> Array:
@@ -285,9 +287,9 @@ class HostedAgent:
         if len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)
-        _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, pending = state
+        _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, *under_way = state
         evaluated, t_n, pulled = evaluated + result.size, t_n + seen, pulled + made
-        return AgentState(algorithm, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending)
+        return AgentState(algorithm, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, *under_way)
 
 
 def objective_of(federation: Federation, number: int, world: Streams) -> Objective:

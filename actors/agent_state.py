@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fedbo.actors.evaluation.step import StepResult
+from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import Row
 from fedbo.actors.task import StepReport
@@ -26,7 +27,7 @@ class AgentState(NamedTuple):
     it has evaluated, and `t_n` its observations; `best` is the best of them, `worst` the least value. `rows` have not been
     written yet. `step` was its last one; `decision` belongs to the next one, and `before_decision` is what `algorithm` was
     before it. `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of
-    it. `pending` are the evaluations that are under way, where they may overlap.
+    it. `pending` are the evaluations that are under way, where they may overlap, and `rungs` what stopping early goes by.
     """
 
     algorithm: Any
@@ -41,6 +42,7 @@ class AgentState(NamedTuple):
     pulled: int = 0
     cut: bool = False
     pending: tuple[Query, ...] = ()
+    rungs: RungState | None = None
 
 
 class UncommittedStep(NamedTuple):

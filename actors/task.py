@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.stopping.stopping import Stopping
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
@@ -46,6 +47,19 @@ class StepRequest(NamedTuple):
     ended: tuple[EvaluationEnd, ...] | None = None
 
 
+class RungVerdict(NamedTuple):
+    """What becomes of evaluation `point` of step `step`, said after end number `end` of those that its agent was told of.
+
+    `what` is "go", "stop" or "pause" at a rung, and "promote" of one that was paused; one that goes on ends at `fidelity`.
+    """
+
+    end: int
+    step: int
+    point: int
+    what: str
+    fidelity: int = 0
+
+
 class DecisionSize(NamedTuple):
     """The size of a decision: how many points, what each costs if asked, and how often each is evaluated."""
 
@@ -61,7 +75,7 @@ class StepReport(NamedTuple):
     words what was wrong with each evaluation that failed. `failure` says why the run cannot go on. `pulled` counts all
     evaluations of the agent so far, those of failed points with them, but neither what was retried nor what a crash cut short.
     `again` are the evaluations by step and point that failed and are to be made again, where they are scheduled one by one; and
-    `reached` says whether a value was as good as the study's target.
+    `reached` says whether a value was as good as the study's target. `verdicts` are on evaluations at rungs, in their order.
     """
 
     agent: int
@@ -76,6 +90,7 @@ class StepReport(NamedTuple):
     pulled: int = 0
     again: tuple[tuple[int, int], ...] = ()
     reached: bool = False
+    verdicts: tuple[RungVerdict, ...] = ()
 
 
 class AgentBudget(NamedTuple):
@@ -95,6 +110,7 @@ class Task:
     makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
     unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
     agents. With `slopes` an evaluation costs exp(slopes . (u - 1/2)) at the point u, whatever the objective reports.
+    agents. `stopping` says which evaluations stop early.
     """
 
     federation: Federation
@@ -110,6 +126,7 @@ class Task:
     budgets: Mapping[int, AgentBudget] = field(default_factory=dict)
     target: float | None = None
     evaluations: int | None = None
+    stopping: Stopping | None = None
     slopes: tuple[float, ...] = ()
 
     def costs_at(self, u: Array) -> tuple[float, ...] | None:
@@ -134,8 +151,8 @@ class Task:
     @property
     def overlaps(self) -> bool:
         """Say whether evaluations of several steps of an agent may be pending at once."""
-        algorithm = self.algorithm
-        return self.policy.most_pending > 1 and algorithm.queries == 1 and hasattr(algorithm, "pending")  # Overlapping, quickly
+        algorithm, several = self.algorithm, self.policy.most_pending > 1 or self.stopping is not None
+        return several and algorithm.queries == 1 and hasattr(algorithm, "pending")  # Overlapping, quickly
 
     def least_pending(self, agent: int, step: int, decided: int, t_n: int, pulled: int = 0) -> int:
         """Give the number of pending evaluations below which a step of an `agent` with `t_n` observations ends.

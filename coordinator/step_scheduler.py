@@ -139,11 +139,11 @@ class StepScheduler:
 
 
 def _one_by_one(rules: Rules, durations: StepDurations | None) -> EvaluationScheduler | None:
-    """Schedule evaluations one by one where they may overlap or queue for workers, in virtual time."""
-    model = rules.environment.cluster
-    if durations is None or (model is None and rules.task.policy.most_pending == 1):
+    """Schedule evaluations one by one where they may overlap, queue for workers or stop early, in virtual time."""
+    model, task = rules.environment.cluster, rules.task
+    if durations is None or (model is None and task.policy.most_pending == 1 and task.stopping is None):
         return None
-    return EvaluationScheduler(rules.task, durations, None if model is None else WorkerPool(model), rules.log)
+    return EvaluationScheduler(task, durations, None if model is None else WorkerPool(model), rules.log)
 
 
 def _number(agent: AgentRecord, count: int, again: bool, pulls: tuple[int, ...] | None) -> Evaluations:

@@ -142,6 +142,34 @@ class Costly(Protocol):
         """Give the cost of an evaluation at x."""
 
 
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """The fidelity axis of a federation's objectives: a whole number of steps, such as epochs, from `smallest` to `largest`."""
+
+    name: str
+    smallest: int
+    largest: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.smallest < self.largest:
+            raise ValueError(f"fidelity {self.name}: {self.smallest} to {self.largest} must ascend from at least 1")
+
+
+@runtime_checkable
+class MultiFidelity(Protocol):
+    """An objective that can be evaluated up to a fidelity below the largest, and then further from there.
+
+    `evaluate` and `score` are those at the largest. An evaluation asks for ascending fidelities, each with a new generator of
+    the same stream, so that all its values may lie on one curve. Up to fidelity f of F it takes f / F of the time of the whole.
+    """
+
+    def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
+        """Give one observation of the objective at x `(d,)` with so many steps."""
+
+    def score_at(self, x: Array, fidelity: int) -> float | None:
+        """Give the noise-free value at x with so many steps, or None when `evaluate_at` already does."""
+
+
 @runtime_checkable
 class Federation(Protocol):
     """A named problem: settings as dataclass fields, and one objective for each agent.
@@ -149,7 +177,7 @@ class Federation(Protocol):
     `objective` builds agent `agent`'s black box. `shared_rng` is a stream that every agent of a replicate obtains alike (a
     common function, a split of the data); `agent_rng` belongs to this agent alone. `random_per_replicate` says whether they
     shape the objectives, so that another replicate has others. One whose objectives are `Costly` may say so: see
-    `reports_costs`.
+    `reports_costs`. One whose objectives are `MultiFidelity` has an attribute `fidelity`: see `fidelity_of`.
     """
 
     @property
@@ -186,6 +214,12 @@ class Measured(float):
 def reports_costs(federation: Federation) -> bool:
     """Say whether a federation's objectives know what an evaluation costs: by its attribute `costly`, else they do not."""
     return bool(getattr(federation, "costly", False))
+
+
+def fidelity_of(federation: Federation) -> Fidelity | None:
+    """Give the fidelity axis that a federation declares by its attribute `fidelity`; None where it has none."""
+    found: Fidelity | None = getattr(federation, "fidelity", None)
+    return found
 
 
 def described(federation: Federation) -> str:

@@ -14,7 +14,7 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import NAN, EvaluationRecord, Pulls, Query
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Measured, Objective, observe
+from fedbo.objectives.base import Measured, MultiFidelity, Objective, observe
 
 
 class EvaluationError(RuntimeError):
@@ -77,7 +77,7 @@ class Evaluator:
             if self._isolated is not None:
                 value, score = self._isolated.evaluate(query.agent, objective, query.x, streams, query.pulls)
             else:
-                value, score = evaluate(objective, query.x, streams, query.pulls)
+                value, score = evaluate(objective, query.x, streams, query.pulls, query.fidelity)
         except Exception as error:
             last = "".join(traceback.format_exception(error))
             return query.failed(f"{type(error).__name__}: {error}\n{last}", getattr(error, "metrics", None))
@@ -87,8 +87,14 @@ class Evaluator:
         return query.evaluated(float(value), score, metrics)
 
 
-def evaluate(objective: Objective, x: Array, streams: Streams, pulls: Pulls | None = None) -> tuple[float, float]:
-    """Give one observation, or the mean of several, and the score by which it is judged."""
+def evaluate(
+    objective: Objective, x: Array, streams: Streams, pulls: Pulls | None = None, fidelity: int | None = None
+) -> tuple[float, float]:
+    """Give one observation, or the mean of several, and the score by which it is judged; at the largest fidelity if at none."""
+    if fidelity is not None:
+        assert isinstance(objective, MultiFidelity), "a study whose objectives declare no fidelity has no stopper"
+        value, exact = objective.evaluate_at(x, fidelity, streams.rng("evaluation")), objective.score_at(x, fidelity)
+        return float(value), float(value if exact is None else exact)
     if pulls is not None:
         return _mean(objective, x, streams, pulls)
     seen = objective.evaluate(x, streams.rng("evaluation"))

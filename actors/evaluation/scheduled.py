@@ -16,19 +16,25 @@ from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.pulls import pull_counts
 from fedbo.actors.evaluation.step import StepResult, queries_of
+from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
-from fedbo.actors.task import EvaluationEnd, StepRequest, Task
+from fedbo.actors.task import EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
 
 Key = tuple[int, int]
+Computed = tuple[int, int | None]  # the number of an evaluation, and its fidelity
 
 
 class TakenEvaluations(NamedTuple):
-    """What ended in a step, which failed evaluations are made `again`, and whether the step is over."""
+    """What ended in a step, which failed evaluations are made `again`, and whether the step is over.
+
+    Where evaluations may stop early, `verdicts` are on those that have reached a rung.
+    """
 
     result: StepResult
     again: tuple[Key, ...]
     is_over: bool
+    verdicts: tuple[RungVerdict, ...] = ()
 
 
 class ScheduledEvaluations:
@@ -37,7 +43,7 @@ class ScheduledEvaluations:
     def __init__(self, task: Task, agent: int, evaluate: Callable[[Query], EvaluationRecord]) -> None:
         self._task, self._agent, self._evaluate = task, agent, evaluate
         self.overlaps = task.overlaps
-        self._known: dict[int, EvaluationRecord] = {}  # what was computed before it is due, or may be asked for again
+        self._known: dict[Computed, EvaluationRecord] = {}  # what was computed before it is due, or may be asked for again
 
     def step(
         self, state: AgentState, decision: Decision, request: StepRequest, ended: Sequence[EvaluationEnd]
@@ -46,33 +52,80 @@ class ScheduledEvaluations:
 
         Where evaluations overlap, the algorithm is told one by one, in the order of their ends; else the caller tells it.
         """
-        queries = queries_of(self._task, self._agent, request.step, decision, state.evaluated)
+        queries = self._segmented(queries_of(self._task, self._agent, request.step, decision, state.evaluated))
         pending = {(query.step, query.point): query for query in (*state.pending, *queries)}
-        decided, evaluated = len(pending), state.evaluated + len(queries)
-        made, records = list[Query](), list[EvaluationRecord]()
-        for end in ended:
+        decided, evaluated, rungs = len(pending), state.evaluated + len(queries), state.rungs or RungState()
+        made, records, verdicts = list[Query](), list[EvaluationRecord](), list[RungVerdict]()
+        for place, end in enumerate(ended):
             query = pending.pop((end.step, end.point))
+            record = self._record(query, end)
+            if query.span is not None and record.error is None:
+                rungs, verdict, record, query = self._at_rung(rungs, place, query, record)
+                verdicts += [] if verdict is None else [verdict]
+                if verdict is not None and verdict.what == "go":
+                    pending[end.step, end.point] = query
+                    continue
             made.append(query)
-            records.append(self._record(query, end))
-            if records[-1].error is not None and query.tries < self._task.policy.retries:
-                pending[end.step, end.point] = query._replace(number=evaluated, tries=query.tries + 1)
+            records.append(record)
+            if record.error is not None and query.tries < self._task.policy.retries:
+                (again,) = self._segmented([query._replace(number=evaluated, tries=query.tries + 1)])
+                pending[end.step, end.point] = again
                 evaluated += 1
-            elif records[-1].error is not None and self._task.policy.failure == "stop":
-                raise EvaluationError(records[-1].error.splitlines()[0])
-            elif self.overlaps:
-                state = tell_one(self._task, state, query, records[-1])
+                continue
+            if record.error is not None and self._task.policy.failure == "stop":
+                raise EvaluationError(record.error.splitlines()[0])
+            if self.overlaps:
+                state = tell_one(self._task, state, query, record)
+            rungs = self._promote(rungs, place, pending, verdicts)
         seen = state.t_n + (0 if self.overlaps else sum(record.error is None for record in records))
         pulled = state.pulled + int(pull_counts(decision).sum()) if self._task.problem.pulls else 0
         is_over = len(pending) < self._task.least_pending(self._agent, request.step, decided, seen, pulled)
         left = tuple(pending.values())
         if is_over:
-            self._known = {query.number: self._known[query.number] for query in left if query.number in self._known}
+            keys = (_computed(query) for query in left)
+            self._known = {key: self._known[key] for key in keys if key in self._known}
         for query in () if is_over else left:
             self._value(query)
         if self.overlaps:
             state = state._replace(pending=left, evaluated=evaluated, pulled=state.pulled + len(queries))
-        again = tuple(key for key, query in pending.items() if query.tries)
-        return state, TakenEvaluations(StepResult(tuple(made), tuple(records)), again, is_over)
+        if self._task.stopping is not None:
+            state = state._replace(rungs=rungs)
+        again_keys = tuple(key for key, query in pending.items() if query.tries)
+        return state, TakenEvaluations(StepResult(tuple(made), tuple(records)), again_keys, is_over, tuple(verdicts))
+
+    def _segmented(self, queries: list[Query]) -> list[Query]:
+        """Let evaluations begin with their first segments, where they may stop early."""
+        stopping = self._task.stopping
+        if stopping is None:
+            return queries
+        streams = self._task.streams.of(self._agent)
+        return [query._replace(span=stopping.first(streams, query.step, query.point)) for query in queries]
+
+    def _at_rung(
+        self, rungs: RungState, place: int, query: Query, record: EvaluationRecord
+    ) -> tuple[RungState, RungVerdict | None, EvaluationRecord, Query]:
+        """Judge an evaluation at the end of a segment; give its record by then, and how it goes on if it does."""
+        stopping = self._task.stopping
+        assert stopping is not None and query.span is not None
+        rungs, what, after = stopping.judge(rungs, query, record.value)
+        assert after.span is not None
+        stopped = {"stop": "stopped", "pause": "paused"}.get(what or "")
+        record = record._replace(stopped=stopped, rungs=stopping.curve(rungs, query))
+        fidelity = after.span.fidelity if what == "go" else 0
+        verdict = None if what is None else RungVerdict(place, query.step, query.point, what, fidelity)
+        return rungs, verdict, record, after
+
+    def _promote(
+        self, rungs: RungState, place: int, pending: dict[Key, Query], verdicts: list[RungVerdict]
+    ) -> RungState:
+        """Let a paused evaluation take the place of one that has ended, where the stopper says so."""
+        if self._task.stopping is None:
+            return rungs
+        rungs, query = self._task.stopping.promoted(rungs)
+        if query is not None and query.span is not None:
+            pending[query.step, query.point] = query
+            verdicts.append(RungVerdict(place, query.step, query.point, "promote", query.span.fidelity))
+        return rungs
 
     def _record(self, query: Query, end: EvaluationEnd) -> EvaluationRecord:
         """Give what an evaluation that has ended came to, with its times."""
@@ -81,10 +134,14 @@ class ScheduledEvaluations:
 
     def _value(self, query: Query) -> EvaluationRecord:
         """Make an evaluation, once."""
-        record = self._known.get(query.number)
+        record = self._known.get(_computed(query))
         if record is None:
-            record = self._known[query.number] = self._evaluate(query)
+            record = self._known[_computed(query)] = self._evaluate(query)
         return record
+
+
+def _computed(query: Query) -> Computed:
+    return query.number, query.fidelity
 
 
 def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> AgentState:

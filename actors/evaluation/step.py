@@ -46,6 +46,10 @@ class StepResult(NamedTuple):
         points = sorted(values)
         return np.array(points, dtype=np.int64), np.array([values[point] for point in points])
 
+    def reaches(self, target: float) -> bool:
+        """Say whether some value is at least `target`."""
+        return any(bool((np.asarray(record.value) >= target).any()) for record in self.records if record.error is None)
+
     @property
     def failed(self) -> tuple[str, ...]:
         """Say in a line what was wrong with each evaluation that failed."""
@@ -86,7 +90,7 @@ def queries_of(task: Task, agent: int, step: int, decision: Decision, first: int
     phase, origin, note = _phase(task, step), checked(decision.origin), decision.note
     made = enumerate(zip(natives, units, pulls, strict=True))
     return [
-        tuple.__new__(Query, (agent, first + point, point, x, u, phase, step, origin, note, 0, times, None, None))
+        tuple.__new__(Query, (agent, first + point, point, x, u, phase, step, origin, note, 0, times, None, None, None))
         for point, (x, u, times) in made
     ]
 

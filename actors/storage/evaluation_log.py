@@ -29,7 +29,7 @@ class EvaluationLog:
     def __init__(self, folder: RunFolder, agents: Container[int], since: int | None) -> None:
         folder.path.mkdir(parents=True, exist_ok=True)
         self._folder, self._agents, self._real = folder, agents, since is None
-        self._found = {(record.agent, record.number): record for record in self._records()}
+        self._found = {(record.agent, record.number, record.fidelity): record for record in self._records()}
         self._file: int | None = None
         self._lines, self._written = list[bytes](), time.monotonic()
         self.begin(since)
@@ -46,7 +46,7 @@ class EvaluationLog:
 
     def find(self, query: Query) -> EvaluationRecord | None:
         """Give an evaluation that has been made, if it was at the same point and as often."""
-        found = self._found.get((query.agent, query.number))
+        found = self._found.get((query.agent, query.number, query.fidelity))
         if found is None or found.x != query.x.tolist() or found.pulls != query.times:
             return None
         return found
@@ -100,8 +100,8 @@ def read_log(path: Path, place: int, real: bool = False) -> tuple[list[Evaluatio
 
 def _line(record: EvaluationRecord) -> bytes:
     """Give the JSON of a record; that of numbers and nothing else is what Python writes, in a third of the time."""
-    agent, number, x, value, score, started, finished, error, pulls, metrics = record
-    if error is None and metrics is None and isfinite(value) and isfinite(score):
+    agent, number, x, value, score, started, finished, error, pulls, metrics, fidelity, _, _ = record
+    if error is None and metrics is None and fidelity is None and isfinite(value) and isfinite(score):
         return f"[{agent}, {number}, {x}, {value}, {score}, {started}, {finished}, null, {pulls}, null]".encode()
     return json.dumps(record).encode()
 

@@ -23,12 +23,25 @@ class Pulls(NamedTuple):
     noise: float = 0.0
 
 
+class Span(NamedTuple):
+    """A segment of an evaluation under early stopping: from fidelity `since` to `fidelity`, in one of the stopper's brackets.
+
+    Its leg, which goes on without a pause, began at fidelity `leg`.
+    """
+
+    bracket: int
+    since: int
+    fidelity: int
+    leg: int
+
+
 class Query(NamedTuple):
     """One evaluation to be made: number `number` of its agent, at `x (d,)` in native units, which is `u` in the unit cube.
 
     It is of point `point` of step `step`; `tries` says how often that point has failed before. `length` is how long it will
     take, or each of its `pulls`, where time is virtual and it may take too long. `known` has the value and the score where
-    they are known already, with those of the step's other points.
+    they are known already, with those of the step's other points. `span` is its present segment, where evaluations may stop
+    early.
     """
 
     agent: int
@@ -44,6 +57,12 @@ class Query(NamedTuple):
     pulls: Pulls | None = None
     length: float | None = None
     known: tuple[float, float] | None = None
+    span: Span | None = None
+
+    @property
+    def fidelity(self) -> int | None:
+        """Give the fidelity at which it is evaluated; None for the largest, where nothing stops early."""
+        return None if self.span is None else self.span.fidelity
 
     @property
     def times(self) -> int:
@@ -52,7 +71,9 @@ class Query(NamedTuple):
 
     def evaluated(self, value: float, score: float, metrics: str | None = None) -> EvaluationRecord:
         """Give the record of an evaluation that succeeded, without times."""
-        found = (self.agent, self.number, self.x.tolist(), value, score, 0.0, 0.0, None, self.times, metrics)
+        fidelity = None if self.span is None else self.span.fidelity
+        rest = (None, self.times, metrics, fidelity, None, None)
+        found = (self.agent, self.number, self.x.tolist(), value, score, 0.0, 0.0, *rest)
         return tuple.__new__(EvaluationRecord, found)
 
     def failed(self, why: str, metrics: str | None = None) -> EvaluationRecord:
@@ -66,7 +87,8 @@ class EvaluationRecord(NamedTuple):
 
     `score` is the noise-free counterpart of `value`; `error` says why it failed, and both are NaN then. `started` and
     `finished` are times of the study where time is real, else 0. `metrics` are others that were measured with the value, as
-    JSON.
+    JSON. `fidelity` is how far it came where evaluations may stop early, `stopped` says "stopped" or "paused" where that is
+    below the largest, and `rungs` has the values at all rungs since it began or went on.
     """
 
     agent: Annotated[int, pa.int32()]
@@ -79,3 +101,6 @@ class EvaluationRecord(NamedTuple):
     error: Annotated[str | None, pa.string()]
     pulls: Annotated[int, pa.int32()]
     metrics: Annotated[str | None, pa.string()]
+    fidelity: Annotated[int | None, pa.int32()] = None
+    stopped: Annotated[str | None, pa.string()] = None
+    rungs: Annotated[list[float] | None, VECTOR] = None

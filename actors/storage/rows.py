@@ -57,6 +57,7 @@ class Row(NamedTuple):
     `x` is in native units and `u` in the unit cube; `value` is what the agent saw, to be maximised, and `score` its
     noise-free counterpart; `started` and `finished` are times of the study. The point was evaluated `pulls` times in a row, and
     `value` is their mean; `t_n` counts the agent's observations with these. `origin` is one of `ORIGINS`, `note` free text.
+    `fidelity`, `stopped` and `rungs` are those of the record, None where evaluations do not stop early.
     """
 
     agent: Annotated[int, pa.int32()]
@@ -74,14 +75,17 @@ class Row(NamedTuple):
     pulls: Annotated[int, pa.int32()]
     error: Annotated[str | None, pa.string()]
     note: Annotated[str | None, pa.string()]
+    fidelity: Annotated[int | None, pa.int32()] = None
+    stopped: Annotated[str | None, pa.string()] = None
+    rungs: Annotated[list[float] | None, VECTOR] = None
 
     @classmethod
     def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:
         """Make the row of a query that was evaluated; or, as a `Batch`, the rows of many, whose entries are arrays."""
-        agent, _, point, _, u, phase, step, origin, note, _, _, _, _ = query
-        _, _, x, value, score, _, _, error, pulls, _ = record
+        agent, _, point, _, u, phase, step, origin, note, _, _, _, _, _ = query
+        _, _, x, value, score, _, _, error, pulls, _, *early = record
         # In half the time of a call of the class, as in whatever else is made in every step.
-        fields = (agent, phase, step, point, origin, x, u, value, score, started, finished, t_n, pulls, error, note)
+        fields = (agent, phase, step, point, origin, x, u, value, score, started, finished, t_n, pulls, error, note, *early)
         return tuple.__new__(cls, fields)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.task import Task
 from fedbo.coordinator.cluster.placement import Placement, WorkerPool
 from fedbo.coordinator.cluster.state import Job
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
@@ -16,9 +16,12 @@ from fedbo.coordinator.state import AgentRecord, CoreState
 class RunningEvaluations:
     """Evaluations under way: when each begins, how long it takes, and what stops it."""
 
-    def __init__(self, policy: Policy, durations: StepDurations, pool: WorkerPool | None, log: list[EventLine]) -> None:
+    def __init__(self, task: Task, durations: StepDurations, pool: WorkerPool | None, log: list[EventLine]) -> None:
+        policy, stopping = task.policy, task.stopping
         self._durations, self._places, self.pool, self._log = durations, policy.parallel, pool, log
         self._limit = math.inf if policy.time_limit is None else policy.time_limit
+        self._largest = 1 if stopping is None else stopping.largest
+        self._checkpoint = 0.0 if stopping is None else stopping.stopper.checkpoint
 
     def with_length(self, agent: AgentRecord, request: EvaluationRequest, again: bool) -> PendingEvaluation:
         """Draw the length of an evaluation."""
@@ -28,7 +31,14 @@ class RunningEvaluations:
             number, agent.next_evaluation = agent.next_evaluation, agent.next_evaluation + 1
         (length,) = self._durations.lengths(agent.number, Evaluations(number, 1, again))
         length *= request.cost
-        return PendingEvaluation(request, length, work=length * request.pulls)
+        return self.segment(request, length, again)
+
+    def segment(self, request: EvaluationRequest, length: float, resumed: bool) -> PendingEvaluation:
+        """Make an evaluation of this length, or a segment of it; to go on with one that had stood still takes a checkpoint."""
+        if not request.fidelity:
+            return PendingEvaluation(request, length, work=length * request.pulls)
+        work = length * request.pulls * (request.fidelity - request.since) / self._largest
+        return PendingEvaluation(request, length, work=work + (self._checkpoint if resumed and request.since else 0.0))
 
     def begin(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Begin what has waited longest, or let it wait for a worker, as long as there are places."""
@@ -57,17 +67,41 @@ class RunningEvaluations:
             effects += self._start(agent, one, now)
         return effects
 
-    def _start(self, agent: AgentRecord, one: PendingEvaluation, now: float) -> list[Effect]:
-        """Let an evaluation begin, here or on its worker."""
+    def _start(self, agent: AgentRecord, one: PendingEvaluation, now: float, warm: bool = False) -> list[Effect]:
+        """Let an evaluation begin, here or on its worker, which is `warm` where it has just done the segment before."""
         speed, startup = 1.0, 0.0
         if one.worker >= 0:
             assert self.pool is not None
             worker = self.pool.class_of(one.worker)
             speed, startup = worker.speed, worker.startup
-        pulls = one.request.pulls
-        one.started, one.in_time = now, one.length / speed <= self._limit
-        one.remaining = startup + min(one.work / speed, self._limit * pulls)
+        request = one.request
+        before, by_now = 0.0, 1.0
+        if request.fidelity:
+            before, by_now = request.since / self._largest, request.fidelity / self._largest
+        one.started, one.in_time = now - (startup if warm else 0.0), one.length * by_now / speed <= self._limit
+        limit = max(0.0, self._limit - one.length * before / speed)
+        one.remaining = (0.0 if warm else startup) + min(one.work / speed, limit * request.pulls)
         return self.run(agent, one, now)
+
+    def hold(self, one: PendingEvaluation, now: float) -> None:
+        """Keep an evaluation at its rung, with its place and its worker, until its agent has heard of it."""
+        one.held, one.lease, one.remaining, one.since = True, 0, 0.0, now
+
+    def go_on(self, state: CoreState, agent: AgentRecord, one: PendingEvaluation, fidelity: int, now: float) -> list[Effect]:
+        """Let an evaluation that is held go on to the next rung, where it was; one that lost its place waits."""
+        found = agent.evaluations
+        assert found is not None
+        after = self.segment(one.request._replace(since=one.request.fidelity, fidelity=fidelity), one.length, False)
+        held = found.running.get(one.key)
+        if held is None:
+            found.waiting = {after.key: after, **found.waiting}
+            return []
+        after.leg = one.begun
+        after.queued, after.number, after.worker = held.queued, held.number, held.worker
+        found.running[one.key] = after
+        if self.pool is not None and after.worker < 0:
+            return self._placed(state, self.pool.submit(state.cluster, agent.number, after.key, after.number), now)
+        return self._start(agent, after, now, warm=True)
 
     def run(self, agent: AgentRecord, one: PendingEvaluation, now: float) -> list[Effect]:
         """Let an evaluation go on from now, at the agent's pace unless it has a worker."""
@@ -107,9 +141,12 @@ class RunningEvaluations:
             assert agent.evaluations is not None
             one, worker = agent.evaluations.running[step, point], agent.evaluations.running[step, point].worker
             self._log.append((now, "preempted", number, step, 0, f"{point} {worker}"))
+            if one.held:
+                one.worker = -1
+                continue
             if checkpoint is None:
-                one.length = self.with_length(agent, one.request, again=True).length
-                one.work = one.length * one.request.pulls
+                again = self.with_length(agent, one.request, again=True)
+                one.length, one.work = again.length, again.work
             else:
                 model = self.pool.class_of(worker)
                 one.work = max(0.0, one.work - max(0.0, now - one.started - model.startup) * model.speed) + checkpoint
@@ -127,7 +164,8 @@ class RunningEvaluations:
         found = agent.evaluations
         if found is None:
             return []
-        return [*([] if found.deciding is None else [found.deciding]), *(found.running.values() if self.pool is None else ())]
+        running = [] if self.pool is not None else [one for one in found.running.values() if not one.held]
+        return [*([] if found.deciding is None else [found.deciding]), *running]
 
     def pause(self, agent: AgentRecord, now: float) -> None:
         """Let all that is under way stand still with its agent."""

@@ -24,8 +24,8 @@ class EvaluationScheduler:
     """The scheduler of a run in virtual time whose evaluations may overlap, or queue for the workers of a cluster."""
 
     def __init__(self, task: Task, durations: StepDurations, pool: WorkerPool | None, log: list[EventLine]) -> None:
-        self._task, self._durations = task, durations
-        self.running = RunningEvaluations(task.policy, durations, pool, log)
+        self._task, self._durations, self._stopping, self._log = task, durations, task.stopping, log
+        self.running = RunningEvaluations(task, durations, pool, log)
 
     def decide(self, state: CoreState, agent: AgentRecord, choice: DecisionSize, now: float) -> list[Effect]:
         """Begin a step with its decision, which may take time; then its evaluations are waiting."""
@@ -35,6 +35,8 @@ class EvaluationScheduler:
         found.forget(number)
         costs, pulls = choice.costs or (1.0,) * choice.queries, choice.pulls or (1,) * choice.queries
         asked = [EvaluationRequest(number, point, costs[point], pulls[point]) for point in range(choice.queries)]
+        asked = [self._first(agent, one) for one in asked]
+        found.paused_before = dict(found.paused)
         decided = [self.running.with_length(agent, one, again=step.timed) for one in asked]
         thought = self._durations.thought(agent.number, agent.t_n)
         step.begun, step.timed, step.segments = now, True, (thought, *(one.length for one in decided))
@@ -44,6 +46,13 @@ class EvaluationScheduler:
         found.decided, found.deciding = decided, PendingEvaluation(EvaluationRequest(number, DECISION), thought)
         found.deciding.remaining = thought
         return self.running.run(agent, found.deciding, now)
+
+    def _first(self, agent: AgentRecord, request: EvaluationRequest) -> EvaluationRequest:
+        """Ask for the first segment of an evaluation, where it may stop early."""
+        if self._stopping is None:
+            return request
+        span = self._stopping.first(self._task.streams.of(agent.number), request.step, request.point)
+        return request._replace(since=0, fidelity=span.fidelity)
 
     def _queue(self, state: CoreState, agent: AgentRecord, more: list[PendingEvaluation], now: float) -> list[Effect]:
         """Let evaluations wait for a place, and begin those that have one."""
@@ -65,9 +74,12 @@ class EvaluationScheduler:
         if point == DECISION:
             decided, found.deciding, found.decided = found.decided, None, []
             return self._queue(state, agent, decided, now)
-        del found.running[step, point]
         one.finished = now
         found.ended.append(one)
+        if self._stopping is not None and one.in_time and one.request.fidelity < self._stopping.largest:
+            self.running.hold(one, now)
+            return self._due(agent)
+        del found.running[step, point]
         effects = self.running.release(state, [(number, one)], now)
         return effects + self.running.begin(state, agent, now) + self._due(agent)
 
@@ -80,7 +92,8 @@ class EvaluationScheduler:
         # At least one of those that it has not been told of may have succeeded.
         t_n = agent.t_n + (len(found.ended) > found.heard)
         pending = len(found.running) + len(found.waiting)
-        if pending >= self._task.least_pending(agent.number, agent.step, found.pending, t_n, found.pulled):
+        at_rung = any(one.held for one in found.ended[found.heard :])
+        if pending >= self._task.least_pending(agent.number, agent.step, found.pending, t_n, found.pulled) and not at_rung:
             return []
         found.asked = len(found.ended)
         return [make(After, (0.0, make(StepDue, (agent.number, agent.lease))))]
@@ -92,7 +105,7 @@ class EvaluationScheduler:
         if event.lease != agent.lease or step is None or step.order is None or found is None:
             return []
         found.asked = len(found.ended)
-        ended = tuple([EvaluationEnd(*one.key, one.started, one.finished, one.in_time) for one in found.ended])
+        ended = tuple([EvaluationEnd(*one.key, one.begun, one.finished, one.in_time) for one in found.ended])
         agent.lease += 1
         step.order = step.order._replace(lease=agent.lease, ended=ended)
         return [step.order, make(After, (0.0, make(Finished, (agent.number, agent.lease, None))))]
@@ -102,32 +115,65 @@ class EvaluationScheduler:
         found = agent.evaluations
         assert found is not None and found.asked is not None
         told, found.asked = found.asked, None
+        effects = self._judged(state, agent, report, told, now)
         known = {one.key: one.request for one in found.ended[:told]}
         since = {one.key for one in found.ended[told:]}
         failed = [key for key in report.again if key not in found.running and key not in found.waiting and key not in since]
-        again = [self.running.with_length(agent, known[key], again=True) for key in failed]
+        again = [self.running.with_length(agent, self._first(agent, known[key]), again=True) for key in failed]
         found.waiting.update((one.key, one) for one in again)
-        effects = self.running.begin(state, agent, now)
+        effects += self.running.begin(state, agent, now)
         if len(found.left(told)) < self._task.least_pending(agent.number, agent.step, found.pending, report.t_n, found.pulled):
             found.ended, found.heard = found.ended[told:], 0
             return True, effects
         found.heard = told
         return False, effects + self._due(agent)
 
+    def _judged(self, state: CoreState, agent: AgentRecord, report: StepReport, told: int, now: float) -> list[Effect]:
+        """Do what an agent says of evaluations that have reached a rung, and let those go on that it promotes."""
+        found = agent.evaluations
+        assert found is not None
+        effects, said = list[Effect](), {each.end: each for each in report.verdicts if each.what != "promote"}
+        for place in range(found.heard, told):
+            one, verdict = found.ended[place], said.get(place)
+            if not one.held:
+                continue
+            what = "failed" if verdict is None else verdict.what
+            self._log.append((now, "rung", agent.number, one.request.step, 0, f"{one.request.point} {one.request.fidelity} {what}"))
+            if verdict is not None and what == "go":
+                effects += self.running.go_on(state, agent, one, verdict.fidelity, now)
+                continue
+            if what == "pause":
+                found.paused[one.key] = one
+            held = found.running.pop(one.key, None)
+            effects += [] if held is None else self.running.release(state, [(agent.number, held)], now)
+        for verdict in report.verdicts:
+            if verdict.what == "promote" and verdict.end >= found.heard:
+                one = found.paused.pop((verdict.step, verdict.point))
+                request = one.request._replace(since=one.request.fidelity, fidelity=verdict.fidelity)
+                found.waiting[one.key] = self.running.segment(request, one.length, resumed=True)
+                words = f"{verdict.point} {verdict.fidelity}"
+                self._log.append((now, "promoted", agent.number, verdict.step, 0, words))
+        return effects
+
     def save(self, agent: AgentRecord) -> None:
         """Note what is pending at an agent's checkpoint."""
         if agent.evaluations is not None:
             agent.evaluations.saved = tuple(agent.evaluations.left(0))
+            agent.evaluations.paused_saved = dict(agent.evaluations.paused)
 
     def cancel(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Let all that is under way begin again; an agent that forgets in a crash knows what was pending at its checkpoint."""
         found = agent.evaluations
         if found is None:
             return []
-        stopped, waiting = list(found.running.values()), list(found.waiting.values())
-        again = [one.request for one in stopped]
+        stopped = list(found.running.values())
+        if self._stopping is not None and agent.current is not None:
+            found.unlearn()
+        waiting = list(found.waiting.values())
+        again = [one.request for one in found.running.values() if not one.held]
         if agent.needs_restore:
             again, waiting, found.ended = list(found.saved), [], []
+            found.paused = dict(found.paused_saved)
         found.running, found.waiting = {}, {}
         left_out = agent.step if agent.current is not None else DECISION
         found.forget(left_out)

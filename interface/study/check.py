@@ -14,6 +14,7 @@ from fedbo.study.environment.cluster_checks import cluster_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.limits import STEPS
 from fedbo.study.settings import invalid_from
+from fedbo.study.stopping import stopping_combinations
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -25,6 +26,7 @@ def combinations(study: Study) -> Iterator[InvalidSetting]:
     yield from _hosting(study)
     yield from _overlapping(study)
     yield from cluster_combinations(study)
+    yield from stopping_combinations(study)
     yield from _one_message(study)
     yield from _centralised(study)
     groups = list(group_combinations(study))

@@ -49,6 +49,7 @@ from fedbo.study.environment.tables import (
 from fedbo.study.files import hash_files, resolve_paths
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.plugins import distributions
+from fedbo.study.stopping import StoppingTable
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, not_named_by, swept
 from fedbo.study.tables import (
     SETTINGS_TOO,
@@ -81,6 +82,7 @@ class Study(Table):
     exchange: ExchangeTable = ExchangeTable()
     evaluation: EvaluationTable = EvaluationTable()
     cluster: ClusterTable | None = None
+    stopping: StoppingTable | None = None
     privacy: PrivacyTable = PrivacyTable()
     fault: Annotated[tuple[FaultTable, ...], Field(strict=False)] = ()
     recovery: RecoveryTable = RecoveryTable()

@@ -33,6 +33,7 @@ from fedbo.testing.surroundings import (
     draw_overlap,
     draw_preemption,
     draw_privacy,
+    draw_stopping,
     draw_timing,
 )
 
@@ -105,6 +106,8 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Docum
         document["evaluation"] |= draws.keep(0.5, resources=[{"CPU": float(draws.whole(1, 2))} for _ in listed])
         document["fault"] += [draw_preemption(draws) for _ in range(draws.whole(0, 1))]
     document["budget"] |= draw_early_end(draws) if draws.chance(0.1) else {}
+    if draws.chance(0.15):  # what is refused for it, such as initial points of another dimension, is drawn again
+        document |= draw_stopping(draws, count)
     return {name: table for name, table in document.items() if table}
 
 

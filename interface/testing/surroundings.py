@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.coordinator.environment.availability import AVAILABILITIES
 from fedbo.coordinator.environment.faults import FAULTS, LIES, MESSAGE_FAULTS
 from fedbo.coordinator.environment.timing import TIMINGS
@@ -162,6 +163,18 @@ def draw_preemption(draws: Draws) -> Table:
     table: Table = {"kind": "preemption", **draws.one_of({"at": draws.number(0.1, 8.0)}, {"rate": draws.number(0.01, 0.2)})}
     # One that lasted for good would let evaluations wait until the study is given up.
     return table | {"duration": draws.number(0.1, 3.0)} | draws.keep(0.5, checkpoint=draws.number(0.01, 0.3))
+
+
+def draw_stopping(draws: Draws, agents: int) -> Table:
+    """Draw [stopping], and the objective that it is for."""
+    objective = {"name": "learning_curves", "agents": agents, "epochs": draws.one_of(2, 9, 30)}
+    objective |= draws.keep(0.3, noise=draws.number(0.001, 0.1), cost_spread=draws.number(0.0, 1.0))
+    kind = draws.one_of(*STOPPERS)
+    if kind == "median":
+        stopping = draws.keep(0.5, grace=draws.whole(1, 3), interval=draws.whole(1, 9), others=draws.whole(1, 3))
+    else:
+        stopping = draws.keep(0.6, reduction=draws.whole(2, 4), variant="promote", checkpoint=draws.number(0.01, 0.5))
+    return {"objective": objective, "stopping": {"kind": kind, **stopping}}
 
 
 def draw_early_end(draws: Draws) -> Table:

@@ -1,0 +1,82 @@
+"""Early stopping in one study: a stopper on the fidelity axis of the objectives, and the chain of an evaluation's segments."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+from fedbo.actors.stopping.rungs import Key, RungState
+from fedbo.actors.stopping.stoppers import Levels, Stopper, Verdict
+from fedbo.actors.storage.evaluations import Query, Span
+from fedbo.algorithms.streams import Streams
+
+
+class Judged(NamedTuple):
+    """What becomes of an evaluation at the end of a segment: the rungs after it, the verdict, and how it goes on if it does."""
+
+    rungs: RungState
+    verdict: Verdict | None
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """Early stopping by a `stopper`, with fidelities from `smallest` to `largest`.
+
+    An evaluation is a chain of segments, from one rung of its bracket to the next. Up to fidelity f it takes f / `largest` of the
+    time of the whole.
+    """
+
+    stopper: Stopper
+    smallest: int
+    largest: int
+    brackets: tuple[Levels, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "brackets", self.stopper.brackets(self.smallest, self.largest))
+
+    def first(self, streams: Streams, step: int, point: int) -> Span:
+        """Give the first segment of an evaluation; `streams` are its agent's. Its bracket is drawn by its step and point."""
+        bracket, count = 0, len(self.brackets)
+        if count > 1:
+            bounds = list(accumulate(self.stopper.shares(count)))
+            drawn = streams.at(step).rng("bracket").random(point + 1)[point]
+            bracket = bisect_right(bounds, drawn * bounds[-1], hi=count - 1)
+        return Span(bracket, 0, self.brackets[bracket][0], 0)
+
+    def next(self, span: Span) -> Span:
+        """Give the segment after another one of the same leg."""
+        levels = self.brackets[span.bracket]
+        return span._replace(since=span.fidelity, fidelity=levels[levels.index(span.fidelity) + 1])
+
+    def judge(self, rungs: RungState, query: Query, value: float) -> Judged:
+        """Note what an evaluation came to at the end of a segment; say what becomes of it, None at the largest fidelity."""
+        span = query.span
+        assert span is not None
+        key, place = (query.step, query.point), (span.bracket, span.fidelity)
+        rungs = rungs.reached(place, key, value)
+        if span.fidelity == self.largest:
+            return Judged(rungs, None, query)
+        verdict = self.stopper.verdict(rungs, self.brackets[span.bracket], place, key)
+        if verdict == "go":
+            return Judged(rungs, verdict, query._replace(span=self.next(span)))
+        return Judged(rungs.pausing(query) if verdict == "pause" else rungs, verdict, query)
+
+    def promoted(self, rungs: RungState) -> tuple[RungState, Query | None]:
+        """Let a paused evaluation go on where the stopper says so; it begins a leg."""
+        key = self.stopper.promoted(rungs)
+        if key is None:
+            return rungs, None
+        query = rungs.paused[key]
+        assert query.span is not None
+        return rungs.going_on(key), query._replace(span=self.next(query.span)._replace(leg=query.span.fidelity))
+
+    def curve(self, rungs: RungState, query: Query) -> list[float]:
+        """List what an evaluation came to at the rungs of its present leg."""
+        key: Key = (query.step, query.point)
+        span = query.span
+        assert span is not None
+        passed = [level for level in self.brackets[span.bracket] if span.leg < level <= span.fidelity]
+        return [rungs.values[span.bracket, level][key] for level in passed]

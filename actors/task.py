@@ -109,8 +109,8 @@ class Task:
     drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
     makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
     unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
-    agents. With `slopes` an evaluation costs exp(slopes . (u - 1/2)) at the point u, whatever the objective reports.
-    agents. `stopping` says which evaluations stop early.
+    agents. `stopping` says which evaluations stop early. With `slopes` an evaluation costs exp(slopes . (u - 1/2)) at the
+    point u, whatever the objective reports.
     """
 
     federation: Federation

@@ -12,9 +12,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 from annotated_types import Ge, Le, Lt
 
-from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require, require_agent
 from fedbo.objectives.models.families import Family, FormulaAgent, Heterogeneity
 from fedbo.objectives.models.formulas import branin, branin_values
+from fedbo.objectives.models.learning_curve import TRAINING, LearningCurve
 from fedbo.objectives.models.noise import Noise
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import check
@@ -196,4 +197,42 @@ class Branin:
         return Noise(self.noise, self.half_width)
 
 
-FEDERATIONS = {"quadratic": Quadratic, "branin": Branin}
+@dataclass(frozen=True)
+class LearningCurves:
+    """Trainings over `epochs` epochs with two hyperparameters, whose best values lie within `spread` of common ones.
+
+    `noise` is the variance of an observation. An evaluation costs 1 plus `cost_spread` times the capacity.
+    """
+
+    costly: ClassVar[bool] = True
+    random_per_replicate: ClassVar[bool] = True
+    parameters: ClassVar[tuple[Parameter, ...]] = TRAINING
+    metric: ClassVar[Metric] = Metric("error", sign=-1)
+
+    agents: Annotated[int, Ge(1)] = 10
+    epochs: Annotated[int, Ge(2)] = 27
+    spread: Annotated[float, Ge(0.0), Le(1.0)] = 0.1
+    noise: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    cost_spread: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.agents
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """Declare the epochs as the fidelity axis."""
+        return Fidelity("epoch", 1, self.epochs)
+
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> LearningCurve:
+        """Build one agent's training: the common place is drawn for all agents alike, the way from it for each."""
+        require_agent(agent, self.agents)
+        centre = np.clip(shared_rng.uniform(size=2) + self.spread * agent_rng.uniform(-1.0, 1.0, 2), 0.0, 1.0)
+        return LearningCurve(centre, self.epochs, self.noise, self.cost_spread)
+
+
+FEDERATIONS = {"quadratic": Quadratic, "branin": Branin, "learning_curves": LearningCurves}

@@ -48,8 +48,9 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "actors": {
         "storage": "",
-        "evaluation": "storage agent_state retry_limits task",
-        ".": "storage evaluation",
+        "stopping": "storage",
+        "evaluation": "storage stopping agent_state retry_limits task",
+        ".": "storage stopping evaluation",
     },
     "coordinator": {
         "environment": "",

@@ -81,17 +81,21 @@ class ScheduledEvaluations:
         pulled = state.pulled + int(pull_counts(decision).sum()) if self._task.problem.pulls else 0
         is_over = len(pending) < self._task.least_pending(self._agent, request.step, decided, seen, pulled)
         left = tuple(pending.values())
-        if is_over:
-            keys = (_computed(query) for query in left)
-            self._known = {key: self._known[key] for key in keys if key in self._known}
-        for query in () if is_over else left:
-            self._value(query)
+        self._foresee(left, is_over)
         if self.overlaps:
             state = state._replace(pending=left, evaluated=evaluated, pulled=state.pulled + len(queries))
         if self._task.stopping is not None:
             state = state._replace(rungs=rungs)
         again_keys = tuple(key for key, query in pending.items() if query.tries)
         return state, TakenEvaluations(StepResult(tuple(made), tuple(records)), again_keys, is_over, tuple(verdicts))
+
+    def _foresee(self, left: Sequence[Query], is_over: bool) -> None:
+        """Compute what is pending, or at the end of a step forget what is not."""
+        if is_over:
+            keys = (_computed(query) for query in left)
+            self._known = {key: self._known[key] for key in keys if key in self._known}
+        for query in () if is_over else left:
+            self._value(query)
 
     def _segmented(self, queries: list[Query]) -> list[Query]:
         """Let evaluations begin with their first segments, where they may stop early."""
@@ -115,9 +119,7 @@ class ScheduledEvaluations:
         verdict = None if what is None else RungVerdict(place, query.step, query.point, what, fidelity)
         return rungs, verdict, record, after
 
-    def _promote(
-        self, rungs: RungState, place: int, pending: dict[Key, Query], verdicts: list[RungVerdict]
-    ) -> RungState:
+    def _promote(self, rungs: RungState, place: int, pending: dict[Key, Query], verdicts: list[RungVerdict]) -> RungState:
         """Let a paused evaluation take the place of one that has ended, where the stopper says so."""
         if self._task.stopping is None:
             return rungs

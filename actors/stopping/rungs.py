@@ -13,8 +13,8 @@ Place = tuple[int, int]  # a bracket and a fidelity
 class RungState(NamedTuple):
     """All that a stopper decides by, a function of the ends that an agent was told of, in their order.
 
-    `values` has for each rung what evaluations came to there, in the order in which they reached it, and `paused` the evaluations
-    that wait at a rung to go on.
+    `values` has for each rung what evaluations came to there, in the order in which they reached it, and `paused` the
+    evaluations that wait at a rung to go on.
     """
 
     values: dict[Place, dict[Key, float]] = {}

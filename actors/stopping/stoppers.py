@@ -52,8 +52,8 @@ class Halving:
     """Asynchronous successive halving (ASHA; Li et al. 2020, Alg. 2), and with brackets the asynchronous Hyperband.
 
     Rungs are at `smallest` times the powers of `reduction`, of which each lets the best 1 / `reduction` go on. The variant
-    "stop" decides once, when an evaluation reaches its rung, by those that were there before it; its best always goes on. The variant
-    "promote" is that of the paper: all pause, and one that is among the best goes on as soon as there is a place,
+    "stop" decides once, when an evaluation reaches its rung, by those that were there before it; the best always goes on. The
+    variant "promote" is that of the paper: all pause, and one that is among the best goes on as soon as there is a place,
     before a new point is decided on; to load its state takes `checkpoint` units of time.
     """
 

@@ -25,8 +25,8 @@ class Judged(NamedTuple):
 class Stopping:
     """Early stopping by a `stopper`, with fidelities from `smallest` to `largest`.
 
-    An evaluation is a chain of segments, from one rung of its bracket to the next. Up to fidelity f it takes f / `largest` of the
-    time of the whole.
+    An evaluation is a chain of segments, from one rung of its bracket to the next. Up to fidelity f it takes f / `largest` of
+    the time of the whole.
     """
 
     stopper: Stopper

@@ -34,8 +34,8 @@ class PendingEvaluation:
     - `in_time` says whether it takes no longer than it may.
     - On a cluster `work` is how long all its pulls take on a worker of speed 1, as far as they are not done; it came into the
       queue at the time `queued` with the `number`, and is on a `worker`, or on none, which is -1.
-    - Where evaluations may stop early, one is `held` at a rung, on its place and its worker, until its agent says what becomes of
-    it; its present leg began at the time `leg`, which is None in the first segment of a leg.
+    - Where evaluations may stop early, one is `held` at a rung, on its place and its worker, until its agent says what becomes
+    of it; its present leg began at the time `leg`, which is None in the first segment of a leg.
     """
 
     request: EvaluationRequest

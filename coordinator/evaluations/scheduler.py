@@ -15,6 +15,7 @@ from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, Task
 from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.environment.durations import StepDurations
 from fedbo.coordinator.evaluations.pending import DECISION, AgentEvaluations, EvaluationRequest, PendingEvaluation
+from fedbo.coordinator.evaluations.rung_verdicts import RungVerdicts
 from fedbo.coordinator.evaluations.running import RunningEvaluations
 from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, Finished, StepDue, make
 from fedbo.coordinator.state import AgentRecord, CoreState
@@ -24,8 +25,9 @@ class EvaluationScheduler:
     """The scheduler of a run in virtual time whose evaluations may overlap, or queue for the workers of a cluster."""
 
     def __init__(self, task: Task, durations: StepDurations, pool: WorkerPool | None, log: list[EventLine]) -> None:
-        self._task, self._durations, self._stopping, self._log = task, durations, task.stopping, log
+        self._task, self._durations, self._stopping = task, durations, task.stopping
         self.running = RunningEvaluations(task, durations, pool, log)
+        self._rungs = RungVerdicts(self.running, log)
 
     def decide(self, state: CoreState, agent: AgentRecord, choice: DecisionSize, now: float) -> list[Effect]:
         """Begin a step with its decision, which may take time; then its evaluations are waiting."""
@@ -115,7 +117,7 @@ class EvaluationScheduler:
         found = agent.evaluations
         assert found is not None and found.asked is not None
         told, found.asked = found.asked, None
-        effects = self._judged(state, agent, report, told, now)
+        effects = [] if self._stopping is None else self._rungs.carry_out(state, agent, report, told, now)
         known = {one.key: one.request for one in found.ended[:told]}
         since = {one.key for one in found.ended[told:]}
         failed = [key for key in report.again if key not in found.running and key not in found.waiting and key not in since]
@@ -127,33 +129,6 @@ class EvaluationScheduler:
             return True, effects
         found.heard = told
         return False, effects + self._due(agent)
-
-    def _judged(self, state: CoreState, agent: AgentRecord, report: StepReport, told: int, now: float) -> list[Effect]:
-        """Do what an agent says of evaluations that have reached a rung, and let those go on that it promotes."""
-        found = agent.evaluations
-        assert found is not None
-        effects, said = list[Effect](), {each.end: each for each in report.verdicts if each.what != "promote"}
-        for place in range(found.heard, told):
-            one, verdict = found.ended[place], said.get(place)
-            if not one.held:
-                continue
-            what = "failed" if verdict is None else verdict.what
-            self._log.append((now, "rung", agent.number, one.request.step, 0, f"{one.request.point} {one.request.fidelity} {what}"))
-            if verdict is not None and what == "go":
-                effects += self.running.go_on(state, agent, one, verdict.fidelity, now)
-                continue
-            if what == "pause":
-                found.paused[one.key] = one
-            held = found.running.pop(one.key, None)
-            effects += [] if held is None else self.running.release(state, [(agent.number, held)], now)
-        for verdict in report.verdicts:
-            if verdict.what == "promote" and verdict.end >= found.heard:
-                one = found.paused.pop((verdict.step, verdict.point))
-                request = one.request._replace(since=one.request.fidelity, fidelity=verdict.fidelity)
-                found.waiting[one.key] = self.running.segment(request, one.length, resumed=True)
-                words = f"{verdict.point} {verdict.fidelity}"
-                self._log.append((now, "promoted", agent.number, verdict.step, 0, words))
-        return effects
 
     def save(self, agent: AgentRecord) -> None:
         """Note what is pending at an agent's checkpoint."""

@@ -69,7 +69,7 @@ class FastPath:
 
     def _finished(self, report: StepReport, now: float) -> bool:
         """Note what came of a step, send its message, and begin the next step."""
-        number, ended, queries, payload, _, t_n, retried, failed, _, pulled, _, _ = report
+        number, ended, queries, payload, _, t_n, retried, failed, _, pulled, _, _, _ = report
         state, log, queue = self._state, self._log, self._queue
         agent = state.agents[number]
         step = agent.current

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.coordinator.environment.faults import FAULTS
@@ -118,6 +119,7 @@ GROUPS: dict[str, Callable[[], list[Item]]] = {
     "availability": lambda: _declared(availabilities),
     "exchange": lambda: _declared(exchanges),
     "faults": lambda: _declared(FAULTS),
+    "stopping": lambda: _declared(STOPPERS),
     "tables": lambda: _declared(TABLES),
     "suites": _suites,
 }

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from fedbo.study.study import Study
 
 
+_RUNGS = 10_000  # of a bracket
+
+
 class StoppingTable(Named):
     """[stopping]: a stopper by its kind, and its settings."""
 
@@ -47,13 +50,17 @@ def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
     if first is not None and not fidelity.smallest <= first < fidelity.largest:
         words = f"must be at least {fidelity.smallest} and below {fidelity.largest}, the {fidelity.name}s of the objectives"
         yield InvalidSetting(("stopping", key), words)
+    elif study.stopping.kind == "median" and (fidelity.largest - 1) // stopper.interval > _RUNGS:
+        yield InvalidSetting(("stopping", "interval"), f"would have more than {_RUNGS:,} rungs; raise it")
     if study.timing.clock == "wall":
         yield InvalidSetting(("stopping",), 'is for virtual time; leave it out, or set [timing] clock = "virtual"')
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if not (isinstance(made, Overlapping) and made.queries == 1):
-            remedy = "cannot be told of points one by one, as [stopping] needs; leave [stopping] out, or take ts, fts, gp_ei or gp_ucb"
-            yield InvalidSetting(("algorithm", number, "name"), remedy)
+            words = "cannot be told of points one by one, as [stopping] needs"
+            yield InvalidSetting(
+                ("algorithm", number, "name"), f"{words}; leave [stopping] out, or take ts, fts, gp_ei or gp_ucb"
+            )
         elif table.centralised:
             remedy = "evaluates a mean, which does not stop early; leave [stopping] or centralised out"
             yield InvalidSetting(("algorithm", number, "centralised"), remedy)

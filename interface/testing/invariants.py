@@ -14,8 +14,10 @@ from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication,
 from fedbo.coordinator.exchange import Exchange
 from fedbo.study.agents.budgets import budgets_of, common_budget
 from fedbo.study.environment.models import members
+from fedbo.study.stopping import stopping_of
 from fedbo.study.study import Study
-from fedbo.testing.ledger_laws import ledger
+from fedbo.testing.laws.ledger import ledger
+from fedbo.testing.laws.stopping import is_resumed, stopping_early
 from fedbo.testing.run_tables import NEAR, Row, RunTables, runs_of
 
 _CLOCKS = 1e-3  # seconds: how long an evaluation took and when it ended are read from two clocks
@@ -38,6 +40,7 @@ def violations(study: Study, directory: Path) -> list[str]:
         _interruptions,
         _staleness,
         ledger,
+        stopping_early,
     )
     for run in runs_of(study, directory):
         for law in laws:
@@ -231,7 +234,10 @@ def _budget(run: RunTables) -> Iterator[str]:
     budgets = {} if run.table.centralised else budgets_of(study)
     for agent in targets:
         _, most, most_pulls = budgets.get(agent, common_budget(study))
-        pulls = sum(row["pulls"] for row in run.rows if row["agent"] == agent and "forgotten" not in (row["error"] or ""))
+        rows = [row for row in run.rows if row["agent"] == agent and "forgotten" not in (row["error"] or "")]
+        if (stopping := stopping_of(study)) is not None:
+            rows = [row for row in rows if not is_resumed(run, stopping, row)]
+        pulls = sum(row["pulls"] for row in rows)
         if not most_pulls and steps[agent] > most:
             yield f"agent {agent} made step {steps[agent]} of {most}"
         if most_pulls and pulls > most_pulls and not study.evaluation.make().retries:

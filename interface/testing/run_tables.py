@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Federation
 from fedbo.study.study import Study
 from fedbo.study.tables import AlgorithmTable
@@ -29,6 +30,12 @@ class RunTables:
     events: Sequence[Row]
     releases: Sequence[Row]
     spent: Sequence[Row]
+    replicate: int = 0
+
+    @property
+    def streams(self) -> Streams:
+        """Give the random streams of the run."""
+        return Streams(self.study.study.seed, self.replicate)
 
     def of(self, *kinds: str) -> list[Row]:
         """List the events of some kinds, in their order."""
@@ -51,4 +58,4 @@ def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
         for table in cell.study.algorithm:
             for replicate in range(cell.study.study.replicates):
                 key = (cell.number, table.title, replicate)
-                yield RunTables(cell.study, federation, table, *(read[name][key] for name in read))
+                yield RunTables(cell.study, federation, table, *(read[name][key] for name in read), replicate)

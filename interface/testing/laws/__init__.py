@@ -1,0 +1,1 @@
+"""Laws of the tables of any study, one subject a module."""

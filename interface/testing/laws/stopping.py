@@ -1,0 +1,124 @@
+"""Laws of early stopping: every verdict and every promotion again by brute force, from events and rows alone."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import mean, median
+
+from fedbo.actors.stopping.stopping import Stopping
+from fedbo.coordinator.environment.faults import Crash
+from fedbo.study.stopping import stopping_of
+from fedbo.testing.run_tables import Row, RunTables
+
+Key = tuple[int, int]  # step and point
+Place = tuple[int, int]  # a bracket and a fidelity
+
+
+def is_resumed(run: RunTables, stopping: Stopping, row: Row) -> bool:
+    """Say whether a row is of an evaluation that went on from a pause, which its budget has counted before."""
+    first = stopping.first(run.streams.of(row["agent"]), row["step"], row["query"])
+    levels = [level for level in stopping.brackets[first.bracket] if level <= row["fidelity"]]
+    return row["rungs"] is not None and len(row["rungs"]) < len(levels)
+
+
+def stopping_early(run: RunTables) -> Iterator[str]:
+    """Every verdict at a rung and every promotion follows from what was there before, where no crash made an agent forget."""
+    stopping = stopping_of(run.study)
+    forgets = run.suffers(Crash) or "lost" in repr(run.study.availability) + repr(run.study.group)
+    if stopping is None or forgets or run.study.evaluation.make().retries:
+        return
+    events = defaultdict[int, list[Row]](list)
+    for event in run.of("rung", "promoted"):
+        events[event["agent"]].append(event)
+    for agent, lines in events.items():
+        yield from _RungReplay(run, stopping, agent).of(lines)
+
+
+class _RungReplay:
+    """The rungs of one agent, built line by line."""
+
+    def __init__(self, run: RunTables, stopping: Stopping, agent: int) -> None:
+        self._stopping, self._agent, self._stopper = stopping, agent, run.study.stopping
+        streams = run.streams.of(agent)
+        self._bracket = lambda key: stopping.first(streams, *key).bracket
+        self._values = self._in_rows(run)
+        self._rungs: dict[Place, dict[Key, float]] = defaultdict(dict)
+        self._paused: dict[Key, Place] = {}
+
+    def _in_rows(self, run: RunTables) -> dict[tuple[Key, int], float]:
+        """Give the value of each evaluation at each fidelity that stands in the rows."""
+        found = {}
+        for row in run.rows:
+            if row["agent"] == self._agent and row["rungs"] is not None:
+                key = row["step"], row["query"]
+                levels = [level for level in self._stopping.brackets[self._bracket(key)] if level <= row["fidelity"]]
+                found |= {(key, level): value for level, value in zip(levels[::-1], row["rungs"][::-1], strict=False)}
+        return found
+
+    def of(self, lines: list[Row]) -> Iterator[str]:
+        """List what does not follow."""
+        due: Key | None = None
+        for line in lines:
+            point, fidelity, *words = line["detail"].split()
+            key = (line["step"], int(point))
+            if line["kind"] == "promoted":
+                if key != due:
+                    yield f"agent {self._agent} promoted {key} at {line['time']}, due was {due}"
+                self._paused.pop(key, None)
+                due = None
+                continue
+            if due is not None:
+                yield f"agent {self._agent} did not promote {due} before {line['time']}"
+            if words == ["failed"] or (key, int(fidelity)) not in self._values and words == ["end"]:
+                due = self._due()  # it failed
+                continue
+            if (key, int(fidelity)) not in self._values:
+                return  # under way when the run ended: no row has its values
+            wanted = self._reach(key, int(fidelity))
+            if [wanted] != words:
+                yield f"agent {self._agent}: {words[0]} of {key} at fidelity {fidelity}, where {wanted} follows"
+            due = None if wanted == "go" else self._due()
+
+    def _reach(self, key: Key, fidelity: int) -> str:
+        """Note a value at a rung and give the verdict."""
+        place, value = (self._bracket(key), fidelity), self._values[key, fidelity]
+        self._rungs[place][key] = value
+        if fidelity == self._stopping.largest:
+            return "end"
+        assert self._stopper is not None
+        settings = self._stopper.settings
+        if self._stopper.kind == "median":
+            return self._median(place, key, settings["others"])
+        if settings["variant"] == "promote":
+            self._paused[key] = place
+            return "pause"
+        better = sum(other > value for other in self._rungs[place].values())
+        return "go" if better < max(1, math.floor(len(self._rungs[place]) / settings["reduction"])) else "stop"
+
+    def _median(self, place: Place, key: Key, least: int) -> str:
+        """Compare the best of an evaluation with the median of the others' means."""
+
+        def so_far(one: Key) -> list[float]:
+            return [values[one] for (bracket, level), values in self._rungs.items() if level <= place[1] and one in values]
+
+        others = [mean(so_far(one)) for one in self._rungs[place] if one != key]
+        return "stop" if len(others) >= least and max(so_far(key)) < median(others) else "go"
+
+    def _due(self) -> Key | None:
+        """Give the promotion that is due: the first, from the top, with fewer better than a share of its rung (Alg. 2)."""
+        assert self._stopper is not None
+        if self._stopper.settings.get("variant") != "promote":
+            return None
+        for place in sorted(self._rungs, key=lambda one: (-one[1], one[0])):
+            values = list(self._rungs[place].items())
+            share = math.floor(len(values) / self._stopper.settings["reduction"])
+            fit = []
+            for number, (key, value) in enumerate(values):
+                before = sum(other > value or (other == value and turn < number) for turn, (_, other) in enumerate(values))
+                if before < share and self._paused.get(key) == place:
+                    fit.append((before, key))
+            if fit:
+                return min(fit)[1]
+        return None

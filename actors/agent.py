@@ -174,8 +174,9 @@ class HostedAgent:
         counted = (request.lease, state.t_n, retried, failed, None, state.pulled, (), self._reached(result))
         report = StepReport(self.number, request.step, q, payload, *counted)
         # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
-        _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, *under_way = state
-        self.state = AgentState(algorithm, evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, *under_way)
+        _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, pending, rungs = state
+        kept = (evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, pending, rungs)
+        self.state = AgentState(algorithm, *kept)
         self.uncommitted = UncommittedStep(before, report, result)
         return report
 
@@ -195,8 +196,8 @@ class HostedAgent:
                 row = row.row(int(np.argmax(row.value)))  # the first of equals
             if row.error is None and (best is None or row.value > best.value):
                 best = BestObservation(row.value, row.score, row.step)
-        own, evaluated, t_n, _, worst, before, step, decision, undecided, pulled, cut, *under_way = self.state
-        kept = (evaluated, t_n, best, worst, before + rows, step, decision, undecided, pulled, cut, *under_way)
+        own, evaluated, t_n, _, worst, before, step, decision, undecided, pulled, cut, pending, rungs = self.state
+        kept = (evaluated, t_n, best, worst, before + rows, step, decision, undecided, pulled, cut, pending, rungs)
         self.state = AgentState(own, *kept)
         self.uncommitted = None
         if self.state.step % self.task.checkpoint == 0:
@@ -252,8 +253,8 @@ class HostedAgent:
         cut = False
         if self._budget.pulls:
             decision, cut = cut_to_budget(decision, self._budget.pulls - state.pulled)
-        before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, *under_way = state
-        decided = AgentState(own, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, *under_way)
+        before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, pending, rungs = state
+        decided = AgentState(own, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs)
         return decided, decision
 
     def _initial_points(self) -> Array:
@@ -287,9 +288,9 @@ class HostedAgent:
         if len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)
-        _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, *under_way = state
+        _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, pending, rungs = state
         evaluated, t_n, pulled = evaluated + result.size, t_n + seen, pulled + made
-        return AgentState(algorithm, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, *under_way)
+        return AgentState(algorithm, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs)
 
 
 def objective_of(federation: Federation, number: int, world: Streams) -> Objective:

@@ -99,7 +99,7 @@ class OptunaSampler(BaseSampler):
     def _learn(self, agent: Agent, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         """Tell of a trial: by its token where its configuration is what was asked, else as one that was evaluated anyway."""
         self._seen.add((study.study_name, trial.number))
-        value = values[0] if state == TrialState.COMPLETE and values else None
+        value = values[0] if state in (TrialState.COMPLETE, TrialState.PRUNED) and values else None  # its last, if pruned
         params = {name: each for name, each in trial.params.items() if name in self._distributions}
         folder, token = trial.system_attrs.get(ASKED, (None, ""))
         if folder == str(self._folder):

@@ -26,11 +26,11 @@ class RunTables:
     study: Study
     federation: Federation
     table: AlgorithmTable
+    replicate: int
     rows: Sequence[Row]
     events: Sequence[Row]
     releases: Sequence[Row]
     spent: Sequence[Row]
-    replicate: int = 0
 
     @property
     def streams(self) -> Streams:
@@ -58,4 +58,4 @@ def runs_of(study: Study, directory: Path) -> Iterator[RunTables]:
         for table in cell.study.algorithm:
             for replicate in range(cell.study.study.replicates):
                 key = (cell.number, table.title, replicate)
-                yield RunTables(cell.study, federation, table, *(read[name][key] for name in read), replicate)
+                yield RunTables(cell.study, federation, table, replicate, *(read[name][key] for name in read))

@@ -42,7 +42,7 @@ class LearningCurve:
         """Give the value without noise after so many epochs."""
         point = inside(self.parameters, x)
         gap, exponent = point - self.centre, -0.3 - float(point[1])
-        return -float(gap @ gap) - (float(fidelity) ** exponent - float(self.epochs) ** exponent)
+        return -float(gap @ gap + np.power(float(fidelity), exponent) - np.power(float(self.epochs), exponent))
 
     def cost(self, x: Array) -> float:
         """Give the cost of all epochs: 1 plus `cost_spread` times the capacity."""

@@ -41,15 +41,17 @@ class _RungReplay:
 
     def __init__(self, run: RunTables, stopping: Stopping, agent: int) -> None:
         self._stopping, self._agent, self._stopper = stopping, agent, run.study.stopping
-        streams = run.streams.of(agent)
-        self._bracket = lambda key: stopping.first(streams, *key).bracket
+        self._streams = run.streams.of(agent)
         self._values = self._in_rows(run)
         self._rungs: dict[Place, dict[Key, float]] = defaultdict(dict)
         self._paused: dict[Key, Place] = {}
 
+    def _bracket(self, key: Key) -> int:
+        return self._stopping.first(self._streams, *key).bracket
+
     def _in_rows(self, run: RunTables) -> dict[tuple[Key, int], float]:
         """Give the value of each evaluation at each fidelity that stands in the rows."""
-        found = {}
+        found = dict[tuple[Key, int], float]()
         for row in run.rows:
             if row["agent"] == self._agent and row["rungs"] is not None:
                 key = row["step"], row["query"]

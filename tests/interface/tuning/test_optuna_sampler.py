@@ -74,13 +74,17 @@ def test_inactive_parameters_are_not_suggested_and_others_are_drawn(tmp_path: Pa
     sampler.close()
 
 
-def test_trials_that_fail_or_are_pruned_are_over_and_teach_nothing(tmp_path: Path) -> None:
+def test_pruned_trials_teach_the_last_value_that_they_reported_and_failed_ones_nothing(tmp_path: Path) -> None:
     sampler = OptunaSampler(tmp_path, SPACE, fedbo.Terms("random"))
 
     def moody(trial: Any) -> float:
         value = loss(trial)
-        trial.report(value, 1)
-        if trial.number % 3 == 1:
+        trial.report(value + 1.0, 1)
+        trial.report(value, 2)
+        if trial.number % 6 == 1:
+            raise optuna.TrialPruned
+        if trial.number % 6 == 4:
+            trial.report(float("nan"), 3)
             raise optuna.TrialPruned
         if trial.number % 3 == 2:
             raise RuntimeError("not this one")
@@ -90,7 +94,9 @@ def test_trials_that_fail_or_are_pruned_are_over_and_teach_nothing(tmp_path: Pat
     study.optimize(moody, n_trials=6, catch=RuntimeError)
     states = [trial.state for trial in study.trials]
     assert states == [TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL] * 2
-    assert [value is None for value in told(sampler).values()] == [False, True, True] * 2
+    found = list(told(sampler).values())
+    assert [value is None for value in found] == [False, False, True, False, True, True]
+    assert found[1] == study.trials[1].value == study.trials[1].intermediate_values[2]
     assert sampler._agent is not None and sampler._agent.pending() == []
     sampler.close()
 

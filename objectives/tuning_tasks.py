@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedbo.objectives.base import Metric, Objective, Parameter, require, require_agent
+from fedbo.objectives.base import Fidelity, Metric, Objective, Parameter, require, require_agent
 from fedbo.objectives.tasks.best_known import BEST
 from fedbo.objectives.tasks.collections import FCNET, LCBENCH, MLP, NAS, XGBOOST, Collection, Part
 from fedbo.objectives.tasks.complete_tables import Grid, TableTask
@@ -104,6 +104,11 @@ class LCBench(_Surrogates):
     def metric(self) -> Metric:
         """Name the accuracy, a share, or with `val_accuracy` in percent."""
         return Metric(self.quantity)
+
+    @property
+    def fidelity(self) -> Fidelity | None:
+        """Declare the epochs as the fidelity axis."""
+        return Fidelity("epoch", 1, self.epoch) if self.epoch > 1 else None
 
     def task(self, data_set: str) -> EpochTask:
         """Give the objective of a data set."""

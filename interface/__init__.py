@@ -72,14 +72,22 @@ def run(
     return run_study(checked, None if out is None else Path(out), _display(progress))
 
 
-def resume(directory: str | Path, *, overrides: Sequence[str] = (), progress: bool = False) -> Result:
-    """Resume a run that was interrupted, killed or failed, and give its results.
+def resume(
+    directory: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    algorithms: Sequence[Mapping[str, Any]] = (),
+    progress: bool = False,
+) -> Result:
+    """Resume a run that was interrupted, killed or failed, or extend one that has ended, and give its results.
 
-    `overrides` may change the hosting and the snapshots. ValueError when there is nothing to resume; else as `run`.
+    `overrides` may change the hosting and the snapshots; of a run that has ended `budget.iterations`, `.evaluations`, `.time`
+    and `.target` and `study.replicates`, and tables of `algorithms` may be added. ValueError when there is nothing to resume,
+    or a run of the larger study would not begin as this one; else as `run`.
     """
     from fedbo.execution.runner import resume_study
 
-    return resume_study(Path(directory), overrides, _display(progress))
+    return resume_study(Path(directory), overrides, _display(progress), added=algorithms)
 
 
 def tune(

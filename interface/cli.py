@@ -93,18 +93,34 @@ def resume(
     folder: RunFolderArgument,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change the hosting or the snapshots, such as hosting.workers=4."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change the hosting or the snapshots, such as hosting.workers=4, or extend a run: budget.iterations=200.",
+        ),
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help='Add an algorithm to a run that has ended: a name, or \'{name = "ts", label = "b"}\'.'
+        ),
     ] = None,
     workers: Workers = None,
     address: Address = None,
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
-    """Resume a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
+    """Resume a run that was interrupted, killed or failed, or extend one that has ended.
+
+    In virtual time its results are those of one never stopped, or of one that had the larger budget from the start.
+    """
     from fedbo.execution.runner import resume_study
+    from fedbo.study.document import parse_override
 
     changed = [*(sets or []), *hosting_sets(workers, address)]
-    _finish(lambda: resume_study(folder, changed, progress_display(quiet)), printed)
+    given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
+    added = [one if isinstance(one, dict) else {"name": one} for one in given]
+    _finish(lambda: resume_study(folder, changed, progress_display(quiet), added=added), printed)
 
 
 @app.command()

@@ -78,6 +78,11 @@ class HostedAgent:
             words = f"agent {self.number}: its cost could not be told: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
 
+    def settle(self, request: StepRequest) -> None:
+        """Make the decision of a step that is under way, which stands then whatever the agent is told later."""
+        self._restore(request)
+        self.state, _ = self.decided(request)
+
     def rehearse(self) -> None:
         """Make a decision that counts nothing: where evaluations overlap, workers would wait for what the first one imports."""
         algorithm = self.task.algorithm

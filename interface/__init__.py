@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 if TYPE_CHECKING:
     from fedbo.execution.progress import Progress
     from fedbo.execution.runner import RunError as RunError
+    from fedbo.results.fork import Fork as Fork
     from fedbo.results.result import Result as Result
     from fedbo.study.study import Study as Study
     from fedbo.study.study import StudyError as StudyError
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "Fork",
     "Meeting",
     "Result",
     "RunError",
     "Study",
     "StudyError",
     "Terms",
+    "fork",
     "load_study",
     "resume",
     "run",
@@ -40,6 +43,7 @@ __all__ = [
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
 _PLACES = {
     "Agent": "fedbo.tuning.ask_tell",
+    "Fork": "fedbo.results.fork",
     "Meeting": "fedbo.tuning.message_folder",
     "Terms": "fedbo.tuning.ask_tell",
     "Result": "fedbo.results.result",
@@ -88,6 +92,27 @@ def resume(
     from fedbo.execution.runner import resume_study
 
     return resume_study(Path(directory), overrides, _display(progress), added=algorithms)
+
+
+def fork(
+    directory: str | Path,
+    at: float | str | None = None,
+    *,
+    every: float | None = None,
+    overrides: Sequence[str] = (),
+    out: str | Path | None = None,
+    progress: bool = False,
+) -> Fork:
+    """Let a finished run go on from one point with something changed, on the same draws, beside what it was.
+
+    `at` is a time, or "event:500", or it is forked at `every` multiple of a time. `overrides` are the changes, such as
+    `exchange.mode=immediate`, where "fork" in place of a time is that of the fork; what was used before may not be changed.
+    ValueError with the reason where a run cannot be forked there, or not with that change; else as `run`.
+    """
+    from fedbo.execution.fork import fork_run, points_of
+
+    points = points_of(Path(directory), None if at is None else str(at), every)
+    return fork_run(Path(directory), points, overrides, None if out is None else Path(out), _display(progress))
 
 
 def tune(

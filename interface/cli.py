@@ -31,6 +31,7 @@ from fedbo.commands.arguments import (
     say_interrupted,
 )
 from fedbo.commands.doctor import doctor
+from fedbo.commands.fork import fork
 from fedbo.commands.inspect import plot, replay, show
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
@@ -146,6 +147,7 @@ def validate(study: StudyFile, sets: Sets = None, printed: Printed = Format.text
 app.command()(show)
 app.command()(plot)
 app.command(epilog=CODES)(replay)
+app.command(epilog=CODES)(fork)
 app.command(epilog=CODES)(reproduce)
 app.command()(privacy)
 app.command(epilog=CODES)(tabulate)

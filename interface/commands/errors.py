@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedbo.actors.storage.checkpoint import CheckpointError
 from fedbo.actors.storage.sealed import Damaged, OtherFormat
-from fedbo.coordinator.errors import ProtocolError, ReplayError
+from fedbo.coordinator.errors import ForkError, ProtocolError, ReplayError
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.runner import RunError
 from fedbo.objectives.base import LibraryMissing
@@ -17,7 +17,7 @@ from fedbo.study.paths import DirectoryError
 
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
-    ours = ResultError | PlotError | DirectoryError | TableError | Damaged | OtherFormat
+    ours = ResultError | PlotError | DirectoryError | TableError | Damaged | OtherFormat | ForkError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

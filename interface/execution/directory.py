@@ -133,6 +133,13 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{package: version(package) for package in packages}}
 
 
+def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """DirectoryError where a run began with other versions than those that are here."""
+    if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
+        what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
+        raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
+
+
 def now() -> str:
     """Give the time as the manifest has it."""
     return datetime.now(UTC).isoformat(timespec="seconds")

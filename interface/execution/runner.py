@@ -20,6 +20,7 @@ from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
     best_values,
+    check_versions,
     discard_drafts,
     discard_parts,
     gather,
@@ -27,7 +28,6 @@ from fedbo.execution.directory import (
     new_directory,
     new_manifest,
     now,
-    versions,
 )
 from fedbo.execution.display import Display
 from fedbo.execution.extension import extended_study, recall, runs_to_keep, set_aside, settle
@@ -66,7 +66,7 @@ def run_study(
         manifest = new_manifest(study)
         write_manifest(directory, manifest)
         copy_among_parts(directory)
-        return _carry_out(study, directory, manifest, progress, callbacks)
+        return carry_out(study, directory, manifest, progress, callbacks)
 
 
 def resume_study(
@@ -98,7 +98,7 @@ def resume_study(
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1, "files": {}}
         write_manifest(directory, manifest)
         copy_among_parts(directory)
-        return _carry_out(study, directory, manifest, progress, callbacks)
+        return carry_out(study, directory, manifest, progress, callbacks)
 
 
 def _extend(
@@ -109,6 +109,8 @@ def _extend(
     callbacks: Sequence[Callback],
 ) -> Result:
     """Extend a run that has ended: what was evaluated is looked up, and runs that stay as they are are kept."""
+    if "forked" in manifest:
+        raise DirectoryError(f"'{directory}': is a branch of another run, and has ended; extend that run, and fork it again")
     directory = directory.resolve()
     with _room_in(directory), locked(directory):
         discard_parts(directory)  # which a kill may have left
@@ -128,14 +130,7 @@ def _extend(
         write_manifest(directory, changed)
         atomic.write_text(directory / STUDY, study.to_toml())
         copy_among_parts(directory)
-        return _carry_out(study, directory, changed, progress, callbacks)
-
-
-def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:
-    """DirectoryError where a run began with other versions than those that are here."""
-    if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
-        what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
-        raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
+        return carry_out(study, directory, changed, progress, callbacks)
 
 
 def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str]) -> Study:
@@ -158,9 +153,10 @@ def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[
     return study
 
 
-def _carry_out(
+def carry_out(
     study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None, callbacks: Sequence[Callback]
 ) -> Result:
+    """Carry out what is left of a study in its directory, which is locked, and gather its tables."""
     parts = directory / "parts"
     parts.mkdir(exist_ok=True)
     discard_drafts(directory)

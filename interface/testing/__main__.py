@@ -18,6 +18,7 @@ from fedbo.testing.carrying_out import Hostings
 from fedbo.testing.promises import (
     broken_by_kills,
     broken_extension,
+    broken_fork,
     broken_hostings,
     broken_laws,
     broken_workers,
@@ -27,7 +28,7 @@ from fedbo.testing.real_time import broken_in_real_time, draw_real_time_study
 from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study
 
-TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "real-time")
+TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "real-time")
 Trial = Callable[[Study, Path, int], list[str]]
 
 
@@ -39,6 +40,8 @@ def trials(given: argparse.Namespace) -> Trial:
         return lambda study, folder, seed: broken_by_kills(study, folder, given.limit, given.kills, seed)[0]
     if given.what == "extensions":
         return lambda study, folder, seed: broken_extension(study, folder, given.limit, seed)
+    if given.what == "forks":
+        return lambda study, folder, seed: broken_fork(study, folder, given.limit, seed)
     start_ray()
     if given.what == "real-time":
         return lambda study, folder, seed: broken_in_real_time(draw_real_time_study(seed), folder, seed)

@@ -5,6 +5,7 @@
 - Under every hosting it gives the same bytes.
 - Killed at random moments, by SIGKILL, and resumed, it gives the same bytes.
 - Run with less of a budget and extended, it gives the same bytes.
+- Forked at a random moment with nothing changed, it gives the same bytes.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from typing import Any
 import ray
 
 import fedbo
+from fedbo.actors.storage.rows import read_table
+from fedbo.coordinator.runtime.forking import ForkPoint
 from fedbo.execution.extension import why_not_extended
+from fedbo.execution.fork import fork_run
 from fedbo.execution.replay import replay
+from fedbo.results.grouping import by_run
 from fedbo.results.manifest import read_manifest
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.carrying_out import LEGAL_ENDS, Ending, Hostings, begin_or_go_on, dying, forked, hosted, tables
@@ -140,6 +145,55 @@ def _extended(directory: Path, sets: Sequence[str], before: int | None) -> int:
     if load_study(directory / "study.toml", sets).digest() != ended["study_sha256"] or ended["status"] != "complete":
         fedbo.resume(directory, overrides=sets if ended["status"] == "complete" else ())
     return count()
+
+
+def broken_fork(study: Study, folder: Path, seconds: float, seed: int) -> list[str]:
+    """Fork a run at a random event and at a random time with nothing changed, which gives the same bytes, and with a change.
+
+    With a change, all that happened before the fork is the same.
+    """
+    rng = random.Random(f"fork {seed}")
+    ended = forked(lambda: begin_or_go_on(study, folder / "run"), folder, seconds)
+    if ended.error.startswith(_LEGAL_ENDS):
+        return []
+    if ended.code:
+        return [_words(ended, "the run", seconds)]
+    if study.privacy.secure_noise:
+        return []
+    table = read_table(folder / "run" / "events.parquet")
+    last = min(max(part["time"].to_pylist()) for _, part in by_run(table))
+    fewest = min(len(part) for _, part in by_run(table))
+    broken = list[str]()
+    points = [ForkPoint(event=rng.randint(1, max(1, fewest // 3))), ForkPoint(time=last * rng.random() + 1e-9)]
+    change = rng.choice(_CHANGES)
+    for name, point, sets in (("event", points[0], []), ("time", points[1], []), ("change", points[1], [change])):
+        found = forked(lambda: str(fork_run(folder / "run", [point], sets, folder / name).directory), folder, 2 * seconds)  # noqa: B023
+        if found.error.startswith((*_LEGAL_ENDS, "ForkError", "StudyError")):
+            continue
+        if found.code:
+            return [_words(found, f"the fork at {point} with {sets}", seconds)]
+        branch = folder / name / "branch-0001"
+        if not sets:
+            broken += _differences(tables(folder / "run"), tables(branch), f"forked at {point}")
+        elif _until(table, point) != _until(read_table(branch / "events.parquet"), point):
+            broken.append(f"forked at {point} with {sets}: other events before it")
+    return broken
+
+
+_CHANGES = (
+    *(f"exchange={{mode = '{mode}'}}" for mode in ("barrier", "deadline", "first_k", "buffered", "immediate")),
+    "timing.latency={model = 'exponential', mean = 0.5}",
+    "timing.evaluation={model = 'exponential', mean = 0.3}",
+    "availability={model = 'markov', present = 3.0, absent = 1.0}",
+    "availability={model = 'always'}",
+    "evaluation.retries=2",
+    "network.retry=0.3",
+)
+
+
+def _until(table: Any, point: ForkPoint) -> str:
+    assert point.time is not None
+    return repr([row for row in table.to_pylist() if row["time"] < point.time])
 
 
 def _counted(study: Study, directory: Path, before: int | None) -> int:

@@ -115,7 +115,7 @@ def test_random_studies_that_are_extended_and_killed_then_give_the_same_bytes(tm
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "real-time"])
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time"])
 def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
     tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr

@@ -48,8 +48,13 @@ class HostedAgent:
         self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
         x, y = read_history(task.histories, number, task.problem.dim)
         self._budget = task.budget_of(number)
-        self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
-        self.state = AgentState(task.algorithm.agent_init(self._problem, self.streams.at(0)))
+        warm = number in task.warm and number in task.problem.targets
+        earlier = {} if warm else {"history_x": x, "history_y": y}
+        self._problem = replace(task.problem, agent=number, **earlier)
+        own = task.algorithm.agent_init(self._problem, self.streams.at(0))
+        if warm and x is not None and y is not None and len(x):
+            own = task.algorithm.tell(own, x, y)
+        self.state = AgentState(own)
         self.saved = self.state
         self.uncommitted: UncommittedStep | None = None
 

@@ -130,6 +130,9 @@ def tune(
     `seconds`, after so many `evaluations` in all, when one has reached `target`, or when one of the `callbacks`, which are told
     of every evaluation, returns True.
 
+    All begin with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a .csv or
+    .parquet file, the directory of a run, or an `optuna.Study`; or a dictionary of these by agents.
+
     `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent; `address` is a Ray
     cluster, and `study` are tables of a study that override all this. With `resume`, the study in `out` is resumed, if it has
     begun. Raises what `run` raises. See docs/tuning.md.

@@ -64,7 +64,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "execution": "study results",
         "reports": "study estimates results",
         "plots": "results",
-        "tuning": "study results execution callbacks",
+        "tuning": "study results execution callbacks evaluated",
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
         "testing": ". study estimates results execution reports plots tabulation papers tuning",

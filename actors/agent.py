@@ -49,8 +49,8 @@ class HostedAgent:
         x, y = read_history(task.histories, number, task.problem.dim)
         self._budget = task.budget_of(number)
         warm = number in task.warm and number in task.problem.targets
-        earlier = {} if warm else {"history_x": x, "history_y": y}
-        self._problem = replace(task.problem, agent=number, **earlier)
+        history_x, history_y = (None, None) if warm else (x, y)
+        self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
         own = task.algorithm.agent_init(self._problem, self.streams.at(0))
         if warm and x is not None and y is not None and len(x):
             own = task.algorithm.tell(own, x, y)

@@ -219,8 +219,8 @@ def _ledger(study: Study, folders: Sequence[RunFolder], kept: Collection[RunKey]
             releases.append(ledger)
             spent.append(own)
     if folders:
-        parts = folders[0].path.parent
-        releases, spent = releases + kept_rows(parts, "privacy", kept), spent + kept_rows(parts, "privacy_agents", kept)
+        place = folders[0].path.parent
+        releases, spent = releases + kept_rows(place, "privacy", kept), spent + kept_rows(place, "privacy_agents", kept)
     found = {"privacy": releases, "privacy_agents": spent} if releases else {}
     return {name: canonical(pa.concat_tables(tables), study.labels) for name, tables in found.items()}
 

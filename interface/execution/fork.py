@@ -106,7 +106,7 @@ def _run_table(directory: Path) -> Path:
 
 
 def _last(events: Any) -> float:
-    return max(events["time"].to_pylist())
+    return float(max(events["time"].to_pylist()))
 
 
 def _whole_study(directory: Path, manifest: dict[str, object]) -> Study:
@@ -170,8 +170,9 @@ class _Trunk:
     def end(self) -> None:
         """Gather the tables of the trunk, as far as it has grown."""
         files = gather(self.study, self.directory, [run.key for run in self._runs])
-        ended = {"status": "complete", "forked": {"at": self._times}, "error": None, "files": files, "complete_runs": []}
-        write_manifest(self.directory, {**self._manifest, **ended})
+        ended = {"status": "complete", "error": None, "files": files}
+        noted = {"forked": {"at": self._times}, "complete_runs": list[Any]()}
+        write_manifest(self.directory, {**self._manifest, **ended, **noted})
         discard_parts(self.directory)
 
 

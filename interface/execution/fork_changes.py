@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -78,7 +79,7 @@ def _put(value: Any, time: float) -> str:
 
 def _one_line(value: Any) -> str:
     """Write a plain value on one line, however long."""
-    return one_line(value, width=10**6) if not isinstance(value, str) else f'"{value}"'
+    return json.dumps(value) if isinstance(value, str) else one_line(value, width=10**6)
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -89,7 +90,7 @@ def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: st
             continue
         if not prefix and key in LISTS:
             names = [dict(zip(LISTS[key](tables or ()), tables or (), strict=True)) for tables in (old, new)]
-            yield from changed_keys(*names, f"{key}.")
+            yield from changed_keys(names[0], names[1], f"{key}.")
         elif isinstance(old or {}, dict) and isinstance(new or {}, dict):
             yield from changed_keys(old or {}, new or {}, f"{prefix}{key}.")
         else:

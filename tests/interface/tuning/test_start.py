@@ -137,7 +137,7 @@ def test_sites_that_start_from_what_was_tuned_before_know_it(tmp_path: Path) -> 
     )  # fmt: skip
     assert len(result.observations) == 2
     again = fedbo.tune(
-        tuned_functions.meeting, tuned_functions.SPACE, 1, iterations=1, initial=0, metric="loss", mode="min",
+        tuned_functions.meeting, tuned_functions.SPACE, 1, iterations=1, initial=1, metric="loss", mode="min",
         resources={"CPU": 0.5}, out=tmp_path / "second", start=tmp_path / "first",
     )  # fmt: skip
-    assert [row["origin"] for row in again.observations.to_pylist()] == ["own"]
+    assert [row["origin"] for row in again.observations.to_pylist()] == ["initial", "own"]

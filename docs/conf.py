@@ -52,6 +52,7 @@ CONTENTS = {
         "docs/suite",
         "docs/twin",
         "docs/disruptions",
+        "docs/fork",
         "docs/cluster-model",
         "docs/privacy",
         "docs/tuning",

@@ -48,8 +48,13 @@ class HostedAgent:
         self._scheduled = ScheduledEvaluations(task, number, self._evaluate.single)
         x, y = read_history(task.histories, number, task.problem.dim)
         self._budget = task.budget_of(number)
-        self._problem = replace(task.problem, agent=number, history_x=x, history_y=y)
-        self.state = AgentState(task.algorithm.agent_init(self._problem, self.streams.at(0)))
+        warm = number in task.warm and number in task.problem.targets
+        history_x, history_y = (None, None) if warm else (x, y)
+        self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
+        own = task.algorithm.agent_init(self._problem, self.streams.at(0))
+        if warm and x is not None and y is not None and len(x):
+            own = task.algorithm.tell(own, x, y)
+        self.state = AgentState(own)
         self.saved = self.state
         self.uncommitted: UncommittedStep | None = None
 
@@ -77,6 +82,11 @@ class HostedAgent:
         except Exception as error:
             words = f"agent {self.number}: its cost could not be told: {type(error).__name__}: {error}"
             raise EvaluationError(words) from error
+
+    def settle(self, request: StepRequest) -> None:
+        """Make the decision of a step that is under way, which stands then whatever the agent is told later."""
+        self._restore(request)
+        self.state, _ = self.decided(request)
 
     def rehearse(self) -> None:
         """Make a decision that counts nothing: where evaluations overlap, workers would wait for what the first one imports."""

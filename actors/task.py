@@ -106,7 +106,8 @@ class Task:
     """Everything that the agents of one run are made from; it is the same in every process.
 
     `initial` maps an agent to its points `(n, d)` before the first decision; for one that it does not name uniform ones are
-    drawn. `histories` is the folder where agents keep what they learned in an earlier task. Every `checkpoint` steps an agent
+    drawn. `histories` is the folder where agents keep what they learned in an earlier task; for `warm` ones that was this very
+    task, and counts as learned in it. Every `checkpoint` steps an agent
     makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
     unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
     agents. `stopping` says which evaluations stop early. With `slopes` an evaluation costs exp(slopes . (u - 1/2)) at the
@@ -120,6 +121,7 @@ class Task:
     noise: float = 0.0
     initial: dict[int, Array] = field(default_factory=dict)
     histories: Path | None = None
+    warm: frozenset[int] = frozenset()
     phase: str = "search"
     policy: Policy = Policy()
     checkpoint: int = 1

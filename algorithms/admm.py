@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -82,6 +82,8 @@ class Consensus(Coupled):
     empty for ones, else one number above 0 for each agent.
     """
 
+    horizon_use: ClassVar[str] = "plans its penalty and its last decision by it"
+
     weights: Row = ()
 
     def upload(self, problem: Problem) -> Declaration:
@@ -153,6 +155,8 @@ class Allocation(Coupled):
     7.3). The text has the mean of all z_i in its place, which its author did not run. A row of the constraint is shared by the
     agents whose C_i is not zero there, and N is their number.
     """
+
+    horizon_use: ClassVar[str] = "plans its penalty and its last decision by it"
 
     total: Row = ()
     sense: Annotated[str, OneOf(SENSES)] = "equal"

@@ -295,3 +295,15 @@ class Starting(Protocol):
 
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Make an agent's initial points `(q, d)` from uniform ones `(q, d)`, which all algorithms have in common."""
+
+
+@runtime_checkable
+class Anytime(Protocol):
+    """Optional protocol of methods that say what they use the budget T for; one that says nothing is taken to use it.
+
+    With a larger budget a method that does not use it decides at first as with a smaller one, so that its run can be extended.
+    """
+
+    @property
+    def horizon_use(self) -> str:
+        """Say what T is used for; empty where it is not used."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, inf, sqrt
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -48,6 +48,8 @@ class DPFedPrior(PriorAgent):
 
     Of the mechanism, `noise_multiplier` is z and `share` q; `sampling` has the name that it has there.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 0
     noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.5

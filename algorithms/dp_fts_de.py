@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -58,6 +58,8 @@ class DPFTSDE(Federated):
 
     `control` "noise" turns every message into a random direction, of the same length: the same mechanism, and nothing in it.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     p: Schedule = "1-1/t from 0"
     regions: Annotated[int, Ge(1)] = 4

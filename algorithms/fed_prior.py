@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
@@ -67,6 +67,8 @@ class FedPrior(PriorAgent):
     point, and at most `directions` directions in which they differ, shrunk by how few agents they come from.
     With a robust `aggregation` that mean is a centre, and directions are about it, of messages no further away than the median.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     directions: Annotated[int, Ge(0)] = 30
     aggregation: Aggregation = Aggregation()

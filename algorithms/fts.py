@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,6 +52,8 @@ class FTS(Federated):
 
     `control` "noise" replaces every omega_n by a draw from N(0, I).
     """
+
+    horizon_use: ClassVar[str] = ""
 
     query: Annotated[str, OneOf(("draw", "mean"))] = "mean"
     weights: tuple[float, ...] = ()

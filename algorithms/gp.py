@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from annotated_types import Ge
 
@@ -36,6 +36,8 @@ class GP(Surrogate, LocalOnly):
     standard deviations (Srinivas et al. 2010). `search` "climb" climbs it by L-BFGS-B, for the improvement its logarithm (Ament
     et al. 2023), from candidates everywhere and near the best points; "newton" by Newton's method from candidates everywhere.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     surrogate: Annotated[str, OneOf(SUITED)] = "warped"
     coordinates: Annotated[str, OneOf(LEARNED)] = "learned"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Lt
@@ -60,6 +60,8 @@ class Pooled:
     is fitted with the hyperparameters after every `refit` observations (see `fedbo.surrogates.multitask`). `coordinates` are
     those of the surrogate and `features` the number of random features of a draw.
     """
+
+    horizon_use: ClassVar[str] = "sizes its messages by it"
 
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
     clip: Annotated[float, Ge(0), Lt(1)] = 0.5

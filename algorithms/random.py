@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from annotated_types import Ge
 
@@ -24,6 +24,8 @@ class RandomState(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Random(LocalOnly):
     """Uniform random search, `queries` points for each decision."""
+
+    horizon_use: ClassVar[str] = ""
 
     queries: Annotated[int, Ge(1)] = 1
 

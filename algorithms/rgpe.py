@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge
@@ -39,6 +39,8 @@ class RGPE(Transfer):
     whose median loss exceeds the 95th percentile of the own one's weighs nothing. The ensemble has mean sum w_n mu_n and
     variance sum w_n^2 sigma_n^2 and is searched with expected improvement over the largest value observed.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     samples: Annotated[int, Ge(1)] = 100
 

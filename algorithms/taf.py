@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Gt
@@ -26,6 +26,8 @@ class TAF(Transfer):
     3/4 (1 - (d / `bandwidth`)^2), or 0 from there on, where d is the share of pairs of the agent's own points that mu_n puts
     in another order; that of the own surrogate, for which d = 0, is 3/4 (Epanechnikov's kernel).
     """
+
+    horizon_use: ClassVar[str] = ""
 
     bandwidth: Annotated[float, Gt(0)] = 0.5
 

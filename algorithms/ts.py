@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
@@ -57,6 +57,8 @@ class TS(Surrogate, LocalOnly):
     `beta` scales the posterior's standard deviation in the draw (beta_t of Dai et al. 2020, Alg. 1 line 4); "theoretical" is
     the value of their Theorem 1 with RKHS norm `norm` and failure probability `delta`.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     surrogate: Annotated[str, OneOf((*SUITED, "features"))] = "suited"
     coordinates: Annotated[str, OneOf(LEARNED)] = "learned"

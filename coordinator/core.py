@@ -98,27 +98,27 @@ class Core:
         self.server = Server(rules, network)
         self._uplink = Uplink(rules, network, self.server)
         self.scheduler = scheduler = StepScheduler(rules, self.server)
-        self._processes = AgentProcesses(rules, network, self.server, scheduler)
-        self._downlink = Downlink(rules, network, self._processes)
+        self.processes = AgentProcesses(rules, network, self.server, scheduler)
+        self._downlink = Downlink(rules, network, self.processes)
         interruptions = Interruptions(rules, self.server, scheduler)
-        self._presence = Presence(rules, interruptions)
-        self._faults = FaultInjector(rules, self.server, interruptions)
-        self._at_events = bool(self._faults.at_events)
+        self.presence = Presence(rules, interruptions)
+        self.faults = FaultInjector(rules, self.server, interruptions)
+        self._at_events = bool(self.faults.at_events)
         self._workers = _workers(rules, scheduler)
         self._handlers: dict[type, Handler] = {
             StudyStarted: self._start,
             DecisionMade: scheduler.decided,
-            Finished: self._processes.finished,
+            Finished: self.processes.finished,
             **_of_evaluations(scheduler, self._workers),
-            AgentAvailable: self._processes.available,
+            AgentAvailable: self.processes.available,
             MessageAtLink: self._uplink.at_link,
             MessageReceived: self._uplink.received,
             AnswerReceived: self._downlink.received,
             AckTimeout: self._ack_timeout,
             RoundDeadline: self.server.deadline,
-            AvailabilityChanged: self._presence.changed,
-            FaultStarted: self._faults.started,
-            FaultEnded: self._faults.ended,
+            AvailabilityChanged: self.presence.changed,
+            FaultStarted: self.faults.started,
+            FaultEnded: self.faults.ended,
             ProcessDied: interruptions.process_died,
         }
 
@@ -128,7 +128,7 @@ class Core:
         state.progress.events += 1
         effects = self._handlers[type(event)](state, event, now)
         if self._at_events:
-            effects += self._faults.at_event(state.progress.events)
+            effects += self.faults.at_event(state.progress.events)
         return effects
 
     def _start(self, state: CoreState, event: StudyStarted, now: float) -> list[Effect]:
@@ -136,14 +136,14 @@ class Core:
         rules, present = self.rules, sorted(self.rules.participants)
         if not rules.idles:
             state.rounds.active.update(present)
-        effects = self._presence.start(state, present, now)
-        effects += self._faults.start(now)
+        effects = self.presence.start(state, present, now)
+        effects += self.faults.start(now)
         effects += [] if self._workers is None else self._workers.start()
         if rules.idles:
             present = self.server.enlist(state)
         effects += self.server.open(state, present, now)
         agents = [state.agents[number] for number in present]
-        return effects + [effect for agent in agents for effect in self._processes.request_step(state, agent, 0, now)]
+        return effects + [effect for agent in agents for effect in self.processes.request_step(state, agent, 0, now)]
 
     def _ack_timeout(self, state: CoreState, event: AckTimeout, now: float) -> list[Effect]:
         sent = event.transmission
@@ -196,8 +196,8 @@ class Core:
         if self.aggregator is not None:
             log.enter(self.aggregator.entries)
             self.aggregator.entries.clear()
-        log.enter(self._processes.disclosures.entries)
-        self._processes.disclosures.entries.clear()
+        log.enter(self.processes.disclosures.entries)
+        self.processes.disclosures.entries.clear()
 
     def close(self) -> None:
         """Note that nothing else will happen; ProtocolError when an agent still waits for an answer.

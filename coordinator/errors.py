@@ -13,3 +13,7 @@ class EndlessError(RuntimeError):
 
 class ReplayError(RuntimeError):
     """A run in real time could not be replayed."""
+
+
+class ForkError(ValueError):
+    """A run cannot be forked there, or not with that change; the message says why, and the remedy."""

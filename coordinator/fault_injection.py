@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 
 from fedbo.algorithms.streams import COORDINATOR
 from fedbo.coordinator.environment.availability import Ascending
@@ -42,6 +43,18 @@ class FaultInjector:
         """Schedule the first time of each fault."""
         pairs = [(place, agent) for place, fault in self._faults.items() for agent in _hit_alone(fault)]
         return [effect for place, agent in pairs for effect in self._schedule(place, agent, 0, now)]
+
+    def switch(self, places: Set[int], now: float) -> list[Effect]:
+        """Schedule the next time of the faults at these places of the plan, which are new in it or have changed."""
+        effects = list[Effect]()
+        for place in sorted(places & self._faults.keys()):
+            for agent in _hit_alone(self._faults[place]):
+                self._schedule(place, agent, 0, now)
+                times, number = self._times[place, agent], 0
+                while times.at(number) < now:
+                    number += 1
+                effects += self._schedule(place, agent, number, now)
+        return effects
 
     def at_event(self, events: int) -> list[Effect]:
         """Let the faults begin that are due after so many events."""

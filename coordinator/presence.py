@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from fedbo.coordinator.environment.availability import Changes, leaves
 from fedbo.coordinator.events import After, AvailabilityChanged, Effect
@@ -30,6 +30,21 @@ class Presence:
         if self._changes(agent.number, 0) == now:
             return self.changed(state, AvailabilityChanged(agent.number, 0), now)
         return self._next_change(agent, 0, now)
+
+    def switch(self, state: CoreState, away: Mapping[int, bool], now: float) -> list[Effect]:
+        """Let agents that are there or away go over to models that have held from the start; ended ones stay as they are."""
+        effects = list[Effect]()
+        for number, is_away in sorted(away.items()):
+            agent, place = state.agents[number], 0
+            while self._changes(number, place) <= now:
+                place += 1
+            if agent.ended:
+                continue
+            if is_away == bool(place % 2):
+                effects += self._next_change(agent, place, now)
+            else:
+                effects.append(After(0.0, AvailabilityChanged(number, place - 1)))
+        return effects
 
     def changed(self, state: CoreState, event: AvailabilityChanged, now: float) -> list[Effect]:
         """Let an agent leave or return; one that would never return is lost for good."""

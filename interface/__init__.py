@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedbo.execution.notices import Callback
     from fedbo.execution.progress import Progress
     from fedbo.execution.runner import RunError as RunError
+    from fedbo.results.fork import Fork as Fork
     from fedbo.results.result import Result as Result
     from fedbo.study.study import Study as Study
     from fedbo.study.study import StudyError as StudyError
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "Fork",
     "Meeting",
     "Result",
     "RunError",
     "Study",
     "StudyError",
     "Terms",
+    "fork",
     "load_study",
     "resume",
     "run",
@@ -41,6 +44,7 @@ __all__ = [
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
 _PLACES = {
     "Agent": "fedbo.tuning.ask_tell",
+    "Fork": "fedbo.results.fork",
     "Meeting": "fedbo.tuning.message_folder",
     "Terms": "fedbo.tuning.ask_tell",
     "Result": "fedbo.results.result",
@@ -79,17 +83,40 @@ def resume(
     directory: str | Path,
     *,
     overrides: Sequence[str] = (),
+    algorithms: Sequence[Mapping[str, Any]] = (),
     progress: bool = False,
     callbacks: Sequence[Callback | str] = (),
 ) -> Result:
-    """Resume a run that was interrupted, killed or failed, and give its results.
+    """Resume a run that was interrupted, killed or failed, or extend one that has ended, and give its results.
 
-    `overrides` may change the hosting and the snapshots; `callbacks` are told of all from the
-    beginning. ValueError when there is nothing to resume; else as `run`.
+    `overrides` may change the hosting and the snapshots; of a run that has ended `budget.iterations`, `.evaluations`, `.time`
+    and `.target` and `study.replicates`, and tables of `algorithms` may be added. ValueError when there is nothing to resume,
+    or a run of the larger study would not begin as this one; else as `run`. `callbacks` are told of all from the beginning.
     """
     from fedbo.execution.runner import resume_study
 
-    return resume_study(Path(directory), overrides, _display(progress), _callbacks(callbacks))
+    return resume_study(Path(directory), overrides, _display(progress), _callbacks(callbacks), algorithms)
+
+
+def fork(
+    directory: str | Path,
+    at: float | str | None = None,
+    *,
+    every: float | None = None,
+    overrides: Sequence[str] = (),
+    out: str | Path | None = None,
+    progress: bool = False,
+) -> Fork:
+    """Let a finished run go on from one point with something changed, on the same draws, beside what it was.
+
+    `at` is a time, or "event:500", or it is forked at `every` multiple of a time. `overrides` are the changes, such as
+    `exchange.mode=immediate`, where "fork" in place of a time is that of the fork; what was used before may not be changed.
+    ValueError with the reason where a run cannot be forked there, or not with that change; else as `run`.
+    """
+    from fedbo.execution.fork import fork_run, points_of
+
+    points = points_of(Path(directory), None if at is None else str(at), every)
+    return fork_run(Path(directory), points, overrides, None if out is None else Path(out), _display(progress))
 
 
 def tune(
@@ -106,6 +133,9 @@ def tune(
     offer), at most `time_limit` seconds and `memory_limit` MiB, and is tried again `retries` times. All ends early after
     `seconds`, after so many `evaluations` in all, when one has reached `target`, or when one of the `callbacks`, which are told
     of every evaluation, returns True.
+
+    All begin with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a .csv or
+    .parquet file, the directory of a run, or an `optuna.Study`; or a dictionary of these by agents.
 
     `algorithm` is a name or a table with settings, by default `fts`, and `gp_ei` for a single agent; `address` is a Ray
     cluster, and `study` are tables of a study that override all this. With `resume`, the study in `out` is resumed, if it has

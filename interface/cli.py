@@ -35,6 +35,7 @@ from fedbo.commands.bench import bench
 from fedbo.commands.doctor import doctor
 from fedbo.commands.export import export
 from fedbo.commands.fit import fit
+from fedbo.commands.fork import fork
 from fedbo.commands.inspect import plot, replay, show
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
@@ -104,7 +105,17 @@ def resume(
     folder: RunFolderArgument,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change the hosting or the snapshots, such as hosting.workers=4."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change the hosting or the snapshots, such as hosting.workers=4, or extend a run: budget.iterations=200.",
+        ),
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help='Add an algorithm to a run that has ended: a name, or \'{name = "ts", label = "b"}\'.'
+        ),
     ] = None,
     workers: Workers = None,
     address: Address = None,
@@ -112,11 +123,17 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
     callbacks: Callbacks = None,
 ) -> None:
-    """Resume a run that was interrupted, killed or failed; in virtual time its results are those of one never stopped."""
+    """Resume a run that was interrupted, killed or failed, or extend one that has ended.
+
+    In virtual time its results are those of one never stopped, or of one that had the larger budget from the start.
+    """
     from fedbo.execution.runner import resume_study
+    from fedbo.study.document import parse_override
 
     changed, told = [*(sets or []), *hosting_sets(workers, address)], _made(callbacks)
-    _finish(lambda: resume_study(folder, changed, progress_display(quiet), told), printed)
+    given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
+    added = [one if isinstance(one, dict) else {"name": one} for one in given]
+    _finish(lambda: resume_study(folder, changed, progress_display(quiet), told, added), printed)
 
 
 @app.command()
@@ -159,6 +176,7 @@ app.command(epilog=CODES)(report)
 app.command()(export)
 app.command()(watch)
 app.command(epilog=CODES)(replay)
+app.command(epilog=CODES)(fork)
 app.command(epilog=CODES)(reproduce)
 app.command(epilog=CODES)(bench)
 app.command()(privacy)

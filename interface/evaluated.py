@@ -1,6 +1,6 @@
-"""Configurations evaluated before, read from an Optuna study or a CSV file, for an agent to start from.
+"""Configurations evaluated before, read from an Optuna study, a CSV or Parquet file, or a run, for agents to start from.
 
-for point in evaluated_in_csv("old.csv", space, value="accuracy"):
+for point in evaluated("old.csv", space, value="accuracy"):
     agent.add(*point)
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fedbo.actors.storage.rows import read_table
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.tuning.spaces import written_space
@@ -22,6 +23,71 @@ class Evaluated(NamedTuple):
     configuration: dict[str, Any]
     value: float
     name: str
+
+
+def evaluated(
+    source: Any, space: Any, value: str = "value", mode: str | None = None, agent: int | None = None
+) -> list[Evaluated]:
+    """List what was evaluated before: pairs of a configuration and its value, or what stands in any `source` of these.
+
+    A path ends in .csv or .parquet, with a column for each parameter and one for the `value`, or is the directory of a run,
+    of whose best algorithm it is what this `agent` observed, or all did; else it is an `optuna.Study`. ValueError, in one line,
+    where it is none of these, or holds what is none of the space.
+    """
+    if hasattr(source, "get_trials"):
+        return evaluated_in_study(source, space, mode)
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if path.is_dir():
+            return _in_run(path, space, agent)
+        if path.suffix == ".csv" and path.is_file():
+            return evaluated_in_csv(path, space, value)
+        if path.suffix == ".parquet" and path.is_file():
+            return _in_parquet(path, space, value)
+        raise ValueError(f"start = '{path}': is no .csv or .parquet file and no run directory; give one that is there")
+    read, found = _read(space), list[Evaluated]()
+    try:
+        pairs = [(dict(pair[0]), float(pair[1])) for pair in source]
+    except (TypeError, ValueError, IndexError):
+        words = "give pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run directory"
+        raise ValueError(f"start = {source!r:.60}: {words}") from None
+    for number, (configuration, worth) in enumerate(pairs, 1):
+        found.append(_checked(read, Evaluated(configuration, worth, f"start/{number}"), f"start, point {number}"))
+    return found
+
+
+def _in_parquet(path: Path, space: Any, value: str) -> list[Evaluated]:
+    table, read = read_table(path), _read(space)
+    if value not in table.column_names:
+        there = ", ".join(table.column_names)
+        raise ValueError(f"'{path}': has no column '{value}'; there are: {there}; say which one has the value")
+    found = []
+    for number, row in enumerate(table.to_pylist(), 1):
+        configuration = {name: row[name] for name in _names(read) if row.get(name) is not None}
+        if row[value] is not None:
+            point = Evaluated(configuration, float(row[value]), f"{path.name}/{number}")
+            found.append(_checked(read, point, f"'{path}', row {number}"))
+    return found
+
+
+def _in_run(path: Path, space: Any, agent: int | None) -> list[Evaluated]:
+    """List what agents of a run observed in native units, of the algorithm whose incumbent is best."""
+    from fedbo.results.result import Result
+
+    result, read = Result.open(path), _read(space)
+    best = max(result.best(), key=lambda one: result.metric(one["cell"]).sign * one["value"])
+    metric, parameters = result.metric(best["cell"]), result.manifest["parameters"][best["cell"]]
+    written = result.study.objective.settings.get("space")
+    theirs = None if written is None else read_space(written)
+    found = []
+    for number, row in enumerate(result.observations.to_pylist()):
+        same = all(row[key] == best[key] for key in ("cell", "algorithm", "replicate"))
+        if row["error"] is None and same and agent in (None, row["agent"]):
+            named = {parameter["name"]: x for parameter, x in zip(parameters, row["x"], strict=True)}
+            configuration = named if theirs is None else theirs.configuration(row["x"])
+            point = Evaluated(configuration, float(metric.native(row["value"])), f"{path.name}/{number}")
+            found.append(_checked(read, point, f"'{path}', observation {number}"))
+    return found
 
 
 def evaluated_in_study(study: Any, space: Any, mode: str | None = None) -> list[Evaluated]:

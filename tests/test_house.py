@@ -69,7 +69,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "statistics": "study results",
         "plots": "results statistics",
         "page": "study results statistics reports plots",
-        "tuning": "study results execution callbacks",
+        "tuning": "study results execution callbacks evaluated",
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
         "benchmarking": "study results statistics execution page plots",

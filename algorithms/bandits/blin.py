@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import inf
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,8 @@ class BLiN(LocalOnly):
     is more than 4 L r below the largest. There are at most `batches`, 0 for as many as fit into T, before the rest. What is
     evaluated of a cube is its `point`: its "centre", or one "uniform" draw from it.
     """
+
+    horizon_use: ClassVar[str] = "plans its batches by it"
 
     edges: Annotated[str, OneOf(("ace", "doubling"))] = "doubling"
     zooming: Annotated[float, Ge(0)] = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf, log
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,8 @@ class Fed1UCB:
     With a robust `aggregation` a centre of the agents' means takes the place of their mean (as in Fed-MoM-UCB, where it is the
     median of means), and B is wider by as much as it scatters more.
     """
+
+    horizon_use: ClassVar[str] = "sizes its phases by it"
 
     arms: Annotated[int, Ge(1)] = 50
     sigma: Annotated[float, Gt(0), Lt(inf)] = 0.5

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, log
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
@@ -39,6 +39,8 @@ class FedPNE:
     that still take part. With a robust `aggregation` a centre of the clients' means takes the place of their mean, and the
     width grows by as much as it scatters more.
     """
+
+    horizon_use: ClassVar[str] = "sizes its phases by it"
 
     nu: Annotated[float, Gt(0), Lt(inf)] = 1.0
     rho: Annotated[float, Gt(0), Lt(1)] = 0.75

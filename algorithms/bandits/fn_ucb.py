@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,8 @@ class FNUCB:
     `initial` ones, as in the paper. In the authors' code all networks share one memory, to which "mean" comes nearest. There
     is no training before alpha means_with_gradients, nor in the round `until` and after.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     arms: Annotated[int, Ge(1)] = 100
     width: Annotated[int, Ge(1)] = 20

@@ -56,6 +56,11 @@ class GPTS(LocalOnly):
     def __post_init__(self) -> None:
         check(self)
 
+    @property
+    def horizon_use(self) -> str:
+        """Say that lambda follows from it, unless that is given."""
+        return "has a regulariser of 1 + 2/T" if self.regulariser is None else ""
+
     def initial_points(self, problem: Problem, uniform: Array) -> Array:
         """Take none: the first round is a draw from the prior."""
         return uniform[:0]

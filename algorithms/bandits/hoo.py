@@ -26,6 +26,8 @@ class THOO(TreeSearch):
     log(1 / rho)), where it is pulled again instead.
     """
 
+    horizon_use: ClassVar[str] = "has bounds that hold for so many pulls"
+
     ancestors: ClassVar[bool] = True
 
     def bounds(self, told: int, horizon: int, dim: int) -> Bounds:
@@ -50,6 +52,8 @@ class HCT(TreeSearch):
     first power of two above the round t. A node is left, and a leaf is split, after ceil(c^2 log(1 / dt) rho^(-2 h) / nu^2)
     pulls. The theory has `c` = 2 sqrt(1 / (1 - rho)), rewards in [0, 1], and `delta` for the probability to fail.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     c: Annotated[float, Gt(0)] = 0.1
     delta: Annotated[float, Gt(0), Lt(1)] = 0.01

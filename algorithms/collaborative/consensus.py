@@ -50,6 +50,11 @@ class ConsensusBO(Collaborative):
     until: Annotated[int, Ge(0), "0 is the iterations of the budget"] = 0
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
 
+    @property
+    def horizon_use(self) -> str:
+        """Say that the mix follows it, unless `until` is given."""
+        return "" if self.until else "mixes less and less until its end"
+
     def upload(self, problem: Problem) -> Declaration:
         """The proposal `(d,)`, with the logarithm of its expected improvement where that decides who leads."""
         declared = {"x": Field((problem.dim,), low=0.0, high=1.0)}

@@ -6,6 +6,7 @@ After FBO-FedGP (2025, withdrawn from ICLR 2026), without its encryption, and wi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedbo.algorithms.base import Array, Decision
 from fedbo.algorithms.catalog import Entry
@@ -28,6 +29,8 @@ class FedGP(FeatureSums):
     were of one function. The agent maximises the expected improvement under p_t times its own posterior's mean and variance and
     1 - p_t times those of the global one, where `p` rises with t.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     p: Schedule = "1-1/sqrt(t)"
 

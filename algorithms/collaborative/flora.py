@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 from annotated_types import Ge
@@ -44,6 +44,8 @@ class FLoRA(Collaborative):
     The surface is "single", one Gaussian process of all pairs (SGM), of which "cautious" takes off `caution` standard
     deviations (SGM+U); or it is made of one process for each agent: its "worst" prediction (MPLM) or the "average" (APLM).
     """
+
+    horizon_use: ClassVar[str] = ""
 
     surface: Annotated[str, OneOf(("average", "worst", "single", "cautious"))] = "average"
     after: Annotated[int, Ge(0), "0 is before the first iteration"] = 0

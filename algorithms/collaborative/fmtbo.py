@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,8 @@ class FMTBO(Collaborative):
 
     What is maximised is `gamma` times the expected improvement of the global process and 1 - `gamma` times that of the local.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
     gamma: Annotated[float, Ge(0), Le(1)] = 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge
@@ -33,6 +33,8 @@ class QuantileTransfer(FeatureSums):
     copula process with prior); with "thompson" a score is drawn from the prior at each of `candidates` uniform points, and the
     best one is evaluated (copula Thompson sampling), which never looks at what the agent itself has observed.
     """
+
+    horizon_use: ClassVar[str] = ""
 
     search: Annotated[str, OneOf(("gp", "thompson"))] = "gp"
     candidates: Annotated[int, Ge(1)] = 2000

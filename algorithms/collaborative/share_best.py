@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +44,8 @@ class ShareBest(Collaborative):
     decisions are for the members that it has not evaluated, the first chosen first. With "box" it searches, up to the end,
     the smallest box that holds all incumbents, widened by `margin` on every side (Perrone et al. 2019).
     """
+
+    horizon_use: ClassVar[str] = ""
 
     form: Annotated[str, OneOf(("portfolio", "box"))] = "portfolio"
     values: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedbo.actors.storage.checkpoint import CheckpointError
 from fedbo.actors.storage.sealed import Damaged, OtherFormat
-from fedbo.coordinator.errors import ProtocolError, ReplayError
+from fedbo.coordinator.errors import ForkError, ProtocolError, ReplayError
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.runner import RunError
 from fedbo.objectives.base import LibraryMissing
@@ -19,7 +19,8 @@ from fedbo.world.measurements import Immeasurable
 
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
-    ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat | Immeasurable
+    ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat
+    ours |= Immeasurable | ForkError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from fedbo.commands.arguments import (
     Trust,
     print_json,
 )
+
+if TYPE_CHECKING:
+    from fedbo.results.fork import Fork
 
 
 def show(
@@ -38,8 +41,12 @@ def show(
     from fedbo.reports.regret import regret_table
     from fedbo.reports.tables import console, plain
     from fedbo.results.compare import target_of
+    from fedbo.results.fork import Fork, is_fork
     from fedbo.results.result import Result
 
+    if is_fork(folder):
+        _show_fork(Fork.open(folder, trust), printed)
+        return
     result, terminal = Result.open(folder, trust), console()
     target = target_of(result, algorithm, level)
     if trouble + privacy + regret > 1:
@@ -58,6 +65,18 @@ def show(
     print(f"results: {result.address or result.directory}")
 
 
+def _show_fork(fork: Fork, printed: Format) -> None:
+    """Print the effects of a fork."""
+    from fedbo.reports.fork import fork_facts, fork_table
+    from fedbo.reports.tables import console
+
+    if printed is Format.json:
+        print_json({**fork_facts(fork), "figures": []})
+        return
+    console().print(fork_table(fork))
+    print(f"results: {fork.directory}")
+
+
 def plot(
     folder: RunFolderArgument,
     out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
@@ -71,8 +90,14 @@ def plot(
     trust: Trust = False,
 ) -> None:
     """Draw a figure of a run, and print where it is."""
+    from fedbo.results.fork import Fork, is_fork
     from fedbo.results.result import Result
 
+    if is_fork(folder):
+        from fedbo.plots.fork import draw_fork
+
+        print(draw_fork(Fork.open(folder, trust), out or folder / "fork.png", cell))
+        return
     print(Result.open(folder, trust).plot(out, kind, cell, regret=regret, algorithm=algorithm, level=level))
 
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -34,6 +34,7 @@ from fedbo.study.study import Study
 if TYPE_CHECKING:
     from fedbo.coordinator.runtime.actor import RunSummary
 
+KEPT = "kept"  # the folder among the parts with what a run was before it was extended
 _NUMBERED = ("cell", "algorithm", "replicate", "agent", "number")
 
 
@@ -132,14 +133,21 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{package: version(package) for package in packages}}
 
 
+def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """DirectoryError where a run began with other versions than those that are here."""
+    if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
+        what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
+        raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
+
+
 def now() -> str:
     """Give the time as the manifest has it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def best_values(ended: Sequence[RunSummary]) -> dict[str, Any]:
-    """Give the known optima by cell, replicate and agent."""
-    values: dict[str, Any] = {}
+def best_values(ended: Sequence[RunSummary], before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Give the known optima by cell, replicate and agent, with those that were known `before`."""
+    values: dict[str, Any] = {cell: {number: {**known} for number, known in of.items()} for cell, of in (before or {}).items()}
     for end in ended:
         known = values.setdefault(str(end.key.cell), {}).setdefault(str(end.key.replicate), {})
         # The single agent of a centralised run has no known one, and does not hide that of the agent with its number.
@@ -147,21 +155,27 @@ def best_values(ended: Sequence[RunSummary]) -> dict[str, Any]:
     return values
 
 
-def gather(study: Study, directory: Path, keys: Sequence[RunKey]) -> dict[str, str]:
+def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collection[RunKey] = ()) -> dict[str, str]:
     """Put the parts together into one table of each kind, in canonical order, as far as the runs have come.
 
-    Gives the SHA-256 of every table that was written, and of the study, by name. Damaged when a part is.
+    The rows of `kept` runs are those of the tables that were there before. Gives the SHA-256 of every table that was written,
+    and of the study, by name. Damaged when a part is.
     """
-    folders = [RunFolder.of(directory / "parts", key) for key in keys]
+    parts = directory / "parts"
+    folders = [RunFolder.of(parts, key) for key in keys if key not in kept]
+
+    def rows(kind: str, schema: pa.Schema) -> list[pa.Table]:
+        return [*_parts(folders, kind, schema), *kept_rows(parts, kind, kept)]
+
     whole = {}
     for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
-        whole[kind] = canonical(pa.concat_tables(_parts(folders, kind, schema) or [schema.empty_table()]), study.labels)
-    moments = _parts(folders, "record", MOMENTS)
+        whole[kind] = canonical(pa.concat_tables(rows(kind, schema) or [schema.empty_table()]), study.labels)
+    moments = rows("record", MOMENTS)
     if moments:
         whole["record"] = canonical(pa.concat_tables(moments), study.labels)
-        made = pa.concat_tables(_parts(folders, "evaluations", EVALUATIONS) or [EVALUATIONS.empty_table()])
+        made = pa.concat_tables(rows("evaluations", EVALUATIONS) or [EVALUATIONS.empty_table()])
         whole["evaluations"] = made.sort_by([(name, "ascending") for name in _NUMBERED])
-    whole |= _ledger(study, folders)
+    whole |= _ledger(study, folders, kept)
     learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
     if learned:
         whole["histories"] = pa.concat_tables([read_history_table(path).select(OBSERVATIONS.names) for path in learned])
@@ -183,7 +197,17 @@ def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[p
     return found
 
 
-def _ledger(study: Study, folders: Sequence[RunFolder]) -> dict[str, pa.Table]:
+def kept_rows(parts: Path, name: str, keys: Collection[RunKey]) -> list[pa.Table]:
+    """Read the rows of some runs of a table as they were before an extension; none where nothing is kept."""
+    path = parts / KEPT / f"{name}.parquet"
+    if not keys or not path.is_file():
+        return []
+    table = read_table(path)
+    columns = (table[column].to_pylist() for column in RunKey._fields)
+    return [table.filter(pa.array([key in keys for key in zip(*columns, strict=True)], pa.bool_()))]
+
+
+def _ledger(study: Study, folders: Sequence[RunFolder], kept: Collection[RunKey]) -> dict[str, pa.Table]:
     """Put the privacy ledger together, run by run, if anything was private."""
     cells = {cell.number: cell.study for cell in study.cells()}
     releases, spent = [], []
@@ -194,6 +218,9 @@ def _ledger(study: Study, folders: Sequence[RunFolder]) -> dict[str, pa.Table]:
             ledger, own = accounted(pa.concat_tables(parts), of_cell.privacy.deltas or (), of_cell.federation().n_agents)
             releases.append(ledger)
             spent.append(own)
+    if folders:
+        place = folders[0].path.parent
+        releases, spent = releases + kept_rows(place, "privacy", kept), spent + kept_rows(place, "privacy_agents", kept)
     found = {"privacy": releases, "privacy_agents": spent} if releases else {}
     return {name: canonical(pa.concat_tables(tables), study.labels) for name, tables in found.items()}
 

@@ -20,7 +20,7 @@ from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.centralised import Centralised
 from fedbo.study.agents.budgets import budgets_of
-from fedbo.study.agents.histories import has_history, history_sources, key_of, observed
+from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment.models import centralised, environment_of
 from fedbo.study.stopping import stopping_of
@@ -110,6 +110,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         noise=study.objective.noise,
         initial={agent: points for (agent, number), points in (given or {}).items() if number == replicate},
         histories=_history_folder(study, replicate, parts),
+        warm=warm_agents(study),
         policy=study.evaluation.make(),
         checkpoint=study.agents.checkpoint,
         budgets={agent: own if problem.initial else own._replace(initial=0) for agent, own in budgets_of(study).items()},

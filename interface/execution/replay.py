@@ -65,6 +65,8 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
         raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
+    if "forked" in manifest:
+        raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that again")
     check_tables(directory, manifest, (STUDY, "record.parquet", "evaluations.parquet"))  # the others are compared row by row
     if not trust and (why := why_untrusted(recall_study(directory / "study.toml"), "its replay")):
         raise DirectoryError(f"'{directory}': {why}")

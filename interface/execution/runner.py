@@ -6,19 +6,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from fedbo.actors.storage import atomic
+from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.coordinator.runtime.actor import RunSummary
 from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
     best_values,
+    check_versions,
     discard_drafts,
     discard_parts,
     gather,
@@ -26,15 +28,15 @@ from fedbo.execution.directory import (
     new_directory,
     new_manifest,
     now,
-    versions,
 )
 from fedbo.execution.display import Display
+from fedbo.execution.extension import extended_study, recall, runs_to_keep, set_aside, settle
 from fedbo.execution.jobs import learnings, runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
 from fedbo.execution.workers import job_runner
-from fedbo.results.manifest import STUDY, back, copy_among_parts, read_manifest, write_manifest
+from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError, out_of_space
@@ -65,26 +67,31 @@ def run_study(
         manifest = new_manifest(study)
         write_manifest(directory, manifest)
         copy_among_parts(directory)
-        return _carry_out(study, directory, manifest, progress, callbacks)
+        return carry_out(study, directory, manifest, progress, callbacks)
 
 
 def resume_study(
-    directory: Path, overrides: Sequence[str] = (), progress: Progress | None = None, callbacks: Sequence[Callback] = ()
+    directory: Path,
+    overrides: Sequence[str] = (),
+    progress: Progress | None = None,
+    callbacks: Sequence[Callback] = (),
+    added: Sequence[Mapping[str, Any]] = (),
 ) -> Result:
-    """Resume a run that was interrupted, killed, or failed, from its last snapshots, and give its results.
+    """Resume a run that was interrupted, killed, or failed, from its last snapshots, or extend one that has ended.
 
-    `overrides` may change what changes no result: the hosting and the snapshots. DirectoryError when there is nothing to
+    `overrides` may change what changes no result: the hosting and the snapshots; and of a run that has ended its budget and
+    its replicates, and algorithms may be `added`. DirectoryError when there is nothing to
     resume, and Damaged, before anything is changed, when a file is damaged that it needs; else as `run_study`. Where the
     last snapshot is damaged and the one before is whole, it continues from that and says so on standard error.
     """
     manifest = read_manifest(directory)
     if manifest["status"] == "complete":
-        discard_parts(directory)  # which a kill may have left
-        raise DirectoryError(f"'{directory}': has ended; look at it with: fedbo show {directory}")
+        return _extend(directory, manifest, (overrides, added), progress, callbacks)
+    if added:
+        raise DirectoryError(f"'{directory}': has not ended; let it end before it is extended: fedbo resume {directory}")
+    settle(directory)
     study = _begun_study(directory, manifest, overrides)
-    if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
-        what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
-        raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
+    check_versions(directory, manifest)
     directory = directory.resolve()
     with _room_in(directory), locked(directory):
         for note in fall_back(study, directory):
@@ -92,7 +99,39 @@ def resume_study(
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1, "files": {}}
         write_manifest(directory, manifest)
         copy_among_parts(directory)
-        return _carry_out(study, directory, manifest, progress, callbacks)
+        return carry_out(study, directory, manifest, progress, callbacks)
+
+
+def _extend(
+    directory: Path,
+    manifest: dict[str, Any],
+    changes: tuple[Sequence[str], Sequence[Mapping[str, Any]]],
+    progress: Progress | None,
+    callbacks: Sequence[Callback],
+) -> Result:
+    """Extend a run that has ended: what was evaluated is looked up, and runs that stay as they are are kept."""
+    if "forked" in manifest:
+        raise DirectoryError(f"'{directory}': is a branch of another run, and has ended; extend that run, and fork it again")
+    directory = directory.resolve()
+    with _room_in(directory), locked(directory):
+        discard_parts(directory)  # which a kill may have left
+        before = _begun_study(directory, manifest, ())
+        study = extended_study(before, directory / STUDY, *changes)
+        if study.digest() == before.digest():
+            remedy = f"look at it with: fedbo show {directory}; or extend it, such as with --set budget.iterations=N"
+            raise DirectoryError(f"'{directory}': has ended; {remedy}")
+        check_versions(directory, manifest)
+        check_tables(directory, manifest)
+        set_aside(directory)
+        atomic.write_text(directory / "parts" / STUDY, study.to_toml())
+        changed = new_manifest(study) | {key: manifest[key] for key in ("started", "seconds", "resumed", "best_values")}
+        kept = runs_to_keep(before, study, runs(study, directory / "parts"))
+        extended = [*manifest.get("extended", ()), {"study_sha256": manifest["study_sha256"], "at": now()}]
+        changed |= {"kept_runs": sorted([*key] for key in kept), "extended": extended}
+        write_manifest(directory, changed)
+        atomic.write_text(directory / STUDY, study.to_toml())
+        copy_among_parts(directory)
+        return carry_out(study, directory, changed, progress, callbacks)
 
 
 def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str]) -> Study:
@@ -115,13 +154,17 @@ def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[
     return study
 
 
-def _carry_out(
+def carry_out(
     study: Study, directory: Path, manifest: dict[str, Any], progress: Progress | None, callbacks: Sequence[Callback]
 ) -> Result:
+    """Carry out what is left of a study in its directory, which is locked, and gather its tables."""
     parts = directory / "parts"
     parts.mkdir(exist_ok=True)
     discard_drafts(directory)
-    learning, work = learnings(study, parts), runs(study, parts)
+    kept = {RunKey(*key) for key in manifest.get("kept_runs", ())}
+    learning, every = learnings(study, parts), runs(study, parts)
+    work = [run for run in every if run.key not in kept]
+    recall(parts, work)
     begun, failure = time.monotonic(), None
     ended: list[RunSummary] = []
     try:
@@ -141,10 +184,11 @@ def _carry_out(
     except Exception as error:
         failure = error
     complete = len(ended) == len(work) and not any(end.stopped for end in ended)
-    _note_end(manifest, "failed" if failure else "complete" if complete else "interrupted", ended, time.monotonic() - begun)
+    status = "failed" if failure else "complete" if complete else "interrupted"
+    _note_end(manifest, status, (ended, kept), time.monotonic() - begun)
     manifest["error"] = str(failure) if failure else None
     try:
-        manifest["files"] = gather(study, directory, [run.key for run in work])
+        manifest["files"] = gather(study, directory, [run.key for run in every], kept)
         write_manifest(directory, manifest)
     except (OSError, Damaged) as error:
         failure = failure or error
@@ -156,10 +200,15 @@ def _carry_out(
     return Result.open(directory, trust=True)
 
 
-def _note_end(manifest: dict[str, Any], status: str, ended: Sequence[RunSummary], seconds: float) -> None:
+def _note_end(
+    manifest: dict[str, Any], status: str, runs: tuple[Sequence[RunSummary], Collection[RunKey]], seconds: float
+) -> None:
+    ended, kept = runs
     manifest["status"] = status
-    manifest["complete_runs"] = sorted([*end.key] for end in ended if not end.stopped)
-    manifest["best_values"] = best_values(ended)
+    if status == "complete":
+        manifest.pop("kept_runs", None)
+    manifest["complete_runs"] = sorted([*([*end.key] for end in ended if not end.stopped), *([*key] for key in kept)])
+    manifest["best_values"] = best_values(ended, manifest["best_values"] if kept else {})
     manifest["ended"] = now()
     manifest["seconds"] = round(manifest["seconds"] + seconds, 3)
     manifest["snapshot_seconds"] = round(manifest.get("snapshot_seconds", 0.0) + sum(end.kept for end in ended), 3)

@@ -23,11 +23,11 @@ def draw_overview(found: Overview) -> Figure:
     with rc_context(STYLE):
         count = len(found.ranking.labels)
         figure = Figure(figsize=(13, 2.3 + 0.26 * count + 3.7), layout="constrained")
-        above, below = figure.subfigures(2, 1, height_ratios=(2.0 + 0.26 * count, 4.0))
-        draw_ranks(above.subplots(), found.ranking)
         costs = [one for one in found.costs if one.axis != "bytes"]
-        for axes, one in zip(below.subplots(1, len(costs), sharey=True), costs, strict=True):
-            draw_profile(axes, one, costs)
+        grid = figure.add_gridspec(2, len(costs), height_ratios=(2.0 + 0.26 * count, 4.0))
+        draw_ranks(figure.add_subplot(grid[0, :]), found.ranking)
+        for place, one in enumerate(costs):
+            draw_profile(figure.add_subplot(grid[1, place]), one, costs)
         return figure
 
 

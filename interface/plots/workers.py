@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from fedbo.plots.marks import AWAY, Bars, corners
+from fedbo.plots.marks import AWAY, corners
 from fedbo.plots.style import FAINT, PALE, rows_only, time_label
-from fedbo.plots.timeline import one_run
 from fedbo.results.grouping import column_of, of_kinds
 from fedbo.results.queueing import placements
+from fedbo.results.timeline_bars import Bars, one_run
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result

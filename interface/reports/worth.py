@@ -244,8 +244,8 @@ def worth_table(found: WorthReport, metric: Metric) -> RenderableType:
     headings = (
         "algorithm",
         "role",
-        *(f"{metric.name} at {place}" for place in PLACES),
-        *(f"gain at {place} [95 %]" for place in PLACES[1:]),
+        *(f"at {place}" for place in PLACES),
+        *(f"gain, {place} [95 %]" for place in PLACES[1:]),
         "sent/agent",
         "epsilon",
     )
@@ -270,4 +270,10 @@ def worth_table(found: WorthReport, metric: Metric) -> RenderableType:
     legend = (
         f"gain: better than {found.local}, positive is better; paired over replicates, all federated methods together at 95 %."
     )
-    return Group(table_of("", headings, lines), Text(legend, style="dim"), Text(), Text(there), *map(Text, found.words))
+    return Group(
+        table_of(f"best {metric.name}", headings, lines),
+        Text(legend, style="dim"),
+        Text(),
+        Text(there),
+        *map(Text, found.words),
+    )

@@ -94,6 +94,11 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
     )
 
 
+def final_estimate(found: Sequence[IncumbentTrace], metric: Metric) -> Estimate:
+    """Give the mean best native value over targets in the end, with its error over replicates."""
+    return _estimate(found, math.inf, metric)
+
+
 def difference(found: Sequence[IncumbentTrace], baseline: Sequence[IncumbentTrace], metric: Metric) -> Difference | None:
     """Compare final values on the replicates that both have; None with fewer than two of them."""
     mine, other = (replicate_means(traces, "iteration", np.array([math.inf])) for traces in (found, baseline))

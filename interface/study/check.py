@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Overlapping, Private
 from fedbo.study.agents.checks import group_budgets, history_combinations
-from fedbo.study.agents.histories import has_history
+from fedbo.study.agents.histories import has_history, history_sources
 from fedbo.study.check_privacy import privacy_asked, private_combinations
 from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.environment.cluster_checks import cluster_combinations
@@ -111,7 +111,7 @@ def _overlapping(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(
             ("evaluation", key), "needs a budget that counts decisions; give [budget] iterations in place of pulls"
         )
-    if has_history(study):
+    if any(not source.table.warm_start for source in history_sources(study)):
         yield InvalidSetting(("evaluation", key), "does not go with [agents.history]; leave one of the two out")
     if study.objective.noise:
         yield InvalidSetting(("evaluation", key), "does not go with added noise; leave noise out")

@@ -15,11 +15,20 @@ from pathlib import Path
 
 from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Hostings
-from fedbo.testing.promises import broken_by_kills, broken_hostings, broken_laws, broken_workers, start_ray
+from fedbo.testing.promises import (
+    broken_by_kills,
+    broken_extension,
+    broken_fork,
+    broken_hostings,
+    broken_laws,
+    broken_workers,
+    start_ray,
+)
 from fedbo.testing.real_time import broken_in_real_time, draw_real_time_study
 from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study
 
+TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "real-time")
 Trial = Callable[[Study, Path, int], list[str]]
 
 
@@ -29,6 +38,10 @@ def trials(given: argparse.Namespace) -> Trial:
         return lambda study, folder, seed: broken_laws(study, folder, given.limit, again=seed % given.replay == 0)
     if given.what == "kills":
         return lambda study, folder, seed: broken_by_kills(study, folder, given.limit, given.kills, seed)[0]
+    if given.what == "extensions":
+        return lambda study, folder, seed: broken_extension(study, folder, given.limit, seed)
+    if given.what == "forks":
+        return lambda study, folder, seed: broken_fork(study, folder, given.limit, seed)
     start_ray()
     if given.what == "real-time":
         return lambda study, folder, seed: broken_in_real_time(draw_real_time_study(seed), folder, seed)
@@ -58,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--studies", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no study after so many seconds")
-    parser.add_argument("--try", dest="what", choices=("laws", "hostings", "workers", "kills", "real-time"), default="laws")
+    parser.add_argument("--try", dest="what", choices=TRIALS, default="laws")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a study may take")
     parser.add_argument("--replay", type=int, default=10, help="replay one study of so many")
     parser.add_argument(

@@ -4,21 +4,31 @@
 - A replay gives the same tables.
 - Under every hosting it gives the same bytes.
 - Killed at random moments, by SIGKILL, and resumed, it gives the same bytes.
+- Run with less of a budget and extended, it gives the same bytes.
+- Forked at a random moment with nothing changed, it gives the same bytes.
 """
 
 from __future__ import annotations
 
 import logging
 import random
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import ray
 
 import fedbo
+from fedbo.actors.storage.rows import read_table
+from fedbo.coordinator.runtime.forking import ForkPoint
+from fedbo.execution.extension import why_not_extended
+from fedbo.execution.fork import fork_run
 from fedbo.execution.replay import replay
-from fedbo.study.study import Study, load_study
+from fedbo.results.grouping import by_run
+from fedbo.results.manifest import read_manifest
+from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.carrying_out import LEGAL_ENDS, Ending, Hostings, begin_or_go_on, dying, forked, hosted, tables
 from fedbo.testing.invariants import violations
 
@@ -70,6 +80,120 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
     if ended.code:
         return [_words(ended, "the resumed run", seconds)], done
     return _differences(tables(folder / "alone"), tables(directory), f"after {done} kills"), done
+
+
+def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill: bool = True) -> list[str]:
+    """Run a study with less of one budget and extend it, killed once at a random moment; compare with the study run at once.
+
+    Where no run of the study can be extended, nothing is broken.
+    """
+    rng = random.Random(f"extension {seed}")
+    given = _with_less(study, rng)
+    if given is None:
+        return []
+    less, sets = given
+    for name, one in (("alone", study), ("extended", less)):
+        ended = forked(lambda: begin_or_go_on(one, folder / name), folder, seconds)  # noqa: B023
+        if ended.error.startswith(_LEGAL_ENDS):
+            return []
+        if ended.code:
+            return [_words(ended, f"the run {name}", seconds)]
+    directory = folder / "extended"
+    trial = folder / "trial"
+    shutil.copytree(directory, trial)
+    counted = forked(lambda: _extended(trial, sets, None), folder, seconds)
+    if counted.code:
+        return [_words(counted, "the extension", seconds)]
+    broken = _differences(tables(folder / "alone"), tables(trial), f"extended by {sets}")
+    if kill and not broken:
+        before = rng.randint(1, counted.given)
+        forked(lambda: _extended(directory, sets, before), folder, seconds)
+        ended = forked(lambda: _extended(directory, sets, None), folder, seconds)
+        if ended.code:
+            return [_words(ended, f"the extension killed before file operation {before}", seconds)]
+        broken = _differences(tables(folder / "alone"), tables(directory), f"killed, and extended by {sets}")
+    return broken
+
+
+def _with_less(study: Study, rng: random.Random) -> tuple[Study, list[str]] | None:
+    """Give a study with less of a budget, and what makes it the whole one; None where there is nothing to take away."""
+    budget, document = study.budget, study.document()
+    changes: list[tuple[str, str, Any]] = []
+    if budget.iterations is not None and budget.iterations > 1 and not any(map(why_not_extended, study.algorithm)):
+        changes.append(("budget", "iterations", rng.randint(1, budget.iterations - 1)))
+    if budget.time is not None:
+        changes.append(("budget", "time", budget.time * rng.uniform(0.1, 0.9)))
+    if budget.evaluations is not None and budget.evaluations > 1:
+        changes.append(("budget", "evaluations", rng.randint(1, budget.evaluations - 1)))
+    if study.study.replicates > 1:
+        changes.append(("study", "replicates", rng.randint(1, study.study.replicates - 1)))
+    changes = [(table, key, value) for table, key, value in changes if f"{table}.{key}" not in study.sweep]
+    if not changes or study.privacy.secure_noise or any(key.startswith("budget.") for key in study.sweep):
+        return None
+    table, key, value = rng.choice(changes)
+    try:
+        less = load_study({**document, table: {**document[table], key: value}})
+    except StudyError:
+        return None
+    return less, [f"{table}.{key}={document[table][key]}"]
+
+
+def _extended(directory: Path, sets: Sequence[str], before: int | None) -> int:
+    """Extend a run, or go on with that, to be killed before a file operation where one is given; give how many there were."""
+    count = dying(directory, before)
+    ended = read_manifest(directory)
+    if load_study(directory / "study.toml", sets).digest() != ended["study_sha256"] or ended["status"] != "complete":
+        fedbo.resume(directory, overrides=sets if ended["status"] == "complete" else ())
+    return count()
+
+
+def broken_fork(study: Study, folder: Path, seconds: float, seed: int) -> list[str]:
+    """Fork a run at a random event and at a random time with nothing changed, which gives the same bytes, and with a change.
+
+    With a change, all that happened before the fork is the same.
+    """
+    rng = random.Random(f"fork {seed}")
+    ended = forked(lambda: begin_or_go_on(study, folder / "run"), folder, seconds)
+    if ended.error.startswith(_LEGAL_ENDS):
+        return []
+    if ended.code:
+        return [_words(ended, "the run", seconds)]
+    if study.privacy.secure_noise:
+        return []
+    table = read_table(folder / "run" / "events.parquet")
+    last = min(max(part["time"].to_pylist()) for _, part in by_run(table))
+    fewest = min(len(part) for _, part in by_run(table))
+    broken = list[str]()
+    points = [ForkPoint(event=rng.randint(1, max(1, fewest // 3))), ForkPoint(time=last * rng.random() + 1e-9)]
+    change = rng.choice(_CHANGES)
+    for name, point, sets in (("event", points[0], []), ("time", points[1], []), ("change", points[1], [change])):
+        found = forked(lambda: str(fork_run(folder / "run", [point], sets, folder / name).directory), folder, 2 * seconds)  # noqa: B023
+        if found.error.startswith((*_LEGAL_ENDS, "ForkError", "StudyError")):
+            continue
+        if found.code:
+            return [_words(found, f"the fork at {point} with {sets}", seconds)]
+        branch = folder / name / "branch-0001"
+        if not sets:
+            broken += _differences(tables(folder / "run"), tables(branch), f"forked at {point}")
+        elif _until(table, point) != _until(read_table(branch / "events.parquet"), point):
+            broken.append(f"forked at {point} with {sets}: other events before it")
+    return broken
+
+
+_CHANGES = (
+    *(f"exchange={{mode = '{mode}'}}" for mode in ("barrier", "deadline", "first_k", "buffered", "immediate")),
+    "timing.latency={model = 'exponential', mean = 0.5}",
+    "timing.evaluation={model = 'exponential', mean = 0.3}",
+    "availability={model = 'markov', present = 3.0, absent = 1.0}",
+    "availability={model = 'always'}",
+    "evaluation.retries=2",
+    "network.retry=0.3",
+)
+
+
+def _until(table: Any, point: ForkPoint) -> str:
+    assert point.time is not None
+    return repr([row for row in table.to_pylist() if row["time"] < point.time])
 
 
 def _counted(study: Study, directory: Path, before: int | None) -> int:

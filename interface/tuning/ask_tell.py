@@ -18,6 +18,7 @@ from threadpoolctl import ThreadpoolController
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from fedbo.algorithms.base import Array, Inbound, Overlapping, Private, Problem, Starting
 from fedbo.algorithms.streams import Streams
+from fedbo.evaluated import Evaluated, evaluated
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.ask_log import AskLog, LogEntry
@@ -76,6 +77,9 @@ class Agent:
     All that is asked and told, and which messages were fetched when, is appended to `log.jsonl` before the call returns, so
     that the agent resumes when its folder is opened again. One process at a time may have it open. ValueError when the space or
     the terms are wrong, or not those with which the folder was made; DirectoryError when another process has it open.
+
+    It begins with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a file, a
+    run, of which it takes what the agent of its number observed, or an `optuna.Study` (see `fedbo.evaluated.evaluated`).
     """
 
     _file: _AgentFile
@@ -87,9 +91,12 @@ class Agent:
         terms: Terms = Terms(),
         number: int = 0,
         meeting: Meeting | None = None,  # noqa: B008
+        *,
+        start: Any = None,
     ) -> None:
         written = written_space(space)
         self.folder, self.terms, self.number, self._meeting = Path(folder), terms, number, meeting
+        self._written = written
         self._space, self._sign = read_space(written), 1.0 if terms.mode == "max" else -1.0
         named = {"name": terms.algorithm} if isinstance(terms.algorithm, str) else dict(terms.algorithm)
         if named.get("name") == "fts":
@@ -112,6 +119,8 @@ class Agent:
         self._messages = MessageStore(self.folder / "messages", self._digest[:16], number, declared)
         with self._threads.limit(limits=1):
             self._recall()
+            for point in () if start is None else self._started(start):
+                self.add(*point)
 
     def ask(self, n: int = 1, client: str | None = None) -> list[Suggestion]:
         """Give `n` configurations to evaluate, each with its token.
@@ -196,6 +205,10 @@ class Agent:
             return None
         token = max(values, key=lambda each: self._sign * values[each])
         return self._suggestion(token).configuration, values[token]
+
+    def _started(self, start: Any) -> list[Evaluated]:
+        is_run = isinstance(start, str | Path) and Path(start).is_dir()
+        return evaluated(start, self._written, mode=self.terms.mode, agent=self.number if is_run else None)
 
     def close(self) -> None:
         """Let another process open the folder."""

@@ -15,6 +15,7 @@ from fedbo.results.manifest import read_manifest
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.tuning.spaces import written_space
+from fedbo.tuning.start import start_file
 
 if TYPE_CHECKING:
     from fedbo.execution.notices import Callback
@@ -47,6 +48,7 @@ class Options(TypedDict):
     address: NotRequired[str]
     out: NotRequired[str | Path]
     resume: NotRequired[bool]
+    start: NotRequired[Any]
     callbacks: NotRequired[Sequence[Callback | str]]
     study: NotRequired[Mapping[str, Any]]
 
@@ -105,6 +107,10 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         },
         "hosting": {"kind": "dedicated"} | _given(options, address="address"),
     }
+    if "start" in options:
+        folder = Path(options.get("out", "runs/tuning")).absolute().parent
+        file = start_file(options["start"], document["objective"]["space"], agents, mode, folder)
+        document["agents"]["history"] = {"file": str(file), "warm_start": True}
     more = options.get("study", {})
     for name, table in more.items():
         document[name] = {**document.get(name, {}), **table} if isinstance(table, Mapping) else table

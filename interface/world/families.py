@@ -7,7 +7,7 @@ model with the same name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,11 @@ class DurationFamily(NamedTuple):
 
     parameters: tuple[str, ...]
     fit: Callable[[Array], Array]
-    law: Callable[[Array], stats.distributions.rv_frozen]
+    law: Callable[[Array], Any]
 
 
 def _exponential(samples: Array) -> Array:
-    return samples.mean(axis=1, keepdims=True)
+    return np.asarray(samples.mean(axis=1, keepdims=True))
 
 
 def _lognormal(samples: Array) -> Array:

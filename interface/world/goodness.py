@@ -61,7 +61,7 @@ def evened(samples: Array, agents: npt.NDArray[np.int64] | None) -> Array:
         return samples
     numbers, place, counts = np.unique(agents, return_inverse=True, return_counts=True)
     sums = np.stack([samples[:, place == one].sum(axis=1) for one in range(len(numbers))], axis=1)
-    return samples * (samples.mean(axis=1, keepdims=True) / (sums / counts)[:, place])
+    return np.asarray(samples * (samples.mean(axis=1, keepdims=True) / (sums / counts)[:, place]))
 
 
 def _candidate(name: str, values: Array, agents: npt.NDArray[np.int64] | None, rng: np.random.Generator) -> Candidate | None:
@@ -85,7 +85,7 @@ def _distances(levels: Array) -> Array:
     """Give the distance of each row of sorted values, as their fitted law sees them."""
     count = levels.shape[1]
     steps = np.arange(count + 1) / count
-    return np.maximum((levels - steps[:-1]).max(axis=1), (steps[1:] - levels).max(axis=1))
+    return np.asarray(np.maximum((levels - steps[:-1]).max(axis=1), (steps[1:] - levels).max(axis=1)))
 
 
 def _thinned(values: Array, agents: npt.NDArray[np.int64] | None) -> tuple[Array, npt.NDArray[np.int64] | None]:

@@ -65,7 +65,7 @@ class Measurements:
 
 def measure_run(into: Measurements, observations: Any, events: Any, study: Study) -> None:
     """Add what the tables of one replicate say; in real time neither absences nor hangs stop an evaluation."""
-    real, policy = study.timing.clock == "wall", study.evaluation
+    real, policy = study.timing.clock == "wall", study.evaluation.make()
     names = ["agent", "phase", "step", "u", "started", "finished", "pulls", "error"]
     rows = [row for row in observations.select(names).to_pylist() if row["phase"] != "history"]
     rows = [row for row in rows if not (row["error"] or "").startswith("forgotten")]

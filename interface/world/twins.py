@@ -100,24 +100,26 @@ class Twin:
     @property
     def is_shared(self) -> bool:
         """Say whether evaluations were tasks of their own, which any worker could make."""
-        policy = self._result.study.evaluation
-        return policy.parallel > 1 or policy.prefetch > 0 or bool(policy.make().resources)
+        policy = self._result.study.evaluation.make()
+        return policy.parallel > 1 or policy.prefetch > 0 or bool(policy.resources)
 
     @property
     def workers(self) -> int:
         """Count the workers: the places where evaluations were made at once, or the agents that evaluate."""
-        places = self._count * self._result.study.evaluation.parallel  # clocks of several processes may show one more
+        places: int = (
+            self._count * self._result.study.evaluation.make().parallel
+        )  # clocks of several processes may show one more
         return max(1, min(self.world.workers, places))
 
     def document(self, replicates: int) -> dict[str, Any]:
         """Give the study of the twin: what the recorded one says of agents and exchange, in the fitted world."""
         old = self._result.study.document()
-        kept = {key: old[key] for key in ("exchange", "budget") if key in old}
+        kept: dict[str, Any] = {key: old[key] for key in ("exchange", "budget") if key in old}
         kept["budget"] = {key: value for key, value in kept["budget"].items() if key != "target"}
         if "target" in old["budget"]:  # what value is reached when is none of its business
             kept["budget"]["evaluations"] = self._evaluations()
         world, policy = self.world.tables(), old.get("evaluation", {})
-        document = {
+        document: dict[str, Any] = {
             "study": {"name": f"twin of {old['study']['name']}"[:200], "seed": self._seed, "replicates": replicates},
             "objective": {"name": "quadratic", "agents": self._count, "dimensions": self._pool.shape[1]},
             "agents": {key: old["agents"][key] for key in ("targets", "initial") if key in old.get("agents", {})},

@@ -108,8 +108,14 @@ def test_random_studies_that_are_killed_and_resumed_give_the_same_bytes(tmp_path
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 
+@pytest.mark.slow
+def test_random_studies_that_are_extended_and_killed_then_give_the_same_bytes(tmp_path: Path) -> None:
+    tried = _try("--try", "extensions", "--studies", "2", "--first", "113", "--limit", "600", "--room", str(tmp_path))
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "real-time"])
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time"])
 def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
     tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from fedbo.algorithms.base import Overlapping
 from fedbo.settings.errors import SettingError
 from fedbo.study.agents.budgets import has_own
 from fedbo.study.agents.histories import HistorySource, history_sources, observed
@@ -44,9 +45,18 @@ def history_combinations(study: Study) -> Iterator[InvalidSetting]:
         table = source.table
         if table.algorithm is None:
             yield from _given(study, source)
+            yield from _warm(study, source)
         elif table.fresh is False and study.study.replicates > 1 and study.federation().random_per_replicate:
             name = study.objective.name
             yield InvalidSetting((*source.loc, "fresh"), f"'{name}' gives every replicate other functions; set fresh = true")
+
+
+def _warm(study: Study, source: HistorySource) -> Iterator[InvalidSetting]:
+    """Refuse methods that cannot be told of points for which they have not asked."""
+    for number, algorithm in enumerate(study.algorithm if source.table.warm_start else ()):
+        if not isinstance(made := algorithm.make(), Overlapping) or made.queries != 1:
+            remedy = "cannot begin with a warm start, of which it has not decided; take ts, fts, gp_ei or gp_ucb"
+            yield InvalidSetting(("algorithm", number, "name"), remedy)
 
 
 def _given(study: Study, source: HistorySource) -> Iterator[InvalidSetting]:

@@ -63,8 +63,13 @@ def history_sources(study: Study) -> list[HistorySource]:
 
 
 def most_observed(study: Study) -> int:
-    """Give the largest number of observations that an agent has been given or makes before the study."""
-    return max((most_of(study, source) for source in history_sources(study)), default=0)
+    """Give the largest number of observations of an earlier task that an agent has been given or makes before the study."""
+    return max((most_of(study, source) for source in history_sources(study) if not source.table.warm_start), default=0)
+
+
+def warm_agents(study: Study) -> frozenset[int]:
+    """List the agents that begin with observations of this very task."""
+    return frozenset(agent for source in history_sources(study) if source.table.warm_start for agent in source.agents)
 
 
 def most_of(study: Study, source: HistorySource) -> int:

@@ -29,7 +29,7 @@ class HistoryTable(Table):
 
     By an `algorithm` they make `observations` in all of an earlier task, the first `initial` of them uniform. Else they stand
     in a `file`, or are those of an earlier `run`, of the algorithm with this `label` and of one `cell`; the first so many of
-    each agent.
+    each agent. With `warm_start` they are observations of this very task, with which agents begin as with their own.
     """
 
     algorithm: HistoryAlgorithm | None = None
@@ -40,6 +40,7 @@ class HistoryTable(Table):
     observations: Positive | None = None
     initial: Count | None = None
     fresh: bool | None = None
+    warm_start: bool | None = None
 
     @field_validator("algorithm", mode="before", json_schema_input_type=str | HistoryAlgorithm | None)
     @classmethod
@@ -65,6 +66,8 @@ class HistoryTable(Table):
         for key, sources in (("initial", "algorithm"), ("fresh", "algorithm"), ("label", "run"), ("cell", "run")):
             if first != sources and getattr(self, key) is not None:
                 yield InvalidSetting((key,), f"is for a history by {sources}; leave it out")
+        if first == "algorithm" and self.warm_start:
+            yield InvalidSetting(("warm_start",), "is for a history by a file or a run, of this very task; leave it out")
         if (
             first == "algorithm"
             and self.observations is not None

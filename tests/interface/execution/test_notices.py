@@ -12,9 +12,14 @@ from typing import Any
 import pytest
 
 import fedbo
+from fedbo.actors.storage.evaluation_log import EvaluationLog
+from fedbo.actors.storage.evaluations import EvaluationRecord
 from fedbo.actors.storage.rows import RunKey
+from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.callbacks import RayMetrics
 from fedbo.cli import main
+from fedbo.execution.jobs import runs
+from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import ClosedRound, Evaluation, LoggedEvent
 from fedbo.results.manifest import read_manifest, write_manifest
 from fedbo.testing.carrying_out import tables
@@ -193,6 +198,30 @@ def test_metrics_of_ray_without_ray_are_one_line(tmp_path: Path, capsys: pytest.
     fedbo.run(STUDY, out=tmp_path / "run", callbacks=["ray_metrics"])
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("callback")]
     assert "RuntimeError: this study is not carried out on Ray; give it workers, another hosting or an address" in line
+
+
+@pytest.mark.parametrize(
+    ("budget", "callback", "ends"),
+    [
+        ({}, lambda evaluation: True, True),
+        ({}, lambda evaluation: 1, False),
+        ({"evaluations": 1}, None, True),
+        ({"evaluations": 2}, None, False),
+    ],
+)
+def test_an_evaluation_in_real_time_ends_a_study_that_has_enough(
+    budget: dict[str, int], callback: Any, ends: bool, tmp_path: Path
+) -> None:
+    wall = {"timing": {"clock": "wall"}, "exchange": {"mode": "immediate"}, "hosting": {"kind": "dedicated"}}
+    study = fedbo.load_study({**STUDY, **wall, "budget": {"iterations": 3, **budget}, "algorithm": [{"name": "random"}]})
+    first, *_ = work = runs(study, tmp_path)
+    log = EvaluationLog(RunFolder.of(first.folder, first.key), {0}, None)
+    log.append([EvaluationRecord(0, 0, [1.0, 2.0], -3.0, -3.0, 0.1, 0.2, None, 1, None)])
+    log.close()
+    seen = list[Evaluation]()
+    monitor = RunMonitor(study, work, [callback, seen.append] if callback else [])
+    assert monitor.poll() is ends and monitor.poll() is ends
+    assert [(each.run, each.value) for each in seen] == [(first.key, 3.0)] * (callback is not None)
 
 
 @pytest.mark.ray

@@ -20,7 +20,7 @@ from fedbo.execution.runner import run_study
 from fedbo.study.study import load_study
 from fedbo.world.families import FAMILIES
 from fedbo.world.fitting import fit_durations, fit_world
-from fedbo.world.goodness import REFUSED, candidates
+from fedbo.world.goodness import REFUSED, _candidate, candidates
 from fedbo.world.sources import measure
 
 KNOWN: dict[str, tuple[float, ...]] = {
@@ -38,16 +38,15 @@ def drawn(name: str, count: int, seed: int) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_true_family_is_refused_as_often_as_the_test_says(name: str) -> None:
-    refused = sum(
-        one.p < REFUSED for seed in range(30) for one in candidates(drawn(name, 40, seed), None, seed) if one.model == name
-    )
-    assert refused <= 8
+    fitted = [_candidate(name, drawn(name, 40, seed), None, np.random.default_rng([seed, 2])) for seed in range(30)]
+    assert all(one is not None for one in fitted)
+    assert sum(one is not None and one.p < REFUSED for one in fitted) <= 8
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_true_family_is_recovered_with_its_parameters(name: str) -> None:
-    fitted = [fit_durations(drawn(name, 400, seed), seed) for seed in range(10)]
-    assert sum(one.model == name for one in fitted) >= 8
+    fitted = [fit_durations(drawn(name, 400, seed), seed) for seed in range(6)]
+    assert sum(one.model == name for one in fitted) >= 5
     for place, parameter in enumerate(FAMILIES[name].parameters):
         found = np.array([one.table[parameter] for one in fitted if one.model == name])
         error = found.std(ddof=1) / np.sqrt(len(found))

@@ -1,0 +1,158 @@
+"""The switch of a run to other rules in the middle of it: what is scheduled, open or awaited is carried over.
+
+What agents work on, and what is on its way, stays as it was begun; whatever begins from now on follows the new rules.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from fedbo.actors.hosts import Hosts
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.environment.environment import Environment
+from fedbo.coordinator.errors import ForkError
+from fedbo.coordinator.events import (
+    BACKGROUND,
+    AckTimeout,
+    After,
+    AvailabilityChanged,
+    Effect,
+    Event,
+    FaultEnded,
+    FaultStarted,
+    Message,
+    MessageAtLink,
+    MessageReceived,
+    RoundDeadline,
+)
+from fedbo.coordinator.runtime.engine import apply_effects
+from fedbo.coordinator.runtime.event_queue import EventQueue
+
+
+def switch(before: Core, after: Core, hosts: Hosts, queue: EventQueue, now: float) -> None:
+    """Let a run go on under other rules: those of `after`, which has its state; ForkError where that cannot be.
+
+    Where the rules are the same nothing changes.
+    """
+    queue.gather()
+    effects = _faults(before.environment, after, queue, now)
+    effects += _availability(before.environment, after, queue, now)
+    if before.exchange != after.exchange:
+        effects += _exchange(before, after, queue, now)
+    apply_effects(effects, now, hosts, queue)
+
+
+def _faults(before: Environment, after: Core, queue: EventQueue, now: float) -> list[Effect]:
+    """Schedule the faults that differ anew; those that have begun must end as they began."""
+    old, new = before.plan, after.environment.plan
+    places = {place for place, fault in enumerate(new) if place >= len(old) or old[place] != fault}
+    if any(isinstance(event, FaultEnded) and event.fault in places for _, _, event in queue.heap):
+        raise ForkError("fault: one that is changed has begun and not ended; fork before it, or after it")
+    _drop(queue, lambda event: isinstance(event, FaultStarted) and event.fault in places)
+    return after.faults.switch(places, now)
+
+
+def _availability(before: Environment, after: Core, queue: EventQueue, now: float) -> list[Effect]:
+    """Let agents whose availability differs follow the other model, which has held from the start as it were."""
+    new = after.environment
+    if before.common.availability == new.common.availability and before.exceptions == new.exceptions:
+        return []
+    agents = [n for n in sorted(after.rules.participants) if before.of(n).availability != new.of(n).availability]
+    away = dict.fromkeys(agents, False)
+    for _, _, event in queue.heap:
+        if isinstance(event, AvailabilityChanged) and event.agent in away:
+            away[event.agent] = bool(event.number % 2)
+    _drop(queue, lambda event: isinstance(event, AvailabilityChanged) and event.agent in away)
+    return after.presence.switch(after.state, away, now)
+
+
+def _exchange(before: Core, after: Core, queue: EventQueue, now: float) -> list[Effect]:
+    """Carry the open round, or the buffer, over to another exchange mode."""
+    if before.rules.idles != after.rules.idles:
+        raise ForkError("exchange.selection.others: who has nothing to do was fixed before the first round; leave it as it is")
+    rounds, deadline = after.state.rounds, after.exchange.deadline
+    _drop(queue, lambda event: isinstance(event, RoundDeadline))
+    switches = before.rules.is_synchronous != after.rules.is_synchronous
+    if switches:
+        _change_waiting(after, queue, now)
+    rounds.deadline_passed = False
+    effects = list[Effect]()
+    if deadline is not None and after.rules.upload is not None:
+        effects.append(After(max(0.0, rounds.opened + deadline - now), RoundDeadline(rounds.number)))
+    effects += after.server.settle(after.state, now)
+    return effects + _set_going(after, now) if switches and not after.rules.is_synchronous else effects
+
+
+def _set_going(after: Core, now: float) -> list[Effect]:
+    """Let agents go on that have waited for a round to close, but for those to which an answer is under way."""
+    waiting = after.state.rounds.waiting
+    going = sorted(number for number, answer in waiting.items() if answer is None)
+    for number in going:
+        del waiting[number]
+    return [effect for number in going for effect in after.processes.advance(after.state, after.state.agents[number], now)]
+
+
+def _change_waiting(after: Core, queue: EventQueue, now: float) -> None:
+    """Let agents that waited for a round wait for no other, or those that did not wait for the one that opens now."""
+    state, rules = after.state, after.rules
+    rounds, agents = state.rounds, state.agents
+    if rules.aggregator is not None:
+        raise ForkError(
+            "exchange.mode: whom private rounds ask is sampled as they begin; leave the run with rounds, or without"
+        )
+    if absent := [agent.number for agent in agents.every() if agent.absent]:
+        raise ForkError(f"exchange.mode: agent {absent[0]} is absent before its step then; fork a little later")
+    if rules.idles:
+        raise ForkError("exchange.mode: agents that are idle until a round asks them have none then; take another with rounds")
+    _count_age(after, queue)
+    if not rules.is_synchronous:
+        rounds.buffer = sorted(rounds.reported)
+        rounds.reported, rounds.missing = set(), set()
+        return
+    rounds.opened, rounds.buffer = now, []
+    for agent in (agents[number] for number in sorted(rounds.active)):
+        agent.asked = True
+        waits = agent.number in rounds.waiting
+        if waits and rounds.waiting[agent.number] is None and not agent.unacknowledged:
+            rounds.reported.add(agent.number)
+        elif agent.current is not None and not agent.known_offline:
+            rounds.missing.add(agent.number)
+
+
+def _count_age(after: Core, queue: EventQueue) -> None:
+    """Count ages in rounds instead of in answers, or the reverse, so that whatever is on its way stays as stale as it was."""
+    state, count, age = after.state, len(after.rules.targets), after.state.rounds.age
+
+    def base(old: int) -> int:
+        if old < 0:
+            return old
+        return (age // count) - (age - old) // count if after.rules.is_synchronous else old * count
+
+    def sent(message: Any) -> Any:
+        return message._replace(base=base(message.base)) if isinstance(message, Message) else message
+
+    state.rounds.age = age // count if after.rules.is_synchronous else age * count
+    for agent in state.agents.every():
+        agent.base, agent.newest_base = base(agent.base), base(agent.newest_base)
+        agent.unacknowledged = {step: sent(message) for step, message in agent.unacknowledged.items()}
+        agent.previous_message = sent(agent.previous_message)
+    queue.heap = [(time, number, _with(event, sent)) for time, number, event in queue.heap]
+
+
+def _with(event: Event, sent: Callable[[Any], Any]) -> Event:
+    """Give an event with another message in it."""
+    if isinstance(event, MessageAtLink | MessageReceived):
+        return event._replace(message=sent(event.message))
+    if isinstance(event, AckTimeout):
+        return event._replace(transmission=sent(event.transmission))
+    return event
+
+
+def _drop(queue: EventQueue, unwanted: Callable[[Event], bool]) -> None:
+    """Take events out of the queue."""
+    left = [entry for entry in queue.heap if not unwanted(entry[2])]
+    if len(left) < len(queue.heap):
+        heapq.heapify(left)
+        queue.heap, queue.waiting = left, sum(type(event) not in BACKGROUND for _, _, event in left)

@@ -1,0 +1,37 @@
+"""The command `fork`: a finished run goes on from one point with something changed, beside what it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedbo.commands.arguments import Format, Printed, RunFolderArgument, print_json, progress_display
+
+
+def fork(
+    folder: RunFolderArgument,
+    at: Annotated[str | None, typer.Option(help="A time, such as 12.5, or event:500: after so many events.")] = None,
+    every: Annotated[float | None, typer.Option(help="Fork at every multiple of this time instead of at one.")] = None,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help='What changes then; the time "fork" is that of the fork.'),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="A new or empty directory; default: one under runs/.")] = None,
+    printed: Printed = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+) -> None:
+    """Let a finished run go on from one point with something changed, on the same draws, and say what the change does."""
+    from fedbo.execution.fork import fork_run, points_of
+    from fedbo.plots.fork import draw_fork
+    from fedbo.reports.fork import fork_facts, fork_table
+    from fedbo.reports.tables import console
+
+    found = fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet))
+    figure = draw_fork(found, found.directory / "fork.png")
+    if printed is Format.json:
+        print_json({**fork_facts(found), "figures": [str(figure)]})
+        return
+    console().print(fork_table(found))
+    print(f"results: {found.directory}\nfigure:  {figure}")

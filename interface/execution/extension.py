@@ -1,0 +1,145 @@
+"""The extension of a finished run: a larger budget, more replicates, more algorithms; which are possible, and what is kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
+from fedbo.algorithms.base import Anytime
+from fedbo.coordinator.runtime.actor import Run
+from fedbo.execution.directory import KEPT
+from fedbo.execution.earlier import recall_evaluations
+from fedbo.results.manifest import STUDY
+from fedbo.study.document import StudyError, one_line
+from fedbo.study.study import Study, load_study
+from fedbo.study.tables import AlgorithmTable
+
+_BUDGET = ("iterations", "evaluations", "time", "target")
+_FREE = ("hosting", "recovery")
+_WHAT = "budget.iterations, .evaluations, .time and .target, study.replicates, and algorithms added to the others"
+
+
+def extended_study(before: Study, path: Path, overrides: Sequence[str], added: Sequence[Mapping[str, Any]]) -> Study:
+    """Give the study of a finished run as it is to be; StudyError when a run of it would not begin as that one."""
+    more = load_study(path, overrides)
+    if added:
+        document = more.document()
+        more = load_study({**document, "algorithm": [*document["algorithm"], *added]})
+    for line in _not_extended(before, more):
+        raise StudyError(f"--set {line}")
+    return more
+
+
+def is_longer(before: Study, after: Study) -> bool:
+    """Say whether the runs that were made go on, and not only others are added."""
+    return before.budget != after.budget
+
+
+def runs_to_keep(before: Study, after: Study, work: Sequence[Run]) -> set[RunKey]:
+    """List the runs of a study that are as they were before it was extended."""
+    if is_longer(before, after):
+        return set()
+    return {run.key for run in work if run.key.algorithm in before.labels and run.key.replicate < before.study.replicates}
+
+
+def _not_extended(before: Study, after: Study) -> list[str]:
+    """Say what keeps a study from being an extension of another one, in lines that begin with the key."""
+    old, new = before.document(), after.document()
+    if before.privacy.deltas is None:  # they are chosen with the first private algorithm
+        new.get("privacy", {}).pop("deltas", None)
+    differ = [key for key in {**old, **new} if key not in _FREE and (old.get(key) or {}) != (new.get(key) or {})]
+    found = []
+    for table in differ:
+        if table not in ("study", "budget", "algorithm"):
+            found.append(f"{table}: has been used from the beginning of the run; what may be changed is {_WHAT}")
+    if "study" in differ:
+        found += _header(before, after)
+    if "algorithm" in differ:
+        found += _algorithms(before, after)
+    if "budget" in differ:
+        found += _budget(before, after)
+    return found
+
+
+def _header(before: Study, after: Study) -> list[str]:
+    if before.study.seed != after.study.seed:
+        return [f"study.seed={after.study.seed}: has been used from the beginning of the run; run it in a new directory"]
+    if after.study.replicates < before.study.replicates:
+        return [f"study.replicates={after.study.replicates}: is fewer than the {before.study.replicates} of the run; give more"]
+    return []
+
+
+def _algorithms(before: Study, after: Study) -> list[str]:
+    tables = {table.title: table for table in after.algorithm}
+    for table in before.algorithm:
+        if tables.get(table.title) != table:
+            return [f"algorithm.{table.title}: was run as it is; add another one with a label of its own"]
+    return []
+
+
+def _budget(before: Study, after: Study) -> list[str]:
+    """Say which budget is none that the run would go on with."""
+    old, new = before.budget, after.budget
+    if before.timing.clock == "wall":
+        remedy = "begin another one with its points: start = the run, in fedbo.tune or [agents.history]"
+        return [f"budget: a run in real time does not happen again, so it cannot be extended; {remedy}"]
+    if before.privacy.secure_noise:
+        return ["budget: the key of the run's secure noise is gone, so it cannot be extended; run it again"]
+    if old.pulls != new.pulls:
+        return [f"budget.pulls={new.pulls}: is the T of what counts evaluations; run it in a new directory"]
+    if swept := [key for key in before.sweep if key.startswith("budget.")]:
+        return [f"{swept[0]}: is swept, so each cell has its own; run the larger ones as a study of their own"]
+    sign = before.federation().metric.sign
+    for key in _BUDGET:
+        was, now = getattr(old, key), getattr(new, key)
+        smaller = was != now and (was is None or (now is not None and (sign if key == "target" else 1) * (now - was) < 0))
+        if smaller:
+            said = "had none" if was is None else f"had {one_line(was)}"
+            return [f"budget.{key}={one_line(now)}: would have ended the run earlier, which {said}; give a larger one"]
+    return _users_of_horizon(before) if old.iterations != new.iterations else []
+
+
+def _users_of_horizon(study: Study) -> list[str]:
+    tables = {(table.title, repr(table)): table for cell in study.cells() for table in cell.study.algorithm}
+    return [f"budget.iterations: {why}" for table in tables.values() if (why := why_not_extended(table))]
+
+
+def why_not_extended(table: AlgorithmTable) -> str:
+    """Say why an algorithm's runs cannot be given more iterations; empty where they can."""
+    algorithm = table.make()
+    if not isinstance(algorithm, Anytime):
+        return f"'{table.title}' does not say whether it uses the budget; let its class have horizon_use, or run it again"
+    if algorithm.horizon_use:
+        return f"'{table.title}' uses the budget from its first decision: it {algorithm.horizon_use}; run it again"
+    return ""
+
+
+def set_aside(directory: Path) -> None:
+    """Keep the tables and the study of a finished run among the parts, whole or not at all."""
+    draft, kept = directory / "parts" / f".{KEPT}.part", directory / "parts" / KEPT
+    for folder in (draft, kept):
+        shutil.rmtree(folder, ignore_errors=True)
+    draft.mkdir(parents=True)
+    for path in (directory / STUDY, *directory.glob("*.parquet")):
+        shutil.copyfile(path, draft / path.name)
+    draft.replace(kept)
+
+
+def settle(directory: Path) -> None:
+    """End what a kill cut short: the study of an extension, which follows its manifest."""
+    kept, copy, path = directory / "parts" / KEPT / STUDY, directory / "parts" / STUDY, directory / STUDY
+    if kept.is_file() and copy.is_file() and path.read_bytes() == kept.read_bytes():
+        atomic.write_text(path, copy.read_text(encoding="utf-8"))
+
+
+def recall(parts: Path, work: Sequence[Run]) -> None:
+    """Let the runs that go on find what they have evaluated."""
+    path = parts / KEPT / "observations.parquet"
+    if path.is_file() and work:
+        table = read_table(path, OBSERVATIONS)
+        for run in work:
+            recall_evaluations(table, run)

@@ -1,0 +1,180 @@
+"""The fork of a finished run: it goes on from one point on the same draws, with something changed, beside what it was."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
+from fedbo.actors.storage.sealed import seal
+from fedbo.coordinator.errors import ForkError
+from fedbo.coordinator.runtime.actor import Coordinator, Run
+from fedbo.coordinator.runtime.forking import ForkPoint, begin_branch, grow_trunk
+from fedbo.execution.directory import check_versions, discard_parts, gather, locked, new_directory, new_manifest
+from fedbo.execution.earlier import recall_evaluations
+from fedbo.execution.fork_changes import branch_study, check_run
+from fedbo.execution.jobs import learnings, runs
+from fedbo.execution.progress import Progress
+from fedbo.execution.runner import carry_out
+from fedbo.results.fork import BRANCH, FORK, ORIGINAL, TRUNK, Fork
+from fedbo.results.grouping import by_run
+from fedbo.results.manifest import STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.study.paths import DirectoryError
+from fedbo.study.study import Study, load_study
+
+_MOST = 200  # branches of a fork
+
+
+def fork_run(
+    directory: Path,
+    points: Sequence[ForkPoint],
+    overrides: Sequence[str] = (),
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> Fork:
+    """Fork a finished run at each of some points, in ascending order, into a new directory; without `out` under `runs/`.
+
+    The trunk is carried out again, with what was evaluated looked up. DirectoryError where there is no such run, StudyError
+    where something is changed that has been used before, ForkError where a run has ended by then; RunError as `run_study`.
+    """
+    manifest = read_manifest(directory)
+    before = _whole_study(directory, manifest)
+    branches = [branch_study(before, directory / STUDY, overrides, point) for point in points]
+    place = new_directory(before, out)
+    with locked(place), _whole(place):
+        _copy(directory, place / ORIGINAL)
+        trunk = _Trunk(directory, place / TRUNK, before)
+        for number, (point, study) in enumerate(zip(points, branches, strict=True), 1):
+            branch = place / f"{BRANCH}-{number:04d}"
+            trunk.grow(point)
+            times = trunk.begin(branch, study)
+            noted = {"study_sha256": manifest["study_sha256"], "at": times, "changes": list(overrides)}
+            changed = new_manifest(study) | {"forked": noted}
+            atomic.write_text(branch / STUDY, study.to_toml())
+            write_manifest(branch, changed)
+            copy_among_parts(branch)
+            with locked(branch):
+                carry_out(study, branch, changed, progress, ())
+        trunk.end()
+        noted = {"run": str(directory.resolve()), "at": [str(point) for point in points], "changes": list(overrides)}
+        atomic.write_text(place / FORK, seal(noted, indent=2))
+    return Fork.open(place)
+
+
+@contextmanager
+def _whole(place: Path) -> Iterator[None]:
+    """Leave nothing behind of a fork that is refused."""
+    try:
+        yield
+    except (ForkError, ValueError):
+        for path in place.iterdir():
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+        place.rmdir()
+        raise
+
+
+def points_of(directory: Path, at: str | None, every: float | None) -> list[ForkPoint]:
+    """Read where a run is forked: at one time or after `event:N`, or at every multiple of a time; ForkError."""
+    if (at is None) == (every is None):
+        raise ForkError("--at: give a time such as 12.5 or event:500, or --every a time, and not both")
+    if every is not None:
+        ends = [_last(events) for _, events in by_run(read_table(_run_table(directory), columns=[*RunKey._fields, "time"]))]
+        if not 0 < every < min(ends):
+            raise ForkError(f"--every {every:g}: must be above 0 and below {min(ends):g}, when the first of the runs ended")
+        if min(ends) / every > _MOST:
+            raise ForkError(f"--every {every:g}: makes more than {_MOST} branches; give at least {min(ends) / _MOST:.3g}")
+        return [ForkPoint(time=every * number) for number in range(1, math.ceil(min(ends) / every))]
+    kind, _, number = str(at).rpartition(":")
+    try:
+        point = ForkPoint(event=int(number)) if kind == "event" else ForkPoint(time=float(str(at)))
+    except ValueError:
+        raise ForkError(f"--at {at}: must be a time such as 12.5, or event:500") from None
+    given = point.event if point.time is None else point.time
+    if given is None or not 0 < given < math.inf:
+        raise ForkError(f"--at {at}: must be above 0 and finite")
+    return [point]
+
+
+def _run_table(directory: Path) -> Path:
+    read_manifest(directory)
+    return directory / "events.parquet"
+
+
+def _last(events: Any) -> float:
+    return float(max(events["time"].to_pylist()))
+
+
+def _whole_study(directory: Path, manifest: dict[str, object]) -> Study:
+    """Load the study of a run that can be forked; DirectoryError with the remedy for any other."""
+    if manifest["status"] != "complete":
+        raise DirectoryError(f"'{directory}': has not ended; let it end before it is forked: fedbo resume {directory}")
+    if "forked" in manifest:
+        raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that run")
+    check_tables(directory, manifest)
+    check_versions(directory, manifest)
+    study = load_study(directory / STUDY)
+    if study.timing.clock == "wall":
+        raise DirectoryError(f"'{directory}': was run in real time, which does not happen again; fork a run in virtual time")
+    if study.privacy.secure_noise:
+        raise DirectoryError(f"'{directory}': the key of its secure noise is gone; fork a run without secure_noise")
+    return study
+
+
+def _copy(directory: Path, to: Path) -> None:
+    """Copy the tables of a run, its study and its manifest."""
+    to.mkdir()
+    for path in (directory / STUDY, directory / "manifest.json", *directory.glob("*.parquet")):
+        shutil.copyfile(path, to / path.name)
+
+
+class _Trunk:
+    """The trunk of a fork: the runs of a study up to a point, in this process."""
+
+    def __init__(self, directory: Path, place: Path, study: Study) -> None:
+        self.directory, self.study = place, study
+        self._parts = place / "parts"
+        self._parts.mkdir(parents=True)
+        atomic.write_text(place / STUDY, study.to_toml())
+        self._manifest = new_manifest(study)
+        for job in learnings(study, self._parts):
+            Coordinator().learn(job)
+        self._runs = runs(study, self._parts)
+        observed = read_table(directory / "observations.parquet", OBSERVATIONS)
+        for run in self._runs:
+            recall_evaluations(observed, run)
+        self._times: dict[str, float] = {}
+
+    def grow(self, point: ForkPoint) -> None:
+        """Carry all runs out up to a point; ForkError where one has ended before."""
+        for run in self._runs:
+            time = grow_trunk(run, point)
+            if time is None:
+                words = f"'{run.key.algorithm}', replicate {run.key.replicate}, has ended before; give an earlier one"
+                raise ForkError(f"--at {point}: the run of {words}")
+            self._times[_name(run)] = time
+
+    def begin(self, branch: Path, study: Study) -> dict[str, float]:
+        """Let a branch begin where the trunk stands; give the times of its runs."""
+        branch.mkdir()
+        shutil.copytree(self._parts, branch / "parts")
+        for old, new in zip(self._runs, runs(study, branch / "parts"), strict=True):
+            check_run(old, new)
+            begin_branch(old, new, self._times[_name(old)])
+        return dict(self._times)
+
+    def end(self) -> None:
+        """Gather the tables of the trunk, as far as it has grown."""
+        files = gather(self.study, self.directory, [run.key for run in self._runs])
+        ended = {"status": "complete", "error": None, "files": files}
+        noted = {"forked": {"at": self._times}, "complete_runs": list[Any]()}
+        write_manifest(self.directory, {**self._manifest, **ended, **noted})
+        discard_parts(self.directory)
+
+
+def _name(run: Run) -> str:
+    return f"{run.key.cell}/{run.key.algorithm}/{run.key.replicate}"

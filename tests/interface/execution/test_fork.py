@@ -1,0 +1,208 @@
+"""Runs that go on twice from one point: to the bit where nothing is changed, and what may be changed, and what follows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fedbo
+from fedbo.cli import main
+from fedbo.coordinator.errors import ForkError
+from fedbo.execution.fork import points_of
+from fedbo.results.result import ResultError
+from fedbo.study.document import StudyError
+from fedbo.study.paths import DirectoryError
+from fedbo.testing.carrying_out import tables
+
+STUDY: dict[str, Any] = {
+    "study": {"name": "forked", "seed": 4, "replicates": 2},
+    "objective": {"name": "branin", "agents": 4},
+    "agents": {"initial": 2},
+    "budget": {"iterations": 4},
+    "algorithm": [{"name": "fts", "every": 1, "p": 0.5, "features": 20}],
+    "timing": {
+        "evaluation": {"model": "pareto", "mean": 1.0, "alpha": 1.5},
+        "latency": {"model": "exponential", "mean": 0.2},
+    },
+    "exchange": {"mode": "barrier"},
+}
+TROUBLE: dict[str, Any] = {
+    "availability": {"model": "markov", "present": 4.0, "absent": 1.0, "leaving": "lost"},
+    "evaluation": {"retries": 1, "time_limit": 4.0},
+    "fault": [{"kind": "crash", "rate": 0.1, "state": "lost", "restart": 0.5}, {"kind": "loss"}],
+    "agents": {"initial": 2, "checkpoint": 2},
+}
+PRIVATE = {"algorithm": [{"name": "dp_fts_de", "features": 20, "share": 1.0, "regions": 1}]}
+LOSS = 'fault=[{kind = "crash", agents = [0], at = "fork"}]'
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a run that has ended, which nothing changes."""
+    directory = tmp_path_factory.mktemp("forked") / "run"
+    fedbo.run(STUDY, out=directory)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("exchange", "more"),
+    [
+        ({"mode": "barrier"}, PRIVATE),
+        pytest.param({"mode": "deadline", "length": 1.5, "late": "carry"}, TROUBLE, marks=pytest.mark.long),
+        ({"mode": "first_k", "k": 2}, {"evaluation": {"parallel": 2, "prefetch": 1}}),
+        pytest.param({"mode": "buffered", "k": 2}, {}, marks=pytest.mark.long),
+        ({"mode": "immediate"}, TROUBLE),
+    ],
+)
+def test_with_nothing_changed_a_run_is_the_same_to_the_bit(exchange: Any, more: dict[str, Any], tmp_path: Path) -> None:
+    fedbo.run({**STUDY, "study": {"name": "single", "seed": 2}, "exchange": exchange, **more}, out=tmp_path / "run")
+    for number, at in enumerate(("event:21", 2.7)):
+        fork = fedbo.fork(tmp_path / "run", at, out=tmp_path / str(number))
+        assert tables(tmp_path / "run") == tables(fork.branches[0].directory) == tables(fork.original.directory)
+
+
+def test_all_that_happened_before_is_the_same_and_the_rest_goes_by_the_new_rules(run: Path, tmp_path: Path) -> None:
+    fork = fedbo.fork(run, 3.0, overrides=[LOSS], out=tmp_path / "fork")
+    (branch,) = fork.branches
+    before, after = (
+        [[row for row in result.events.to_pylist() if (row["time"] < 3.0) is early] for early in (True, False)]
+        for result in (fork.original, branch)
+    )
+    assert before[0] == after[0] and before[1] != after[1]
+    crashed = [row for row in after[1] if row["kind"] == "crashed"]
+    assert [(row["time"], row["agent"], row["detail"]) for row in crashed] == [(3.0, 0, "for good")] * 2
+    (effect,) = fork.effects()
+    assert (effect.algorithm, effect.at) == ("fts", "3") and effect.difference is not None
+    assert effect.difference.mean == pytest.approx(effect.changed.mean - effect.original.mean)
+    trunk = fedbo.Result.open(fork.directory / "trunk")
+    assert trunk.events.to_pylist() == [row for row in before[0]]
+    assert branch.manifest["forked"]["changes"] == [LOSS] and set(branch.manifest["forked"]["at"].values()) == {3.0}
+
+
+@pytest.mark.parametrize(
+    "change", ["exchange.mode=immediate", pytest.param("exchange={mode = 'buffered', k = 2}", marks=pytest.mark.long)]
+)
+def test_a_barrier_is_left_by_those_who_wait_at_it(change: str, run: Path, tmp_path: Path) -> None:
+    (branch,) = fedbo.fork(run, 2.0, overrides=[change], out=tmp_path / "fork").branches
+    counts = Counter((row["replicate"], row["agent"]) for row in branch.observations.to_pylist())
+    assert set(counts.values()) == {6}
+    ended, before = (max(result.events["time"].to_pylist()) for result in (branch, fedbo.Result.open(run)))
+    assert ended < before  # nobody waits for stragglers any more
+
+
+@pytest.mark.parametrize("mode", ["barrier", pytest.param("first_k', k = 2, late = 'carry", marks=pytest.mark.long)])
+def test_agents_that_never_waited_meet_at_a_barrier(mode: str, tmp_path: Path) -> None:
+    study = {**STUDY, "exchange": {"mode": "immediate", "staleness": {"weight": "polynomial"}}}
+    fedbo.run(study, out=tmp_path / "run")
+    fork = fedbo.fork(tmp_path / "run", 2.5, overrides=[f"exchange={{mode = '{mode}'}}"], out=tmp_path / "fork")
+    events = fork.branches[0].events.to_pylist()
+    assert min(row["time"] for row in events if row["kind"] == "round") >= 2.5
+    assert {row["agent"] for row in events if row["kind"] == "done"} == {0, 1, 2, 3}
+
+
+@pytest.mark.long
+def test_agents_that_are_away_return_where_the_other_model_has_them_there(tmp_path: Path) -> None:
+    fedbo.run({**STUDY, **TROUBLE, "exchange": {"mode": "immediate"}}, out=tmp_path / "run")
+    fork = fedbo.fork(tmp_path / "run", 3.0, overrides=["availability={model = 'always'}"], out=tmp_path / "fork")
+    events = [
+        row for row in fork.branches[0].events.to_pylist() if row["time"] >= 3.0 and row["kind"] in ("absent", "returned")
+    ]
+    assert events and {(row["time"], row["kind"]) for row in events} == {(3.0, "returned")}
+    again = fedbo.fork(tmp_path / "run", 3.0, overrides=["availability.present=0.5"], out=tmp_path / "again")
+    counts = Counter(row["kind"] for row in again.branches[0].events.to_pylist())
+    assert counts["absent"] > counts["returned"] - 1 > 4
+
+
+def test_what_agents_work_on_when_a_setting_changes_was_decided_before(tmp_path: Path) -> None:
+    """The points of the steps that are under way are those of the run, also where all later ones are others."""
+    fedbo.run({**STUDY, "timing": {}, "study": {"name": "points", "seed": 1}}, out=tmp_path / "run")
+    fork = fedbo.fork(tmp_path / "run", 3.5, overrides=["algorithm.fts.p=1.0"], out=tmp_path / "fork")
+    was, now = (
+        {(row["agent"], row["step"]): row["x"] for row in result.observations.to_pylist() if row["step"]}
+        for result in (fork.original, fork.branches[0])
+    )
+    begun = {
+        (row["agent"], row["step"])
+        for row in fork.original.events.to_pylist()
+        if row["kind"] == "started" and 0 < row["step"] and row["time"] < 3.5
+    }
+    assert begun and all(was[key] == now[key] for key in begun) and was != now
+
+
+def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "fork"
+    assert main(["fork", str(run), "--every", "3", "--set", LOSS, "--out", str(out), "--quiet"]) == 0
+    told = capsys.readouterr().out
+    fork = fedbo.Fork.open(out)
+    assert len(fork.at) > 1 and fork.at[0] == "3" and f"results: {out}" in told and "paired by replicate" in told
+    assert main(["show", str(out), "--format", "json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert [effect["at"] for effect in facts["effects"]] == list(fork.at)
+    assert main(["plot", str(out), "--out", str(tmp_path / "figure.png")]) == 0
+    assert main(["plot", str(out), "--cell", "7"]) == 2
+    assert "no cell 7" in capsys.readouterr().err
+    assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            "objective.agents=3",
+            "objective.agents: the agents' objectives are made of it before the first evaluation; run a study",
+        ),
+        ("study.seed=1", "study.seed: all draws and runs are made of it; run a study of its own with the other value"),
+        ("agents.initial=3", "agents.initial: initial points, histories and checkpoints are made of it"),
+        ("evaluation.parallel=2", "evaluation.parallel: agents have begun evaluations by it"),
+        ("network.link=9.0", "network.link: messages may be waiting at it"),
+        ("algorithm.fts.features=10", "algorithm.fts: what agents begin with, or how messages look, is made of that setting"),
+        ("algorithm.fts.label=b", "algorithm: a run goes on with the algorithms that it has"),
+        ("fault=[{kind = 'crash', at = 1.0}]", 'fault.crash.at=1: lies before the fork at 3; give a later time, or "fork"'),
+        ("budget.time=2.0", "budget.time=2: lies before the fork at 3; give a later time"),
+        ("budget.evaluations=20", "budget.evaluations: they have not been counted before the fork"),
+        ("group=[{name = 'g', agents = [0], bandwidth = 9.0}]", "group.g.name: who is in a group, and what its agents begin"),
+        (
+            "exchange.selection={who = 'fraction', share = 0.5, others = 'idle'}",
+            "who has nothing to do was fixed before the first",
+        ),
+    ],
+)
+def test_what_was_used_before_the_fork_is_not_changed(changes: str, words: str, run: Path, tmp_path: Path) -> None:
+    with pytest.raises((StudyError, ForkError)) as refusal:
+        fedbo.fork(run, 3.0, overrides=[changes], out=tmp_path / "fork")
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+    assert not (tmp_path / "fork").exists()
+
+
+@pytest.mark.parametrize(
+    ("at", "every", "words"),
+    [
+        (None, None, "--at: give a time such as 12.5 or event:500, or --every a time, and not both"),
+        ("soon", None, "--at soon: must be a time such as 12.5, or event:500"),
+        ("event:0", None, "--at event:0: must be above 0 and finite"),
+        (None, 1e-9, "--every 1e-09: makes more than 200 branches; give at least"),
+        (None, 1e9, "must be above 0 and below .*, when the first of the runs ended"),
+    ],
+)
+def test_a_point_that_is_none_is_refused(at: str | None, every: float | None, words: str, run: Path) -> None:
+    with pytest.raises(ForkError, match=words):
+        points_of(run, at, every)
+
+
+def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(ForkError, match="--at 1e\\+06: the run of 'fts', replicate 0, has ended before; give an earlier one"):
+        fedbo.fork(run, 1e6, out=tmp_path / "late")
+    with pytest.raises(StudyError, match='--set fault: "fork" stands for a time; give --at a time, not an event'):
+        fedbo.fork(run, "event:5", overrides=[LOSS], out=tmp_path / "event")
+    with pytest.raises(ResultError, match="holds no fork that has ended; give the directory that fedbo fork printed"):
+        fedbo.Fork.open(run)
+    branch = fedbo.fork(run, 3.0, out=tmp_path / "fork").branches[0].directory
+    with pytest.raises(DirectoryError, match="is a branch of another run, which its study alone does not give; fork that run"):
+        fedbo.fork(branch, 4.0)
+    with pytest.raises(DirectoryError, match="is a branch of another run, and has ended; extend that run, and fork it again"):
+        fedbo.resume(branch, overrides=["budget.iterations=9"])
+    assert main(["replay", str(branch)]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,4 +65,4 @@ class Fork:
 
 def is_fork(directory: Path) -> bool:
     """Say whether a directory holds a fork that has ended."""
-    return (directory / FORK).is_file()
+    return os.path.isfile(directory / FORK)  # False too where the name is too long for one

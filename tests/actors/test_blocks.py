@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -159,9 +159,9 @@ class Silent(FTS):
 
 def test_a_method_with_its_own_rule_for_one_agent_is_not_asked_for_many() -> None:
     task = task_of(*SETTINGS["two models"])
-    fields = {name: getattr(task.algorithm, name) for name in task.algorithm.__dataclass_fields__}
+    settings = {field.name: getattr(task.algorithm, field.name) for field in fields(task.algorithm)}
     assert serves_blocks(FTS) and not serves_blocks(Silent)
-    reports, _ = carried_out(replace(task, algorithm=Silent(**fields)), [list(range(AGENTS))], rounds=1)
+    reports, _ = carried_out(replace(task, algorithm=Silent(**settings)), [list(range(AGENTS))], rounds=1)
     assert all(report.payload is None for report in reports[0].values())
 
 

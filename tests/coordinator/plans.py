@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -100,7 +100,7 @@ def algorithms() -> dict[str, Algorithm]:
             extra = streams.rng("more points").random((streams.step % 3, DIM))
             return decision._replace(x=np.concatenate([decision.x, extra])), state
 
-    settings = {name: getattr(made["every step"], name) for name in made["every step"].__dataclass_fields__}
+    settings = {field.name: getattr(made["every step"], field.name) for field in fields(made["every step"])}
     return {**made, "varying": Varying(**settings)}
 
 

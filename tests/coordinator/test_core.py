@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ def test_an_agent_that_sends_nonsense_in_a_run_is_an_event_and_no_crash(payload:
         def outbox(self, state, streams):
             return payload, state
 
-    garbled = Garbled(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    garbled = Garbled(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
     ran = Setting(garbled).run()
     assert len(ran.of("rejected")) == 5 * 7 and not ran.of("arrived")
     assert len(ran.of("done")) == 5 and not ran.core.state.server.held.any()
@@ -92,7 +92,7 @@ def test_an_answer_that_is_not_as_declared_ends_the_run_with_the_reason() -> Non
         def broadcast(self, state, recipients, worth, streams):
             return {agent: {"omega": np.ones(3)} for agent in recipients}, state
 
-    liar = Liar(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    liar = Liar(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
     with pytest.raises(ProtocolError, match="the answer to agent . is not as declared"):
         Setting(liar).run()
 
@@ -118,7 +118,7 @@ def test_an_agent_that_waits_for_an_answer_that_never_comes_ends_the_run_with_it
         def outbox(self, state, streams):
             return None, state
 
-    silent = Silent(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    silent = Silent(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
     with pytest.raises(ProtocolError, match="agents 0, 1, 2, 3, 4 wait for an answer that never comes"):
         Setting(silent).run()
 
@@ -130,6 +130,6 @@ def test_an_agent_that_does_not_ask_for_as_many_points_as_declared_ends_the_run_
         def ask(self, state, inbox, streams):
             return Decision(np.empty((0, 2)), "none"), state
 
-    shy = Shy(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    shy = Shy(**{field.name: getattr(algorithm, field.name) for field in fields(algorithm)})
     with pytest.raises(ProtocolError, match="agent . asked for 0 points in step 1, declared are 1"):
         Setting(shy).run()

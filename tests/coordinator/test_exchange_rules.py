@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -256,7 +256,7 @@ def test_a_straggler_has_no_part_in_p_n_while_it_has_not_reported(exchange) -> N
             told.append((streams.step, {agent: payload["weight"] for agent, payload in payloads.items()}))
             return payloads, state
 
-    watched = Told(**{name: getattr(plain, name) for name in plain.__dataclass_fields__})
+    watched = Told(**{field.name: getattr(plain, field.name) for field in fields(plain)})
     evaluation = Lognormal(1.0, 0.5, 1.0)
     ran = Setting(watched, exchange=exchange, evaluation=evaluation, availability=Always(), latency=Constant(0.0)).run()
     held, zeros = set[int](), 0

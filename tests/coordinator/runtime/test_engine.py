@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -92,7 +93,7 @@ def test_agents_that_only_send_send_once_and_do_not_evaluate() -> None:
         def outbox(self, state, streams):
             return {"omega": np.ones(20)}, state
 
-    informed = Informed(**{name: getattr(plain, name) for name in plain.__dataclass_fields__})
+    informed = Informed(**{field.name: getattr(plain, field.name) for field in fields(plain)})
     ran = Setting(informed, targets=(1,), exchange=Barrier()).run()
     assert {row.agent for row in ran.rows} == {1}
     assert Counter(r.agent for r in ran.of("sent")) == dict.fromkeys(range(5), 1)

@@ -202,7 +202,7 @@ def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
     assert complaint == f"'{cut_off}' holds a run that has not ended; go on with it: fedbo resume {cut_off}\n"
     assert forks("resume", cut_off) == End(0, "")
     assert tables(cut_off) == short[1]
-    assert f"'{cut_off}': has ended; look at it with: fedbo show {cut_off}\n" in forks("resume", cut_off).said
+    assert f"'{cut_off}': has ended; look at it with: fedbo show {cut_off}; or extend it" in forks("resume", cut_off).said
     assert "exists and is not an empty directory" in forks("run", short[0], cut_off).said
 
 

@@ -48,7 +48,7 @@ WRONG: list[tuple[str, str]] = [
     (added("preset = 'faithful'"), "[[algorithm]] 1 preset = 'faithful': no preset 'faithful'; there are: none"),
     (added("[timing]\nevaluation = {model = 'lognorm'}"),
      "[timing] evaluation.model = 'lognorm': no timing model 'lognorm'; did you mean 'lognormal'? "
-     "there are: constant, cost, empirical, exponential, gamma, lognormal, pareto"),
+     "there are: constant, cost, empirical, exponential, gamma, log_linear, lognormal, pareto"),
     (added("[availability]\nmodel = 'bernouli'"),
      "[availability] model = 'bernouli': no availability model 'bernouli'; did you mean 'bernoulli'? "
      "there are: always, bernoulli, daily, markov, trace"),

@@ -15,7 +15,7 @@ from fedbo.study.study import load_study
 
 TABLES = (
     "agents, algorithm, availability, budget, cluster, evaluation, exchange, fault, group, hosting, network, objective, "
-    "privacy, recovery, study, sweep, timing"
+    "privacy, recovery, stopping, study, sweep, timing"
 )
 ALGORITHMS = ", ".join(algorithms())
 OBJECTIVES = ", ".join(federations())

@@ -133,7 +133,11 @@ def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: 
                 "again", "reached", "verdicts",
             }  # fmt: skip
             assert all(type(word) is int for word in (report.agent, report.step, report.queries, report.lease, report.t_n))
-            assert report.retried == report.failed == report.again == report.verdicts == () and report.failure is None and not report.reached
+            assert (
+                report.retried == report.failed == report.again == report.verdicts == ()
+                and report.failure is None
+                and not report.reached
+            )
         return handle(core, event, now)
 
     monkeypatch.setattr(Core, "handle", inspect)

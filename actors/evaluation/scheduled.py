@@ -22,7 +22,7 @@ from fedbo.actors.task import EvaluationEnd, RungVerdict, StepRequest, Task
 from fedbo.algorithms.base import Decision
 
 Key = tuple[int, int]
-Computed = tuple[int, int | None]  # the number of an evaluation, and its fidelity
+Computed = tuple[int, int | None, tuple[float, ...]]  # the number of an evaluation, its fidelity, and its point
 
 
 class TakenEvaluations(NamedTuple):
@@ -143,7 +143,8 @@ class ScheduledEvaluations:
 
 
 def _computed(query: Query) -> Computed:
-    return query.number, query.fidelity
+    # With the point: a step that is decided again, after what it was told has changed, gives the number to another one.
+    return query.number, query.fidelity, tuple(query.u)
 
 
 def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> AgentState:

@@ -33,8 +33,8 @@ CHANGED: dict[str, dict[str, str]] = {
 BEFORE = {
     "docs/fork.md": """
 import fedbo
-fedbo.run({"study": {"name": "first", "seed": 1, "replicates": 2}, "objective": {"name": "branin", "agents": 3}, "budget": {"iterations": 14},
-           "algorithm": [{"name": "random"}], "exchange": {"mode": "barrier"}}, out="runs/first")
+fedbo.run({"study": {"name": "first", "seed": 1, "replicates": 2}, "objective": {"name": "branin", "agents": 3},
+           "budget": {"iterations": 14}, "algorithm": [{"name": "random"}], "exchange": {"mode": "barrier"}}, out="runs/first")
 """,
     "docs/tuning.md": """
 import fedbo

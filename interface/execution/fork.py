@@ -18,7 +18,7 @@ from fedbo.coordinator.runtime.forking import ForkPoint, begin_branch, grow_trun
 from fedbo.execution.directory import check_versions, discard_parts, gather, locked, new_directory, new_manifest
 from fedbo.execution.earlier import recall_evaluations
 from fedbo.execution.fork_changes import branch_study, check_run
-from fedbo.execution.jobs import learnings, runs
+from fedbo.execution.jobs import keep_histories, learnings, runs
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import carry_out
 from fedbo.results.fork import BRANCH, FORK, ORIGINAL, TRUNK, Fork
@@ -162,6 +162,7 @@ class _Trunk:
         """Let a branch begin where the trunk stands; give the times of its runs."""
         branch.mkdir()
         shutil.copytree(self._parts, branch / "parts")
+        keep_histories(self.study, study, branch / "parts")
         for old, new in zip(self._runs, runs(study, branch / "parts"), strict=True):
             check_run(old, new)
             begin_branch(old, new, self._times[_name(old)])

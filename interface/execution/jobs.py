@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -151,6 +152,22 @@ def _history_folder(study: Study, replicate: int, parts: Path) -> Path | None:
     name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
     number = max(_history_replicate(source.table, replicate) for source in sources)
     return parts / "histories" / f"{name}-{number:04d}"
+
+
+def keep_histories(before: Study, after: Study, parts: Path) -> None:
+    """Let a study that goes on from another keep its histories, though folders are named by settings that may differ."""
+    held, named = set[Path](), set[Path]()
+    for old, new in zip(before.cells(), after.cells(), strict=True):
+        for replicate in range(before.study.replicates):
+            here, there = (_history_folder(cell.study, replicate, parts) for cell in (old, new))
+            if here is None or there is None:
+                continue
+            held.add(here)
+            named.add(there)
+            if not there.exists():
+                shutil.copytree(here, there)
+    for folder in held - named:
+        shutil.rmtree(folder)
 
 
 def _history_replicate(table: HistoryTable, replicate: int) -> int:

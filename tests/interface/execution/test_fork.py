@@ -193,6 +193,14 @@ def test_a_point_that_is_none_is_refused(at: str | None, every: float | None, wo
         points_of(run, at, every)
 
 
+def test_a_branch_keeps_the_histories_of_the_run(tmp_path: Path) -> None:
+    """Folders of histories are named by what they are made of, and failures are among it."""
+    agents = {"initial": 1, "history": {"algorithm": "random", "observations": 3, "initial": 2}}
+    fedbo.run({**STUDY, "study": {"name": "single", "seed": 2}, "agents": agents}, out=tmp_path / "run")
+    fork = fedbo.fork(tmp_path / "run", 2.0, overrides=["evaluation.retries=2"], out=tmp_path / "fork")
+    assert tables(fork.branches[0].directory) == tables(tmp_path / "run"), "nothing fails"
+
+
 def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ForkError, match="--at 1e\\+06: the run of 'fts', replicate 0, has ended before; give an earlier one"):
         fedbo.fork(run, 1e6, out=tmp_path / "late")

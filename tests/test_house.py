@@ -76,7 +76,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "world": "study results execution",
         "testing": ". study estimates results statistics execution reports plots page tabulation papers benchmarking tuning",
         "commands": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning "
-        "world",
+        "world callbacks",
         ".": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning testing "
         "commands world",
     },

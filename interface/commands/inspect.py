@@ -1,4 +1,4 @@
-"""The commands that inspect a run: `show`, `plot` and `replay`."""
+"""The commands that inspect a study or a run: `validate`, `show`, `plot` and `replay`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,48 @@ from fedbo.commands.arguments import (
     Level,
     Printed,
     RunFolderArgument,
+    Sets,
     Stop,
+    StudyFile,
     Trust,
     print_json,
 )
 
 if TYPE_CHECKING:
     from fedbo.results.fork import Fork
+
+
+def validate(
+    study: StudyFile,
+    sets: Sets = None,
+    timed: Annotated[
+        bool, typer.Option("--time", help="Begin each run for some seconds, to say how long all will take.")
+    ] = False,
+    printed: Printed = Format.text,
+) -> None:
+    """Check a study without running it: print it with every default, and what it will cost."""
+    from dataclasses import asdict
+
+    from fedbo.estimates.cost import estimate_cost
+    from fedbo.estimates.privacy import privacy_estimates
+    from fedbo.reports.tables import console, plain, study_facts
+    from fedbo.study.study import load_study
+
+    checked = load_study(study, sets or [])
+    cost, private = estimate_cost(checked), privacy_estimates(checked)
+    if timed:
+        from fedbo.world.forecasts import forecast, forecast_line
+
+    found = forecast(checked) if timed else None
+    if printed is Format.json:
+        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private)}
+        facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
+        print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
+        return
+    print(checked.to_toml())
+    console().print(study_facts(cost, private))
+    if timed:
+        print(forecast_line(found))
 
 
 def show(

@@ -1,0 +1,48 @@
+"""The commands that list what a study can name, and the data sets."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fedbo.commands.arguments import Format, Printed, print_json
+
+
+def list_names(
+    group: Annotated[str | None, typer.Argument(help="algorithms, objectives, timing, …; default: all.")] = None,
+    printed: Printed = Format.text,
+) -> None:
+    """List what a study can name, with its settings, and of one group with what these may be."""
+    from dataclasses import asdict
+
+    from fedbo.reports.tables import console, items_table
+    from fedbo.settings.errors import unknown
+    from fedbo.study.listing import broken, groups
+
+    found = groups()
+    if group is not None and group not in found:
+        raise typer.BadParameter(unknown("group", group, found))
+    chosen = {name: items for name, items in found.items() if group in (None, name)}
+    if printed is Format.json:
+        print_json({name: [asdict(item) for item in items] for name, items in chosen.items()})
+        return
+    for name, items in chosen.items():
+        console().print(items_table(name, items, ranges=group is not None))
+    for line in broken():
+        print(line, file=sys.stderr)
+
+
+def list_data(printed: Printed = Format.text) -> None:
+    """List the data sets, and where each was found."""
+    from dataclasses import asdict
+
+    from fedbo.objectives.datasets.data import inventory
+    from fedbo.reports.tables import console, data_table
+
+    rows = [{**asdict(row), "where": None if row.where is None else str(row.where)} for row in inventory()]
+    if printed is Format.json:
+        print_json({"data": rows})
+    else:
+        console().print(data_table(rows))

@@ -1,0 +1,143 @@
+"""The commands that carry studies out: run and resume."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedbo.commands.arguments import (
+    INTERRUPTED,
+    Address,
+    Callbacks,
+    Format,
+    Printed,
+    RunFolderArgument,
+    Sets,
+    Stop,
+    StudyFile,
+    Workers,
+    hosting_sets,
+    print_json,
+    progress_display,
+    say_failures,
+    say_interrupted,
+)
+
+if TYPE_CHECKING:
+    from fedbo.execution.notices import Callback
+    from fedbo.results.result import Result
+
+
+def run(
+    study: StudyFile,
+    sets: Sets = None,
+    out: Annotated[Path | None, typer.Option(help="A new or empty directory; default: one under runs/.")] = None,
+    workers: Workers = None,
+    address: Address = None,
+    printed: Printed = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    callbacks: Callbacks = None,
+) -> None:
+    """Run a study, then print its summary and where its results and its figure are."""
+    from fedbo.study.study import load_study
+
+    extra, told = hosting_sets(workers, address), _made(callbacks)
+    checked = load_study(study, [*(sets or []), *extra])
+    from fedbo.execution.directory import unfinished
+    from fedbo.execution.runner import resume_study, run_study
+    from fedbo.results.manifest import read_manifest
+
+    same = out is not None and unfinished(out) and read_manifest(out).get("study_sha256") == checked.digest()
+    if out is not None and same and _wants(f"'{out}' holds a run of this study that has not ended. Go on with it?"):
+        kept = [one for one in (*(sets or []), *extra) if one.startswith(("hosting", "recovery"))]
+        _finish(lambda: resume_study(out, kept, progress_display(quiet), told), printed)
+    else:
+        _finish(lambda: run_study(checked, out, progress_display(quiet), told), printed)
+
+
+def resume(
+    folder: RunFolderArgument,
+    sets: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Change the hosting or the snapshots, such as hosting.workers=4, or extend a run: budget.iterations=200.",
+        ),
+    ] = None,
+    algorithm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help='Add an algorithm to a run that has ended: a name, or \'{name = "ts", label = "b"}\'.'
+        ),
+    ] = None,
+    workers: Workers = None,
+    address: Address = None,
+    printed: Printed = Format.text,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    callbacks: Callbacks = None,
+) -> None:
+    """Resume a run that was interrupted, killed or failed, or extend one that has ended.
+
+    In virtual time its results are those of one never stopped, or of one that had the larger budget from the start.
+    """
+    from fedbo.execution.runner import resume_study
+    from fedbo.study.document import parse_override
+
+    changed, told = [*(sets or []), *hosting_sets(workers, address)], _made(callbacks)
+    given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
+    added = [one if isinstance(one, dict) else {"name": one} for one in given]
+    _finish(lambda: resume_study(folder, changed, progress_display(quiet), told, added), printed)
+
+
+def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
+    """Carry a run out, draw its figures and print its summary."""
+    try:
+        result = carry_out()
+    except KeyboardInterrupt as stop:
+        folder = stop.args[0] if stop.args else None
+        say_interrupted(folder, f"go on with: fedbo resume {folder}", printed)
+        raise Stop(INTERRUPTED) from None
+    from fedbo.page.page import REPORT, write_report
+
+    figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
+    _print_run(result, printed, figures, write_report([result], result.directory / REPORT))
+    failed, first = result.failures()
+    say_failures(failed, len(result.observations), first)
+
+
+def _print_run(result: Result, printed: Format, figures: Sequence[str], report: Path) -> None:
+    from fedbo.reports.tables import console, results_table, run_facts
+
+    if printed is Format.json:
+        print_json({**run_facts(result), "figures": list(figures), "report": str(report)})
+        return
+    terminal = console()
+    terminal.print(results_table(result, None, terminal.width))
+    print(f"results: {result.directory}")
+    for figure in figures:
+        print(f"figure:  {figure}")
+    print(f"report:  {report}")
+
+
+def _wants(question: str) -> bool:
+    """Ask, if this is an interactive terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, default=True, err=True)
+
+
+def _made(names: Sequence[str] | None) -> list[Callback]:
+    """Make the callbacks that are named; wrong usage where one cannot be made, for whatever reason."""
+    from fedbo.callbacks import callback
+
+    made = []
+    for name in names or ():
+        try:
+            made.append(callback(name))
+        except Exception as error:
+            words = str(error) if isinstance(error, ValueError | ImportError) else f"{type(error).__name__}: {error}"
+            raise typer.BadParameter(f"--callback {name}: {' '.join(words.split())}") from None
+    return made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,6 +152,14 @@ def has(numbers: list[int], number: int) -> bool:
     if not numbers or number > numbers[-1]:
         return False
     return numbers[bisect_left(numbers, number)] == number
+
+
+def enter(numbers: list[int], number: int) -> None:
+    """Put a number among ascending ones, nearly always at their end."""
+    if not numbers or number > numbers[-1]:
+        numbers.append(number)
+    else:
+        insort(numbers, number)
 
 
 @dataclass(slots=True)

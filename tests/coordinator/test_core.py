@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 from dataclasses import fields, replace
 from typing import Any
@@ -102,7 +101,7 @@ def test_the_core_makes_the_same_of_a_copy_of_its_state() -> None:
     event = Finished(0, 1, StepReport(0, 0, 2, GOOD))
     first.handle(StudyStarted(), 0.0)
     second.handle(StudyStarted(), 0.0)
-    second.state = copy.deepcopy(first.state)
+    second.state = pickle.loads(pickle.dumps(first.state))
     assert repr(first.handle(event, 1.0)) == repr(second.handle(event, 1.0))
 
 

@@ -45,7 +45,8 @@ class AgentStep:
     report: StepReport | None
     order: StepRequest | None
 
-    def __init__(self, inbox: tuple[Inbound, ...], speaks: bool, begun: float) -> None:  # one by `dataclass` is never compiled
+    # One by `dataclass` is never compiled, and a compiled class whose arguments have no default cannot be read from a snapshot.
+    def __init__(self, inbox: tuple[Inbound, ...] = (), speaks: bool = False, begun: float = 0.0) -> None:
         self.inbox, self.speaks, self.begun = inbox, speaks, begun
         self.timed = self.void = False
         self.costs = self.pulls = self.pace_history = self.report = self.order = None

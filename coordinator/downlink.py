@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import insort
-
 from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Answer, AnswerReceived, Effect
 from fedbo.coordinator.messages import sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
-from fedbo.coordinator.state import AgentRecord, CoreState, has
+from fedbo.coordinator.state import AgentRecord, CoreState, enter, has
 
 
 class Downlink:
@@ -32,7 +30,7 @@ class Downlink:
         if has(agent.received_answers, number):
             self._log.append((now, "rejected", agent.number, number, 0, "duplicate: the agent has had this answer"))
             return []
-        insort(agent.received_answers, number)
+        enter(agent.received_answers, number)
         if agent.retransmissions:
             agent.retransmissions.pop(number, None)  # what was received is not sent again
         if inbound is not None:

@@ -39,6 +39,8 @@ class Rounds:
         """Go on to the next round, which makes what was sent before older `by` so much."""
         if self.reported:
             self.reported = set()
-        self.buffer, self.messages, self.left = [], 0, False
+        if self.buffer:
+            self.buffer = []
+        self.messages, self.left = 0, False
         self.number, self.opened = self.number + 1, now
         self.age += by

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,8 @@ class AgentStep:
     report: StepReport | None
     order: StepRequest | None
 
-    def __init__(self, inbox: tuple[Inbound, ...], speaks: bool, begun: float) -> None:  # one by `dataclass` is never compiled
+    # One by `dataclass` is never compiled, and a compiled class whose arguments have no default cannot be read from a snapshot.
+    def __init__(self, inbox: tuple[Inbound, ...] = (), speaks: bool = False, begun: float = 0.0) -> None:
         self.inbox, self.speaks, self.begun = inbox, speaks, begun
         self.timed = self.void = False
         self.costs = self.pulls = self.pace_history = self.report = self.order = None
@@ -152,6 +153,14 @@ def has(numbers: list[int], number: int) -> bool:
     if not numbers or number > numbers[-1]:
         return False
     return numbers[bisect_left(numbers, number)] == number
+
+
+def enter(numbers: list[int], number: int) -> None:
+    """Put a number among ascending ones, nearly always at their end."""
+    if not numbers or number > numbers[-1]:
+        numbers.append(number)
+    else:
+        insort(numbers, number)
 
 
 @dataclass(slots=True)

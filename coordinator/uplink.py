@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import insort
 
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived, make
@@ -12,7 +11,7 @@ from fedbo.coordinator.messages import DUMMY, LARGEST, checker, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import CoreState, has
+from fedbo.coordinator.state import CoreState, enter, has
 
 
 class Uplink:
@@ -62,7 +61,7 @@ class Uplink:
             self._log.append((now, "rejected", sender, step, 0, wrong))
             return False
         agent = state.agents[claimed]
-        insort(agent.steps_accepted, step)
+        enter(agent.steps_accepted, step)
         if self._drops_late and base < state.rounds.age:
             self._log.append((now, "late", sender, step, self._weigh(message), f"round {base} had closed"))
             return False

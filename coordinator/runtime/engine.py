@@ -37,7 +37,7 @@ Sink = Callable[[list[EventLine]], None]
 _IDLE = 1000  # events without progress between two checks of a run that stands still
 # Objects made before Python looks for cycles: what is made for an event is in none, but what an evaluation makes may be, where
 # agents are in this process. It rarely looks through all objects, of which agents are most.
-_COLLECT, _COLLECT_APART, _WHOLE = 10_000, 100_000, 100
+_COLLECT, _COLLECT_APART, _WHOLE = 10_000, 1_000_000, 100
 PROGRESS_INTERVAL = 0.4  # seconds between two reports of progress
 PROGRESS_REST = 50.0  # a report takes at most one part in so many of a run's time, since it asks all agents
 
@@ -101,7 +101,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
     """Let one event after the other happen."""
     heap, under_way, progress, active = queue.heap, queue.under_way, core.state.progress, core.state.rounds.active
     fast = FastPath(core, hosts, queue) if has_fast_path(core) else None
-    watch, flushed, pop, keep = _Watch(core, hooks, until), True, heappop, hooks.keep
+    watch, flushed, pop, keep, ends = _Watch(core, hooks, until), True, heappop, hooks.keep, queue.ends
     while (heap or under_way) and (queue.waiting or core.will_recover()):
         arrives = queue.arrives_first()
         first = under_way[queue.arrived] if arrives else heap[0]
@@ -136,7 +136,7 @@ def _events(core: Core, hosts: Hosts, hooks: RunHooks, queue: EventQueue, until:
         if progress.is_enough:
             break
         if not flushed and not queue.is_due(now):
-            hosts.flush(queue.ends)
+            hosts.flush(ends)
             flushed = True
         if keep is not None:
             keep(queue.events)

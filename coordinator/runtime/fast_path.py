@@ -8,7 +8,7 @@ queue. All else, such as a failed evaluation, a message that is refused or an ag
 
 from __future__ import annotations
 
-from bisect import insort
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from fedbo.coordinator.events import After, Answer, AnswerReceived, Event, Finis
 from fedbo.coordinator.exchange import Immediate
 from fedbo.coordinator.messages import LARGEST, checker, size, sizer
 from fedbo.coordinator.runtime.event_queue import EventQueue
-from fedbo.coordinator.state import has
+from fedbo.coordinator.state import enter, has
 
 
 def has_fast_path(core: Core) -> bool:
@@ -69,8 +69,11 @@ class FastPath:
 
     def _finished(self, report: StepReport, now: float) -> bool:
         """Note what came of a step, send its message, and begin the next step."""
+        number: Any
+        ended: Any
         number, ended, queries, payload, _, t_n, retried, failed, _, pulled, _, _, _ = report
         state, log, queue = self._state, self._log, self._queue
+        moment: Any = now  # one object in all that it is written to, also where this is compiled
         agent = state.agents[number]
         step = agent.current
         last = self._own.get(number, self._iterations) if self._own else self._iterations
@@ -83,32 +86,35 @@ class FastPath:
         agent.last_duration, agent.t_n, agent.pulled = now - step.begun, t_n, pulled
         if ended % self._checkpoint == 0:
             agent.saved_t_n = t_n
-        log.append((now, "finished", number, ended, 0, ""))
+        log.append((moment, "finished", number, ended, 0, ""))
         message = None
         if payload is not None:
-            agent.unacknowledged[ended] = message = make(Message, (number, number, ended, agent.base, now, payload, 0))
+            agent.unacknowledged[ended] = message = make(Message, (number, number, ended, agent.base, moment, payload, 0))
             if bytes_ := size(payload):
-                log.append((now, "sent", number, ended, bytes_, ""))
-        inbox, agent.inbox = tuple(agent.inbox), []
-        agent.step, agent.base, agent.lease = ended + 1, state.rounds.age, agent.lease + 1
-        log.append((now, "started", number, agent.step, 0, ""))
+                log.append((moment, "sent", number, ended, bytes_, ""))
+        inbox = tuple(agent.inbox)
+        agent.inbox.clear()
+        following: Any = ended + 1
+        lease: Any = agent.lease + 1
+        agent.step, agent.base, agent.lease = following, state.rounds.age, lease
+        log.append((moment, "started", number, following, 0, ""))
         # One record stands for all steps of an agent here: what is not set is as in a new one.
-        begun, step.begun, step.inbox, step.speaks = step.begun, now, inbox, self._sends(agent.step)
-        step.order = order = make(
-            StepRequest, (number, agent.step, agent.lease, inbox, step.speaks, "", None, None, False, None)
-        )
+        begun, step.begun, step.inbox, step.speaks = step.begun, now, inbox, self._sends(following)
+        step.order = order = make(StepRequest, (number, following, lease, inbox, step.speaks, "", None, None, False, None))
         length = self._durations.of(number, agent.next_evaluation)
         agent.next_evaluation += 1
         step.segments, step.remaining, step.since = (0.0, length), length, now
-        self._hosts.commit(number, (begun, now))
+        self._hosts.commit(number, (begun, moment))
         if message is not None:
             queue.send(now + self._latency, message)
         self._hosts.submit(order)
-        queue.push(now + length, make(Finished, (number, agent.lease, None)))
+        queue.push(now + length, make(Finished, (number, lease, None)))
         return True
 
     def _received(self, message: Message, now: float) -> bool:
         """Let a message take effect, and answer its sender."""
+        number: Any
+        step: Any
         number, claimed, step, base, sent, payload, _ = message
         state = self._state
         agent, rounds = state.agents[number], state.rounds
@@ -118,7 +124,7 @@ class FastPath:
             return False
         state.progress.events += 1
         state.progress.note(now)
-        insort(agent.steps_accepted, step)
+        enter(agent.steps_accepted, step)
         state.server = self._receive(state.server, make(Inbound, (number, step, sent, payload)), now)
         agent.newest_base = base
         stale = (rounds.age - base) // len(self._targets)
@@ -141,12 +147,14 @@ class FastPath:
 
     def _delivered(self, answer: Answer, now: float) -> bool:
         """Give an agent an answer for its next step."""
+        number: Any
+        place: Any
         number, inbound, place, _ = answer
         agent = self._state.agents[number]
         if agent.ended or inbound is None or has(agent.received_answers, place) or self._state.rounds.waiting:
             return False
         self._state.progress.events += 1
-        insort(agent.received_answers, place)
+        enter(agent.received_answers, place)
         agent.inbox.append(inbound)
         self._log.append((now, "delivered", number, place, self._answer_bytes(inbound.payload), ""))
         return True

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedbo.surrogates.compiled.jit import compiled
+from fedbo.surrogates.compiled.rows import WIDTH, add_rows
 
 Array = Any
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
@@ -15,9 +16,10 @@ JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6)
 
 @compiled()
 def factorise(matrix: Array, factor: Array) -> float:
-    """Write the upper factor U, U'U = matrix + jitter I, of a matrix `(n, n)` that is given above its diagonal.
+    """Write the upper factor U, U'U = matrix + jitter I, of a matrix that is given above its diagonal; both `(n, w)`.
 
-    Gives the jitter, or -1 at the top of the ladder or when a number is not finite.
+    The width w is `padded(n)`, here and below; what stands below the diagonal and beyond column n means nothing. Gives the
+    jitter, or -1 at the top of the ladder or when a number is not finite.
     """
     n, level = len(matrix), 0.0
     for i in range(n):
@@ -38,17 +40,14 @@ def _factorise(matrix: Array, jitter: float, factor: Array) -> bool:
         for j in range(i, n):
             factor[i, j] = matrix[i, j]
         factor[i, i] += jitter
-    for k in range(n):
-        if not factor[k, k] > 0.0:
+        for at in range(i // WIDTH * WIDTH, n, WIDTH):
+            add_rows(factor, factor, factor, (i, i, 0, i, at), True)
+        if not factor[i, i] > 0.0:
             return False
-        factor[k, k] = sqrt(factor[k, k])
-        inverse = 1.0 / factor[k, k]
-        for j in range(k + 1, n):
-            factor[k, j] *= inverse
-        for i in range(k + 1, n):
-            weight = factor[k, i]
-            for j in range(i, n):
-                factor[i, j] -= weight * factor[k, j]
+        factor[i, i] = sqrt(factor[i, i])
+        inverse = 1.0 / factor[i, i]
+        for j in range(i + 1, n):
+            factor[i, j] *= inverse
     return True
 
 
@@ -69,21 +68,17 @@ def solve(factor: Array, right: Array) -> None:
 
 @compiled()
 def invert(factor: Array, root: Array, inverse: Array) -> None:
-    """Write U'^-1, lower triangular, to `root`, and the lower half of (U'U)^-1 to `inverse`, each `(n, n)`."""
+    """Write U'^-1, lower triangular, to `root`, and the lower half of (U'U)^-1 to `inverse`, each `(n, w)`."""
     n = len(factor)
     for i in range(n):
-        for j in range(i + 1):
-            root[i, j] = inverse[i, j] = 0.0
+        root[i] = 0.0
         root[i, i] = 1.0
-        for k in range(i):
-            weight = factor[k, i]
-            for j in range(k + 1):
-                root[i, j] -= weight * root[k, j]
+        for at in range(0, i + 1, WIDTH):
+            add_rows(root, factor, root, (i, i, at, i, at), True)
         scale = 1.0 / factor[i, i]
         for j in range(i + 1):
             root[i, j] *= scale
-    for k in range(n):
-        for i in range(k + 1):
-            weight = root[k, i]
-            for j in range(i + 1):
-                inverse[i, j] += weight * root[k, j]
+    for i in range(n):
+        inverse[i] = 0.0
+        for at in range(0, i + 1, WIDTH):
+            add_rows(inverse, root, root, (i, i, i, n, at), False)

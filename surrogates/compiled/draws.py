@@ -11,6 +11,7 @@ from numba import types
 from fedbo.surrogates.compiled.cholesky import factorise, solve
 from fedbo.surrogates.compiled.grid import correlation, waves
 from fedbo.surrogates.compiled.jit import FLOAT, INT, MATRIX, VECTOR, compiled
+from fedbo.surrogates.compiled.rows import padded
 
 Array = Any
 
@@ -132,7 +133,7 @@ def pathwise(
     `x (n, d)` are the points, `inverse (d,)` is 1 over the length scale; f_0 has these frequencies, phases and weights `(m,)`.
     """
     n, d = x.shape
-    covariance, factor, distance = np.empty((n, n)), np.empty((n, n)), np.empty(n)
+    covariance, factor, distance = np.empty((n, padded(n))), np.empty((n, padded(n))), np.empty(n)
     for i in range(n):
         for j in range(i + 1, n):
             distance[j] = 0.0

@@ -11,33 +11,60 @@ from fedbo.surrogates.compiled.cholesky import factorise, invert, solve
 from fedbo.surrogates.compiled.elementary import exponential
 from fedbo.surrogates.compiled.grid import MATERN32, SE
 from fedbo.surrogates.compiled.jit import compiled
+from fedbo.surrogates.compiled.rows import padded
 
 Array = Any
 
 
 class Evidence(NamedTuple):
-    """What `negative_log_posterior` takes, and `bounds (p, 2)` of the log hyperparameters."""
+    """What `negative_log_posterior` is a function of, besides the log hyperparameters, and their `bounds (p, 2)`.
+
+    `squares (d, n (n - 1) / 2)` are squared differences of pairs of points, row after row of a matrix below its diagonal, in
+    each input. `prior (3, p)` are medians m and precisions q of the log hyperparameters, and a vector g: their prior is
+    N(m, (diag(q) - g g')^-1). `pairs` and `room` are scratch space.
+    """
 
     family: int
-    x: Array
+    squares: Array
     y: Array
     prior: Array
     bounds: Array
+    pairs: Array
     room: Array
 
 
 @compiled()
-def negative_log_posterior(family: int, x: Array, y: Array, prior: Array, theta: Array, room: Array, gradient: Array) -> float:
+def squares_of(x: Array) -> Array:
+    """The squared differences of points `x (d, n)`, `(d, n (n - 1) / 2)`."""
+    d, n = x.shape
+    squares = np.empty((d, n * (n - 1) // 2))
+    for k in range(d):
+        at = 0
+        for i in range(n):
+            for j in range(i):
+                squares[k, at + j] = (x[k, i] - x[k, j]) * (x[k, i] - x[k, j])
+            at += i
+    return squares
+
+
+@compiled()
+def evidence_of(family: int, squares: Array, y: Array, prior: Array, bounds: Array) -> Evidence:
+    """The evidence of values `y (n,)`."""
+    n = len(y)
+    return Evidence(family, squares, y, prior, bounds, np.empty((2, squares.shape[1])), np.empty((4, n, padded(n))))
+
+
+@compiled()
+def negative_log_posterior(model: Evidence, theta: Array, gradient: Array) -> float:
     """Minus the log posterior density of the log hyperparameters `theta (p,)`, up to a constant; its gradient is written.
 
-    `x (d, n)` has a point in each column; `prior (3, p)` are medians m and precisions q of the log hyperparameters, and a
-    vector g: their prior is N(m, (diag(q) - g g')^-1). `room (5, n, n)` is scratch space. Infinite where the covariance matrix
-    has no Cholesky factor.
+    Infinite where the covariance matrix has no Cholesky factor.
     """
+    y, prior = model.y, model.prior
     n, scales = len(y), len(theta) - 2
-    covariance, slope, factor, root, inverse = room[0], room[1], room[2], room[3], room[4]
+    covariance, factor, root, inverse = model.room[0], model.room[1], model.room[2], model.room[3]
     variance, noise = exp(theta[scales]), exp(theta[scales + 1])
-    _covariances(family, x, theta, covariance, slope)
+    _covariances(model, theta, covariance)
     jitter = factorise(covariance, factor)
     if jitter < 0.0:
         return np.inf
@@ -51,7 +78,7 @@ def negative_log_posterior(family: int, x: Array, y: Array, prior: Array, theta:
         logarithm += log(factor[i, i])
         trace += inverse[i, i]
     value = 0.5 * quadratic + logarithm + 0.5 * n * log(2.0 * pi)
-    _slopes(x, alpha, slope, inverse, gradient)
+    _slopes(model, alpha, inverse, gradient)
     for k in range(scales):
         gradient[k] *= 2.0 * variance * exp(-2.0 * theta[k])
     excess = 0.5 * (size - trace)
@@ -69,52 +96,59 @@ def negative_log_posterior(family: int, x: Array, y: Array, prior: Array, theta:
 
 
 @compiled()
-def _covariances(family: int, x: Array, theta: Array, covariance: Array, slope: Array) -> None:
-    """Write covariances above the diagonal, and the derivative of the correlation by the squared distance below it."""
-    d, n = x.shape
-    scales = len(theta) - 2
+def _covariances(model: Evidence, theta: Array, covariance: Array) -> None:
+    """Write covariances above the diagonal, and the derivatives of correlations by squared distances to `pairs[1]`."""
+    d, count = model.squares.shape
+    n, scales = len(model.y), len(theta) - 2
     variance, noise = exp(theta[scales]), exp(theta[scales + 1])
-    distance, precisions = np.empty(n), np.exp(-2.0 * theta[:scales])
+    value, slope, precisions = model.pairs[0], model.pairs[1], np.exp(-2.0 * theta[:scales])
+    for p in range(count):
+        value[p] = 0.0
+    for k in range(d):
+        precision, squares = precisions[min(k, scales - 1)], model.squares[k]
+        for p in range(count):
+            value[p] += precision * squares[p]
+    if model.family == SE:
+        for p in range(count):
+            e = exponential(-0.5 * value[p])
+            value[p], slope[p] = variance * e, -0.5 * e
+    elif model.family == MATERN32:
+        for p in range(count):
+            r = sqrt(3.0) * sqrt(value[p])
+            e = exponential(-r)
+            value[p], slope[p] = variance * (1.0 + r) * e, -1.5 * e
+    else:
+        for p in range(count):
+            r = sqrt(5.0) * sqrt(value[p])
+            e = exponential(-r)
+            value[p] = variance * (1.0 + r + r * r / 3.0) * e
+            slope[p] = (-5.0 / 6.0) * (1.0 + r) * e
+    at = 0
     for i in range(n):
         for j in range(i):
-            distance[j] = 0.0
-        for k in range(d):
-            precision = precisions[min(k, scales - 1)]
-            for j in range(i):
-                distance[j] += precision * ((x[k, i] - x[k, j]) * (x[k, i] - x[k, j]))
-        if family == SE:
-            for j in range(i):
-                e = exponential(-0.5 * distance[j])
-                distance[j], slope[i, j] = variance * e, -0.5 * e
-        elif family == MATERN32:
-            for j in range(i):
-                r = sqrt(3.0) * sqrt(distance[j])
-                e = exponential(-r)
-                distance[j], slope[i, j] = variance * (1.0 + r) * e, -1.5 * e
-        else:
-            for j in range(i):
-                r = sqrt(5.0) * sqrt(distance[j])
-                e = exponential(-r)
-                distance[j] = variance * (1.0 + r + r * r / 3.0) * e
-                slope[i, j] = (-5.0 / 6.0) * (1.0 + r) * e
-        for j in range(i):
-            covariance[j, i] = distance[j]
+            covariance[j, i] = value[at + j]
         covariance[i, i] = variance + noise
+        at += i
 
 
 @compiled()
-def _slopes(x: Array, alpha: Array, slope: Array, inverse: Array, gradient: Array) -> None:
+def _slopes(model: Evidence, alpha: Array, inverse: Array, gradient: Array) -> None:
     """Write the sums over pairs of (alpha alpha' - inverse) slope (x - x')^2, one for each length scale."""
-    d, n = x.shape
-    scales = len(gradient) - 2
-    sums, pull = np.zeros((scales, n)), np.empty(n)
+    n, scales = len(alpha), len(gradient) - 2
+    pull, slope = model.pairs[0], model.pairs[1]
+    at = 0
     for i in range(n):
         for j in range(i):
-            pull[j] = (alpha[i] * alpha[j] - inverse[i, j]) * slope[i, j]
-        for k in range(d):
+            pull[at + j] = (alpha[i] * alpha[j] - inverse[i, j]) * slope[at + j]
+        at += i
+    sums = np.zeros((scales, n))
+    at = 0
+    for i in range(n):
+        for k in range(len(model.squares)):
             of = min(k, scales - 1)
             for j in range(i):
-                sums[of, j] += pull[j] * ((x[k, i] - x[k, j]) * (x[k, i] - x[k, j]))
+                sums[of, j] += pull[at + j] * model.squares[k, at + j]
+        at += i
     for k in range(scales):
         gradient[k] = 0.0
         for j in range(n):

@@ -5,28 +5,38 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from fedbo.surrogates.compiled.evidence import Evidence
-from fedbo.surrogates.compiled.jit import FLOAT, INT, MATRIX, VECTOR, compiled
+from fedbo.surrogates.compiled.evidence import evidence_of, negative_log_posterior, squares_of
+from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, MATRIX, compiled
 from fedbo.surrogates.compiled.minimise import descend
 
 Array = Any
+STARTS = types.Array(FLOAT, 3, "C", readonly=True)
 
 
-@compiled(FLOAT(INT, MATRIX, VECTOR, MATRIX, MATRIX, MATRIX, INT, FLOAT[::1]))
-def fit(family: int, x: Array, y: Array, prior: Array, starts: Array, bounds: Array, most: int, best: Array) -> float:
-    """Write the best end of one climb from each of `starts (r, p)` to `best (p,)`; the first one wins a tie.
+@compiled(BOOL(INT, MATRIX, MATRIX, MATRIX, STARTS, MATRIX, INT, FLOAT[:, ::1], FLOAT[::1]))
+def fit(
+    family: int, x: Array, values: Array, prior: Array, starts: Array, bounds: Array, most: int, best: Array, density: Array
+) -> bool:
+    """Write the best end of climbs from each of `starts (k, r, p)` for each of `values (k, n)` to `best (k, p)`.
 
-    Gives minus the log posterior density there, up to a constant; infinite where a covariance matrix has no Cholesky factor.
-    `x (d, n)`, `prior (2, p)` and `bounds (p, 2)`; a climb has at most so many steps.
+    The first one wins a tie. Unless it is empty, `density (k,)` gets the log densities of the values there, without the prior.
+    Says whether every covariance matrix had a Cholesky factor. `x (d, n)`, `prior (3, p)` and `bounds (p, 2)`; a climb has at
+    most so many steps.
     """
-    lowest, room = np.inf, np.empty((5, len(y), len(y)))
-    for start in range(len(starts)):
-        theta = starts[start].copy()
-        value = descend(Evidence(family, x, y, prior, bounds, room), theta, most)
-        if not value < np.inf:
-            return np.inf
-        if value < lowest:
-            lowest = value
-            best[:] = theta
-    return lowest
+    squares, nothing = squares_of(x), np.zeros(prior.shape)
+    for row in range(len(values)):
+        model, lowest = evidence_of(family, squares, values[row], prior, bounds), np.inf
+        for start in range(starts.shape[1]):
+            theta = starts[row, start].copy()
+            value = descend(model, theta, most)
+            if not value < np.inf:
+                return False
+            if value < lowest:
+                lowest = value
+                best[row] = theta
+        if len(density):
+            alone = evidence_of(family, squares, values[row], nothing, bounds)
+            density[row] = -negative_log_posterior(alone, best[row], np.empty(len(bounds)))
+    return True

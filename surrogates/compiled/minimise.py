@@ -6,7 +6,7 @@ the last ten steps, which is what the compact form stands for. Rules and toleran
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,22 @@ from fedbo.surrogates.compiled.jit import compiled
 from fedbo.surrogates.compiled.line_search import Point, advance, begin, has_ended
 
 Array = Any
+
+
+class Room(NamedTuple):
+    """Scratch space of a descent: matrices `(p, p)` and vectors `(p,)`, since to make one takes longer than what it is for."""
+
+    matrix: Array
+    left: Array
+    image: Array
+    cauchy: Array
+    d: Array
+    ends: Array
+    moved: Array
+    target: Array
+    free: Array
+
+
 EPSILON = 2.220446049250313e-16
 MEMORY, TRIALS = 10, 20
 VALUE_TOLERANCE, GRADIENT_TOLERANCE = 2.2204460492503131e-09, 1e-5
@@ -24,8 +40,8 @@ VALUE_TOLERANCE, GRADIENT_TOLERANCE = 2.2204460492503131e-09, 1e-5
 @compiled()
 def _evaluate(model: Any, x: Array, gradient: Array) -> float:
     """The value of a model at `x (p,)`; its gradient is written. The compiler keeps the branch of the model's type alone."""
-    if len(model) == 6:
-        return negative_log_posterior(model.family, model.x, model.y, model.prior, x, model.room, gradient)
+    if len(model) == 7:
+        return negative_log_posterior(model, x, gradient)
     return negative_acquisition(model, x, gradient)
 
 
@@ -41,12 +57,11 @@ def _projected_gradient(x: Array, gradient: Array, bounds: Array) -> float:
 
 
 @compiled()
-def _product(matrix: Array, x: Array) -> Array:
-    total = np.zeros(len(x))
+def _product(matrix: Array, x: Array, total: Array) -> None:
     for i in range(len(x)):
+        total[i] = 0.0
         for j in range(len(x)):
             total[i] += matrix[i, j] * x[j]
-    return total
 
 
 @compiled()
@@ -58,27 +73,42 @@ def _dot(a: Array, b: Array) -> float:
 
 
 @compiled()
-def _quasi_newton(steps: Array, changes: Array, count: int, theta: float) -> Array:
-    """The matrix B `(p, p)`: theta I, updated by `count` steps and changes of the gradient, the oldest first."""
-    p = steps.shape[1]
-    matrix = np.zeros((p, p))
+def _along(gradient: Array, start: Array, end: Array) -> float:
+    """The slope of a function along the way from one point to another."""
+    total = 0.0
+    for i in range(len(start)):
+        total += gradient[i] * (end[i] - start[i])
+    return total
+
+
+@compiled()
+def _copy(a: Array, b: Array) -> None:
+    """Copy `b (p,)` to a; for few numbers an assignment of NumPy's takes longer."""
+    for i in range(len(a)):
+        a[i] = b[i]
+
+
+@compiled()
+def _quasi_newton(steps: Array, changes: Array, count: int, theta: float, room: Room) -> None:
+    """Write the matrix B `(p, p)`: theta I, updated by `count` steps and changes of the gradient, the oldest first."""
+    p, matrix, image = steps.shape[1], room.matrix, room.image
     for i in range(p):
-        matrix[i, i] = theta
+        for j in range(p):
+            matrix[i, j] = theta if i == j else 0.0
     for k in range(count):
-        image = _product(matrix, steps[k])
+        _product(matrix, steps[k], image)
         along, bent = _dot(steps[k], image), _dot(steps[k], changes[k])
         for i in range(p):
             for j in range(p):
                 matrix[i, j] += changes[k, i] * changes[k, j] / bent - image[i] * image[j] / along
-    return matrix
 
 
 @compiled()
-def _cauchy_point(x: Array, gradient: Array, bounds: Array, matrix: Array, free: Array) -> Array:
-    """The first minimum of the quadratic model along the projected gradient; `free` says which are off their bounds there."""
-    p = len(x)
-    point, d, ends = x.copy(), np.zeros(p), np.full(p, np.inf)
+def _cauchy_point(x: Array, gradient: Array, bounds: Array, room: Room) -> None:
+    """Write the first minimum of the quadratic model along the projected gradient; `free` says which are off their bounds."""
+    p, point, d, ends, moved, free = len(x), room.cauchy, room.d, room.ends, room.moved, room.free
     for i in range(p):
+        point[i], moved[i], d[i], ends[i] = x[i], 0.0, 0.0, np.inf
         below, above = x[i] - bounds[i, 0], bounds[i, 1] - x[i]
         pinned = bounds[i, 1] <= bounds[i, 0] or (below <= 0.0 and gradient[i] >= 0.0) or (above <= 0.0 and gradient[i] <= 0.0)
         free[i] = not pinned
@@ -86,12 +116,15 @@ def _cauchy_point(x: Array, gradient: Array, bounds: Array, matrix: Array, free:
             continue
         d[i] = -gradient[i]
         ends[i] = below / gradient[i] if gradient[i] > 0.0 else above / -gradient[i]
-    moved, reached, first = np.zeros(p), 0.0, 0.0
+    reached, first = 0.0, 0.0
     while True:
-        slope, bend = _dot(gradient, d) + _dot(d, _product(matrix, moved)), _dot(d, _product(matrix, d))
+        _product(room.matrix, moved, room.image)
+        slope = _dot(gradient, d) + _dot(d, room.image)
+        _product(room.matrix, d, room.image)
+        bend = _dot(d, room.image)
         first = max(first, bend)
         if slope >= 0.0 or bend <= 0.0:
-            return point
+            return
         step, next_ = -slope / max(bend, EPSILON * first), -1
         for i in range(p):
             if d[i] != 0.0 and (next_ < 0 or ends[i] < ends[next_]):
@@ -99,7 +132,7 @@ def _cauchy_point(x: Array, gradient: Array, bounds: Array, matrix: Array, free:
         if step < ends[next_] - reached:
             for i in range(p):
                 point[i] += step * d[i]
-            return point
+            return
         step = ends[next_] - reached
         for i in range(p):
             if i != next_:
@@ -111,38 +144,38 @@ def _cauchy_point(x: Array, gradient: Array, bounds: Array, matrix: Array, free:
 
 
 @compiled()
-def _subspace_step(x: Array, cauchy: Array, gradient: Array, matrix: Array, free: Array) -> Array:
-    """The step `(p,)` from the Cauchy point to the model's minimum over the free inputs."""
-    p = len(x)
-    right = _product(matrix, cauchy - x)
-    room = np.zeros((p, p))
+def _subspace_step(x: Array, gradient: Array, room: Room) -> None:
+    """Write the step `d (p,)` from the Cauchy point to the model's minimum over the free inputs."""
+    p, right, matrix, free, left = len(x), room.d, room.matrix, room.free, room.left
+    for i in range(p):
+        room.moved[i] = room.cauchy[i] - x[i]
+    _product(matrix, room.moved, right)
     for i in range(p):
         right[i] = -gradient[i] - right[i] if free[i] else 0.0
         for j in range(p):
-            room[i, j] = matrix[i, j] if free[i] and free[j] else 1.0 if i == j else 0.0
+            left[i, j] = matrix[i, j] if free[i] and free[j] else 1.0 if i == j else 0.0
     for k in range(p):  # by elimination: the matrix is positive definite
         for i in range(k + 1, p):
-            weight = room[i, k] / room[k, k]
+            weight = left[i, k] / left[k, k]
             for j in range(k, p):
-                room[i, j] -= weight * room[k, j]
+                left[i, j] -= weight * left[k, j]
             right[i] -= weight * right[k]
     for k in range(p - 1, -1, -1):
         for j in range(k + 1, p):
-            right[k] -= room[k, j] * right[j]
-        right[k] /= room[k, k]
-    return right
+            right[k] -= left[k, j] * right[j]
+        right[k] /= left[k, k]
 
 
 @compiled()
-def _target(x: Array, gradient: Array, bounds: Array, matrix: Array, direct: bool) -> Array:
-    """Where the line search leads to: the Cauchy point, or the minimum over the free inputs from there, within the bounds."""
-    p = len(x)
-    free = np.empty(p, np.bool_)
-    cauchy = _cauchy_point(x, gradient, bounds, matrix, free)
+def _aim(x: Array, gradient: Array, bounds: Array, direct: bool, room: Room) -> None:
+    """Write where the line search leads to: the Cauchy point, or the minimum over the free inputs from there, within bounds."""
+    p, cauchy, d, target, free = len(x), room.cauchy, room.d, room.target, room.free
+    _cauchy_point(x, gradient, bounds, room)
+    _copy(target, cauchy)
     if not direct or not free.any():
-        return cauchy
-    d = _subspace_step(x, cauchy, gradient, matrix, free)
-    target, slope, inside = cauchy.copy(), 0.0, True
+        return
+    _subspace_step(x, gradient, room)
+    slope, inside = 0.0, True
     for i in range(p):
         if free[i]:
             end = cauchy[i] + d[i]
@@ -150,20 +183,19 @@ def _target(x: Array, gradient: Array, bounds: Array, matrix: Array, direct: boo
             inside = inside and target[i] == end
         slope += (target[i] - x[i]) * gradient[i]
     if inside or slope <= 0.0:
-        return target
+        return
     # The projection does not lead down: go along the step up to the first bound.
     part, first = 1.0, -1
     for i in range(p):
         if not free[i] or d[i] == 0.0:
             continue
-        room = bounds[i, 1] - cauchy[i] if d[i] > 0.0 else bounds[i, 0] - cauchy[i]
-        if abs(room) < abs(part * d[i]):
-            part, first = room / d[i], i
+        left = bounds[i, 1] - cauchy[i] if d[i] > 0.0 else bounds[i, 0] - cauchy[i]
+        if abs(left) < abs(part * d[i]):
+            part, first = left / d[i], i
     for i in range(p):
         target[i] = cauchy[i] + part * d[i] if free[i] else cauchy[i]
     if first >= 0:
         target[first] = bounds[first, 1] if d[first] > 0.0 else bounds[first, 0]
-    return target
 
 
 @compiled()
@@ -182,7 +214,7 @@ def _longest(x: Array, target: Array, bounds: Array) -> float:
 def _search(model: Any, start: Array, target: Array, value: float, gradient: Array, longest: float, there: Array) -> Any:
     """Search along the way to the target: whether a step was found, the value and the step; point and gradient are written."""
     bounds = model.bounds
-    slope, step = _dot(gradient, target - start), min(1.0, longest)
+    slope, step = _along(gradient, start, target), min(1.0, longest)
     if slope >= 0.0:
         return False, value, step
     search = begin(value, slope, step, longest)
@@ -194,7 +226,7 @@ def _search(model: Any, start: Array, target: Array, value: float, gradient: Arr
         value = _evaluate(model, there, gradient)
         if not value < np.inf:
             return False, value, step
-        at = Point(step, value, _dot(gradient, target - start))
+        at = Point(step, value, _along(gradient, start, target))
         if has_ended(search, at, longest):
             return True, value, step
         search, step = advance(search, at, longest)
@@ -202,14 +234,24 @@ def _search(model: Any, start: Array, target: Array, value: float, gradient: Arr
 
 
 @compiled()
-def _remember(steps: Array, changes: Array, count: int, step: Array, change: Array) -> int:
+def _bend(x: Array, start: Array, gradient: Array, before: Array) -> float:
+    """The product of a step and the change of the gradient."""
+    total = 0.0
+    for i in range(len(x)):
+        total += (x[i] - start[i]) * (gradient[i] - before[i])
+    return total
+
+
+@compiled()
+def _remember(steps: Array, changes: Array, count: int, x: Array, start: Array, gradient: Array, before: Array) -> int:
     """Append a step and a change of the gradient, in place of the oldest where the memory is full; give their number."""
     if count == MEMORY:
         for k in range(MEMORY - 1):
-            steps[k] = steps[k + 1]
-            changes[k] = changes[k + 1]
+            _copy(steps[k], steps[k + 1])
+            _copy(changes[k], changes[k + 1])
         count -= 1
-    steps[count], changes[count] = step, change
+    for i in range(len(x)):
+        steps[count, i], changes[count, i] = x[i] - start[i], gradient[i] - before[i]
     return count + 1
 
 
@@ -217,31 +259,45 @@ def _remember(steps: Array, changes: Array, count: int, step: Array, change: Arr
 def descend(model: Any, theta: Array, most: int) -> float:
     """Descend from `theta (p,)`, which is moved to where the descent ends, in at most so many steps; the value there."""
     p, bounds = len(theta), model.bounds
-    gradient, there = np.empty(p), np.empty(p)
+    gradient, there, start, before = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
     steps, changes, count, scale = np.empty((MEMORY, p)), np.empty((MEMORY, p)), 0, 1.0
+    vectors = np.empty((6, p))
+    room = Room(
+        np.empty((p, p)),
+        np.empty((p, p)),
+        vectors[0],
+        vectors[1],
+        vectors[2],
+        vectors[3],
+        vectors[4],
+        vectors[5],
+        np.empty(p, np.bool_),
+    )
     value = _evaluate(model, theta, gradient)
     done = 0
     while value < np.inf and done < most and _projected_gradient(theta, gradient, bounds) > GRADIENT_TOLERANCE:
-        target = _target(theta, gradient, bounds, _quasi_newton(steps, changes, count, scale), count > 0)
-        start, last, before = theta.copy(), value, gradient.copy()
+        _quasi_newton(steps, changes, count, scale, room)
+        _aim(theta, gradient, bounds, count > 0, room)
+        _copy(start, theta)
+        _copy(before, gradient)
+        last, target = value, room.target
         longest = _longest(start, target, bounds) if done else 1.0
         found, value, step = _search(model, start, target, last, gradient, longest, there)
         if not value < np.inf:
             return np.inf
         if not found:
             value = last
-            gradient[:] = before
+            _copy(gradient, before)
             if count == 0:
                 break
             count, scale = 0, 1.0  # begin again along the gradient
             continue
-        theta[:] = there
+        _copy(theta, there)
         done += 1
         if last - value <= VALUE_TOLERANCE * max(abs(last), abs(value), 1.0):
             break
-        moved, change = there - start, gradient - before
-        bent = _dot(moved, change)
-        if bent > -EPSILON * step * _dot(before, target - start):
-            count = _remember(steps, changes, count, moved, change)
-            scale = _dot(change, change) / bent
+        bent = _bend(there, start, gradient, before)
+        if bent > -EPSILON * step * _along(before, start, target):
+            count = _remember(steps, changes, count, there, start, gradient, before)
+            scale = _dot(changes[count - 1], changes[count - 1]) / bent
     return float(value)

@@ -198,7 +198,7 @@ def case_of(seed: int) -> tuple[Array, Array, GPSettings]:
 
 
 def test_the_compiled_evidence_and_its_gradient_are_those_of_numpy() -> None:
-    from fedbo.surrogates.compiled.evidence import negative_log_posterior
+    from fedbo.surrogates.compiled.evidence import evidence_of, negative_log_posterior, squares_of
 
     for seed in range(300):
         x, y, settings = case_of(seed)
@@ -206,9 +206,9 @@ def test_the_compiled_evidence_and_its_gradient_are_those_of_numpy() -> None:
         theta = np.random.default_rng(seed).normal(-1.0, 0.7, len(parameters))
         evidence = evidence_function(settings.kernel, x, y, ard=settings.ard)
         value, gradient = gp._with_priors(evidence, settings, x.shape[1])(theta)
-        found, room = np.empty(len(theta)), np.empty((5, len(y), len(y)))
+        found, squares = np.empty(len(theta)), squares_of(np.ascontiguousarray(x.T))
         number, priors = FAMILIES[settings.kernel].number, gp._priors(settings, x.shape[1])
-        ours = negative_log_posterior(number, np.ascontiguousarray(x.T), y, priors, theta, room, found)
+        ours = negative_log_posterior(evidence_of(number, squares, y, priors, priors), theta, found)
         assert ours == pytest.approx(value, rel=1e-10, abs=1e-10)
         np.testing.assert_allclose(found, gradient, rtol=1e-9, atol=1e-9 * max(1.0, float(np.abs(gradient).max())))
 
@@ -233,8 +233,8 @@ def test_a_fit_to_what_has_no_cholesky_factor_is_refused() -> None:
     from fedbo.surrogates.compiled.fit import fit
 
     x, y = np.zeros((1, 3)), np.array([1.0, 2.0, 1e200])
-    theta, wide = np.empty(3), np.array([[-700.0, 700.0]] * 3)
-    assert fit(0, x, y, np.zeros((3, 3)), np.array([[0.0, np.inf, 0.0]]), wide, 10, theta) == np.inf
+    theta, wide, start = np.empty((1, 3)), np.array([[-700.0, 700.0]] * 3), np.array([[[0.0, np.inf, 0.0]]])
+    assert not fit(0, x, y[None], np.zeros((3, 3)), start, wide, 10, theta, np.empty(0))
 
 
 @pytest.mark.parametrize("dim", [1, 3, 10])

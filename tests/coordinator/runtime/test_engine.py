@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from small_runs import BOTH_MODES, Setting, fts
 
+from fedbo.actors.hosts import InlineHosts
+from fedbo.actors.task import StepReport
 from fedbo.algorithms.catalog import entry
-from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.timing import Constant, Lognormal
-from fedbo.coordinator.events import MessageReceived
 from fedbo.coordinator.exchange import Barrier, Immediate
 
 mode = pytest.mark.parametrize("exchange", BOTH_MODES, ids=lambda m: m.mode)
@@ -121,26 +121,24 @@ def test_policies_are_compared_on_the_same_luck(exchange) -> None:
 def test_nothing_that_crosses_to_the_coordinator_is_an_observation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every number that enters the core is compared with every point and value that the agents saw."""
     crossed: list[np.ndarray] = []
-    handle = Core.handle
+    result = InlineHosts.result
 
-    def inspect(core: Core, event, now: float):
-        if isinstance(event, MessageReceived):
-            crossed.extend(np.ravel(array) for array in event.message.payload.values())
-        elif getattr(event, "report", None) is not None:
-            report = event.report
-            assert set(report._fields) == {
-                "agent", "step", "queries", "payload", "lease", "t_n", "retried", "failed", "failure", "pulled",
-                "again", "reached", "verdicts",
-            }  # fmt: skip
-            assert all(type(word) is int for word in (report.agent, report.step, report.queries, report.lease, report.t_n))
-            assert (
-                report.retried == report.failed == report.again == report.verdicts == ()
-                and report.failure is None
-                and not report.reached
-            )
-        return handle(core, event, now)
+    def inspect(hosts: InlineHosts, agent: int) -> StepReport:
+        report = result(hosts, agent)
+        crossed.extend(np.ravel(array) for array in (report.payload or {}).values())
+        assert set(report._fields) == {
+            "agent", "step", "queries", "payload", "lease", "t_n", "retried", "failed", "failure", "pulled",
+            "again", "reached", "verdicts",
+        }  # fmt: skip
+        assert all(type(word) is int for word in (report.agent, report.step, report.queries, report.lease, report.t_n))
+        assert (
+            report.retried == report.failed == report.again == report.verdicts == ()
+            and report.failure is None
+            and not report.reached
+        )
+        return report
 
-    monkeypatch.setattr(Core, "handle", inspect)
+    monkeypatch.setattr(InlineHosts, "result", inspect)
     ran = Setting(fts()).run()
     seen = np.unique(np.concatenate([[*row.x, *row.u, row.value, row.score] for row in ran.rows]))
     assert len(crossed) > 20

@@ -165,9 +165,9 @@ class Twin:
         speeds = {table["agents"][0]: table["speed"] for table in fitted}
         own: dict[int, dict[str, Any]] = {}
         if before:
-            from fedbo.study.environment.models import members
+            from fedbo.study.environment.models import members_in
 
-            groups = members(self._result.study)
+            groups = members_in(self._result.study, 0)
             own = {
                 agent: {key: table[key] for key in _KEPT if key in table} for table in before for agent in groups[table["name"]]
             }

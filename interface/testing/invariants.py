@@ -141,7 +141,9 @@ def _may_end_early(run: RunTables) -> bool:
 
 def _lost_for_good(run: RunTables, agent: int) -> bool:
     ended = [e for e in run.events if e["agent"] == agent and (e["kind"], e["detail"]) == ("crashed", "for good")]
-    leaves = any(table.until is not None and agent in members_in(run.study, run.replicate)[table.name] for table in run.study.group)
+    leaves = any(
+        table.until is not None and agent in members_in(run.study, run.replicate)[table.name] for table in run.study.group
+    )
     return bool(ended) or leaves or run.study.availability.model == "trace"
 
 

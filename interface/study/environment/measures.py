@@ -6,12 +6,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
 
 from fedbo.actors.agent import objective_of
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Sized
-from fedbo.objectives.derived.mean import BatchFunction
+from fedbo.objectives.derived.mean import BatchFunction, even_points
 from fedbo.objectives.space import from_unit
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.agents.histories import history_sources, observed
@@ -79,7 +78,7 @@ def _of_objectives(table: str, run: tuple[int, int], by: str) -> Array:
     if by == "data":
         return np.array([agent.data_size for agent in agents], dtype=np.float64)
     names = [parameter.name for parameter in federation.parameters]
-    units = _points(len(names))
+    units = even_points(len(names), POINTS)
     natives = from_unit(federation.parameters, units)
     if by == "difficulty":
         return np.array([_difficulty(agent.scores(natives)) for agent in agents])
@@ -92,10 +91,3 @@ def _of_objectives(table: str, run: tuple[int, int], by: str) -> Array:
 def _difficulty(values: Array) -> float:
     best, worst = values.max(), values.min()
     return float((best - values.mean()) / (best - worst)) if best > worst else 0.0
-
-
-def _points(dim: int) -> Array:
-    """Give points `(n, d)` that fill the unit cube evenly."""
-    if dim == 1:
-        return np.linspace(0.0, 1.0, POINTS)[:, None]
-    return np.asarray(scipy.stats.qmc.Sobol(dim, scramble=False).random(POINTS))

@@ -1,4 +1,4 @@
-"""Differences between agents that are laid over any federation of functions: in scale, offset, correlation and quantity of data."""
+"""Differences between agents on top of any federation of functions: in scale, offset, correlation and quantity of data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.objectives.base import Array, Federation, Metric, Objective, Parameter, cost_of, observe, reports_costs
-from fedbo.objectives.derived.mean import even_points
+from fedbo.objectives.derived.mean import BatchFunction, even_points
 from fedbo.objectives.gp_synthetic import CosineSum, GPFamily
 from fedbo.objectives.space import from_unit, to_unit
 from fedbo.settings.ranges import check
@@ -22,11 +22,11 @@ _SAME = ("absent", "agent_names", "dense", "described", "lattice")  # what a fed
 class Differences:
     """By how much agents differ beyond what the federation has.
 
-    f_n becomes o_n + s_n (m + sqrt(likeness) (f_n - m) + sqrt(1 - likeness) v g_n), where m and v are mean and standard deviation
-    of f_n over the box, and g_n is the agent's own draw from a Gaussian process with `length_scale` in the unit cube, with mean 0
-    and variance 1 over the box. So two agents with the same f have functions of the correlation `likeness`. `scale` is the standard deviation of log s_n,
-    `offset` that of o_n, and `quantity` that of the logarithm of an agent's quantity of data, which divides the variance of its
-    noise; a typical agent has s_n = 1, o_n = 0 and quantity 1.
+    f_n becomes o_n + s_n (m + sqrt(likeness) (f_n - m) + sqrt(1 - likeness) v g_n), where m and v are mean and standard
+    deviation of f_n over the box, and g_n is the agent's own draw from a Gaussian process with `length_scale` in the unit cube,
+    with mean 0 and variance 1 over the box. So two agents with the same f have functions of the correlation `likeness`.
+    `scale` is the standard deviation of log s_n, `offset` that of o_n, and `quantity` that of the logarithm of an agent's
+    quantity of data, which divides the variance of its noise; a typical agent has s_n = 1, o_n = 0 and quantity 1.
     """
 
     scale: Annotated[float, Ge(0.0), Le(10.0)] = 0.0
@@ -97,7 +97,7 @@ class DifferingAgent:
 
 @dataclass(frozen=True)
 class DifferingFederation:
-    """A federation whose agents differ by more than its own settings say; each agent's draws come after those of its function."""
+    """A federation whose agents differ by more than its own settings say; their draws come after those of their functions."""
 
     random_per_replicate: ClassVar[bool] = True
 
@@ -135,10 +135,10 @@ class DifferingFederation:
         told, function = self.differences, self.federation.objective(agent, shared_rng, agent_rng)
         scale, offset, quantity = agent_rng.standard_normal(3) * (told.scale, told.offset, told.quantity)
         made = float(np.exp(scale)), float(offset), float(np.exp(quantity))
-        if told.likeness == 1.0:
+        if told.likeness == 1.0 or not isinstance(function, BatchFunction):  # the checks of a study refuse the latter
             return DifferingAgent(function, self.parameters, *made)
         units = even_points(len(self.parameters), POINTS)
-        values = function.scores(from_unit(self.parameters, units))  # type: ignore[attr-defined]  # asked when it is checked
+        values = function.scores(from_unit(self.parameters, units))
         draw = GPFamily(agents=1, likeness=0.0, dimensions=len(self.parameters), length_scale=told.length_scale)
         own = draw.objective(0, agent_rng, agent_rng)
         g = own.scores(units)

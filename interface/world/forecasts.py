@@ -26,6 +26,7 @@ LEAST = 4.0
 _POLL = 0.1
 _SHARES = (1e-3, 1.0)
 _SEEN = 4  # moments that are needed for more than a proportion
+_ENDS = 2.2  # a process starts, and draws its figure and its page in the end, in so many times what the start takes
 _DEGREE = 3  # of how the computing grows with a run's length
 
 
@@ -54,8 +55,10 @@ class Forecast:
         return None if None in known else max(one for one in known if one is not None)
 
 
-def forecast(study: Study) -> Forecast | None:
+def forecast(study: Study, start: float = 0.0) -> Forecast | None:
     """Forecast a study in virtual time; None in real time, where nobody knows how long evaluations take.
+
+    `start` is the computing that a process takes before its runs begin, in seconds, for imports and checks.
 
     The first replicate of each run is begun with the real algorithm and objective, for some seconds of computing; earlier tasks
     of agents are left out. What is left of it is extrapolated.
@@ -68,7 +71,7 @@ def forecast(study: Study) -> Forecast | None:
         allowed = max(LEAST, SECONDS / len(work))
         found = tuple(_forecast(replace(run, hosting="inline"), allowed, Path(folder)) for run in work)
     at_once = max(1, min(study.hosting.workers or 1, os.cpu_count() or 1, len(work) * study.study.replicates))
-    return Forecast(found, study.study.replicates * sum(run.seconds for run in found) / at_once)
+    return Forecast(found, _ENDS * start + study.study.replicates * sum(run.seconds for run in found) / at_once)
 
 
 def forecast_line(found: Forecast | None) -> str:

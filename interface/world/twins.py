@@ -98,6 +98,11 @@ class Twin:
         self._folder.cleanup()
 
     @property
+    def others(self) -> tuple[str, ...]:
+        """List the algorithms of the run that this is no twin of."""
+        return tuple(label for label in self._result.study.labels if label != self.label)
+
+    @property
     def is_shared(self) -> bool:
         """Say whether evaluations were tasks of their own, which any worker could make."""
         policy = self._result.study.evaluation.make()

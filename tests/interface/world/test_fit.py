@@ -22,6 +22,7 @@ from fedbo.world import goodness
 from fedbo.world.families import FAMILIES
 from fedbo.world.fitting import fit_durations, fit_world
 from fedbo.world.goodness import REFUSED, _candidate, candidates
+from fedbo.world.measurements import Measurements, _lives
 from fedbo.world.sources import measure
 
 KNOWN: dict[str, tuple[float, ...]] = {
@@ -134,6 +135,18 @@ def test_what_is_printed_is_a_study_when_the_other_tables_are_added(
     head = '[study]\nname = "again"\n[objective]\nname = "branin"\nagents = 6\n[budget]\niterations = 5\n'
     study.write_text(head + '[[algorithm]]\nname = "ts"\n' + text, encoding="utf-8")
     assert main(["validate", str(study)]) == 0
+
+
+def test_a_crash_takes_until_its_agent_evaluates_again_also_where_a_spare_process_is_there_at_once(tmp_path: Path) -> None:
+    crash = {"kind": "crash", "agents": [1], "at": 2.5, "restart": 0.5}
+    run_study(load_study({**STUDY, "budget": {"iterations": 3}, "fault": [crash]}), tmp_path / "run")
+    events = pq.read_table(tmp_path / "run" / "events.parquet")
+    times = [2.5 if kind == "restarted" else time for kind, time in zip(events["kind"].to_pylist(), events["time"].to_pylist())]
+    at_once = events.set_column(events.column_names.index("time"), "time", [times])
+    for table, rows, took in ((events, [], 0.5), (at_once, [{"started": 2.0}, {"started": 3.25}], 0.75), (at_once, [], 1e-6)):
+        measured = Measurements()
+        _lives(measured, table, {1: rows})
+        assert (measured.crashes, measured.downtimes) == (1, [took])
 
 
 WRONG = {

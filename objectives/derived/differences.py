@@ -10,7 +10,7 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.objectives.base import Array, Federation, Metric, Objective, Parameter, cost_of, observe, reports_costs
 from fedbo.objectives.derived.mean import BatchFunction, even_points
-from fedbo.objectives.gp_synthetic import CosineSum, GPFamily
+from fedbo.objectives.models.cosines import CosineSum, drawn_cosines
 from fedbo.objectives.space import from_unit, to_unit
 from fedbo.settings.ranges import check
 
@@ -139,8 +139,8 @@ class DifferingFederation:
             return DifferingAgent(function, self.parameters, *made)
         units = even_points(len(self.parameters), POINTS)
         values = function.scores(from_unit(self.parameters, units))
-        draw = GPFamily(agents=1, likeness=0.0, dimensions=len(self.parameters), length_scale=told.length_scale)
-        own = draw.objective(0, agent_rng, agent_rng)
+        cosines = drawn_cosines(agent_rng, len(self.parameters), told.length_scale, 1.0)
+        own = CosineSum(*cosines, 0.0, tuple(Parameter(one.name, 0.0, 1.0) for one in self.parameters))
         g = own.scores(units)
         alike, apart = float(np.sqrt(told.likeness)), float(np.sqrt(1.0 - told.likeness) * values.std() / g.std())
         shift = float((1.0 - alike) * values.mean() - apart * g.mean())

@@ -141,11 +141,16 @@ def test_a_crash_takes_until_its_agent_evaluates_again_also_where_a_spare_proces
     crash = {"kind": "crash", "agents": [1], "at": 2.5, "restart": 0.5}
     run_study(load_study({**STUDY, "budget": {"iterations": 3}, "fault": [crash]}), tmp_path / "run")
     events = pq.read_table(tmp_path / "run" / "events.parquet")
-    times = [2.5 if kind == "restarted" else time for kind, time in zip(events["kind"].to_pylist(), events["time"].to_pylist())]
+    rows = events.select(["kind", "time"]).to_pylist()
+    times = [2.5 if row["kind"] == "restarted" else row["time"] for row in rows]
     at_once = events.set_column(events.column_names.index("time"), "time", [times])
-    for table, rows, took in ((events, [], 0.5), (at_once, [{"started": 2.0}, {"started": 3.25}], 0.75), (at_once, [], 1e-6)):
+    for table, evaluated, took in (
+        (events, [], 0.5),
+        (at_once, [{"started": 2.0}, {"started": 3.25}], 0.75),
+        (at_once, [], 1e-6),
+    ):
         measured = Measurements()
-        _lives(measured, table, {1: rows})
+        _lives(measured, table, {1: evaluated})
         assert (measured.crashes, measured.downtimes) == (1, [took])
 
 

@@ -132,6 +132,14 @@ def observe(objective: Objective, x: Array, count: int, rng: np.random.Generator
 
 
 @runtime_checkable
+class Sized(Protocol):
+    """An objective that learns from data of its own, and says how many examples it trains on."""
+
+    @property
+    def data_size(self) -> int: ...
+
+
+@runtime_checkable
 class Costly(Protocol):
     """An objective that says what an evaluation costs before it is made.
 

@@ -52,6 +52,11 @@ class DigitsAgent:
     parameters: tuple[Parameter, ...] = field(default=PARAMETERS, repr=False)
     best_value: float | None = None
 
+    @property
+    def data_size(self) -> int:
+        """Count the examples that train."""
+        return max(len(split.train) for split in self.splits)
+
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give minus the mean validation error over the splits for x = (C, gamma); nothing is drawn."""
         from sklearn import config_context  # not imported where nothing is evaluated: it takes half a second

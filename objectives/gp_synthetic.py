@@ -7,23 +7,20 @@ any number of inputs, with a given correlation of any two agents' functions.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
-from typing import Annotated, Any, ClassVar
+from functools import lru_cache
+from typing import Annotated, ClassVar
 
 import numpy as np
-import scipy
 from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.models.cosines import CosineSum, drawn_cosines
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import check
 
 PARAMETERS = (Parameter("x", 0.0, 1.0),)
 REACH = 9.0  # length scales after which the squared-exponential kernel is below the rounding of 1
 ALIASES = np.array([-1.0, 0.0, 1.0])  # enough at a length scale of at least one grid step: the next is below 1e-18
-FEATURES = 500  # cosines in one function
-STARTS = 10  # local searches for the best value of a function, from the best of so many points:
-POINTS = 2**11
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,37 +142,6 @@ def common_function(points: int, length_scale: float, seed: int) -> Array:
     return scaled
 
 
-@dataclass(frozen=True, eq=False)
-class CosineSum:
-    """A sum of cosines, sum_j a_j cos(w_j'x + b_j), plus normal noise of variance `noise`.
-
-    `frequencies (m, d)`, `phases (m,)` and `amplitudes (m,)` are w, b and a.
-    """
-
-    frequencies: Array
-    phases: Array
-    amplitudes: Array
-    noise: float
-    parameters: tuple[Parameter, ...] = field(repr=False)
-
-    @cached_property
-    def best_value(self) -> float:
-        """Give the largest value that local searches from the best of many points find."""
-        return largest(self.frequencies, self.phases, self.amplitudes)
-
-    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
-        """Give one noisy value at x `(d,)`."""
-        return self.score(x) + float(np.sqrt(self.noise) * rng.standard_normal())
-
-    def score(self, x: Array) -> float:
-        """Give the value without noise."""
-        return float(self.scores(x[None])[0])
-
-    def scores(self, x: Array) -> Array:
-        """Give the values `(n,)` without noise at points `(n, d)`."""
-        return np.asarray(np.cos(inside(self.parameters, x) @ self.frequencies.T + self.phases) @ self.amplitudes)
-
-
 @dataclass(frozen=True)
 class GPFamily:
     """Draws from a Gaussian process in [0, 1]^d of which any two agents' have the correlation `likeness` at every point.
@@ -210,35 +176,10 @@ class GPFamily:
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> CosineSum:
         """Build one agent's function: g_0 is of the world, g_n the agent's own."""
         require_agent(agent, self.agents)
-        parts = [self._draw(shared_rng, self.likeness), self._draw(agent_rng, 1.0 - self.likeness)]
+        size = self.dimensions, self.length_scale
+        parts = [drawn_cosines(shared_rng, *size, self.likeness), drawn_cosines(agent_rng, *size, 1.0 - self.likeness)]
         frequencies, phases, amplitudes = (np.concatenate(held) for held in zip(*parts, strict=True))
         return CosineSum(frequencies, phases, amplitudes, self.noise, self.parameters)
-
-    def _draw(self, rng: np.random.Generator, variance: float) -> tuple[Array, Array, Array]:
-        """Draw frequencies, phases and amplitudes of a function of a given variance (Rahimi and Recht 2007)."""
-        frequencies = rng.standard_normal((FEATURES, self.dimensions)) / self.length_scale
-        phases = rng.uniform(0.0, 2.0 * np.pi, FEATURES)
-        return frequencies, phases, np.sqrt(2.0 * variance / FEATURES) * rng.standard_normal(FEATURES)
-
-
-def largest(frequencies: Array, phases: Array, amplitudes: Array) -> float:
-    """Find the largest value of a sum of cosines over the unit cube by local searches from the best of many points."""
-    dim = frequencies.shape[1]
-
-    def negative(x: Array) -> tuple[float, Array]:
-        angles = frequencies @ x + phases
-        return -float(amplitudes @ np.cos(angles)), frequencies.T @ (amplitudes * np.sin(angles))
-
-    x = _points(dim)
-    values = np.cos(x @ frequencies.T + phases) @ amplitudes
-    starts = x[np.argsort(-values, kind="stable")[:STARTS]]
-    bounds: Any = [(0.0, 1.0)] * dim
-    return -min(float(scipy.optimize.minimize(negative, start, jac=True, bounds=bounds).fun) for start in starts)
-
-
-@cache
-def _points(dim: int) -> Array:
-    return scipy.stats.qmc.Sobol(dim, scramble=False).random(POINTS)
 
 
 FEDERATIONS = {"gp_family": GPFamily, "gp_synthetic": GPSynthetic, "gp_synthetic_de": GPSyntheticDE}

@@ -54,6 +54,11 @@ class LandmineField:
     platt: bool = False
     parameters: tuple[Parameter, ...] = field(default=PARAMETERS, repr=False)
 
+    @property
+    def data_size(self) -> int:
+        """Count the examples that train."""
+        return len(self.train[1])
+
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give the AUC on the validation half for x = (C, gamma)."""
         if not self.platt:

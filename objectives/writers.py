@@ -44,6 +44,11 @@ class Writer:
     parameters: tuple[Parameter, ...] = field(default=PARAMETERS, repr=False)
     best_value: float | None = None
 
+    @property
+    def data_size(self) -> int:
+        """Count the examples that train."""
+        return len(self.train[1])
+
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give minus the validation error for x = (learning rate, l2, dropout); nothing is drawn from `rng`."""
         rate, l2, dropout = (float(value) for value in inside(self.parameters, x))

@@ -32,7 +32,7 @@ WITHIN: dict[str, dict[str, str]] = {
     "objectives": {
         "datasets": "base",
         "models": "base space datasets",
-        "derived": "base space",
+        "derived": "base space models",
         "suites": "",
         "tables": "base",
         "tasks": "base space datasets typed_spaces",

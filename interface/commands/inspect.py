@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +48,7 @@ def validate(
     if timed:
         from fedbo.world.forecasts import forecast, forecast_line
 
-    found = forecast(checked) if timed else None
+    found = forecast(checked, time.process_time()) if timed else None
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private)}
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}

@@ -32,7 +32,11 @@ def twin(
         what_if = None if changed is None else {**facts_of_prediction(changed), "ratios": ratios(changed, unchanged)}
         print_json({"algorithm": made.label, "twin": facts_of_prediction(unchanged), "changed": what_if})
         return
-    print(f"{made.label}: {replicates} replicates of the twin, {unchanged.workers} workers")
+    print(f"twin of '{made.label}': {replicates} replicates, {unchanged.workers} workers")
+    if made.others:
+        print(f"other algorithms of the run, for --algorithm: {', '.join(made.others)}")
+    if not unchanged.recorded.messages:
+        print(f"'{made.label}' sent no message")
     for line in prediction_lines(unchanged):
         print(line)
     for line in () if changed is None else change_lines(changed, unchanged, sets or ()):

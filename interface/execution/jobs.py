@@ -38,7 +38,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
             key=RunKey(cell.number, table.title, replicate),
             task=_task(cell.study, table, replicate, parts),
             exchange=cell.study.exchange.make(),
-            environment=centralised(environment_of(cell.study)) if table.centralised else environment_of(cell.study),
+            environment=centralised(environment) if table.centralised else environment,
             folder=parts,
             hosting=study.hosting.kind,
             workers=study.hosting.workers or 1,
@@ -49,6 +49,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
         )
         for cell in study.cells()
         for replicate in range(cell.study.study.replicates)
+        for environment in (environment_of(cell.study, replicate),)
         for table in cell.study.algorithm
     ]
 

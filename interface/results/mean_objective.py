@@ -60,7 +60,7 @@ class _Optima:
     def of(self, study: Study, replicate: int, function: MeanFunction) -> Optimum:
         """Look the optimum up, or find and keep it."""
         federation = study.federation()
-        about = {**study.objective.model_dump(mode="json"), "seed": study.study.seed, "replicate": replicate}
+        about = {**study.objective.model_dump(mode="json", exclude_none=True), "seed": study.study.seed, "replicate": replicate}
         name = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
         if name not in self._found:
             self._found[name] = {**asdict(optimum(function, federation)), "of": about}

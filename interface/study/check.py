@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from fedbo.actors.agent import objective_of
 from fedbo.algorithms.base import Overlapping, Private
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.derived.differences import DifferingFederation
+from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
 from fedbo.study.check_privacy import privacy_asked, private_combinations
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 def combinations(study: Study) -> Iterator[InvalidSetting]:
     """List what does not go together in a study whose tables are right by themselves."""
     yield from _labels(study)
+    yield from _differences(study)
     yield from _hosting(study)
     yield from _overlapping(study)
     yield from cluster_combinations(study)
@@ -44,6 +49,19 @@ def combinations(study: Study) -> Iterator[InvalidSetting]:
         declarations = list(_declarations(study))
         yield from declarations or privacy_asked(study)
         yield from _initial_file(study)
+
+
+def _differences(study: Study) -> Iterator[InvalidSetting]:
+    """Refuse differences between agents where the first agent's function, which stands for all, cannot be changed so."""
+    federation = study.federation()
+    if not isinstance(federation, DifferingFederation):
+        return
+    world, loc, name = Streams(study.study.seed, 0), ("objective", "differences"), study.objective.name
+    if not isinstance(objective_of(federation.federation, 0, world), BatchFunction):
+        yield InvalidSetting(loc, f"'{name}' does not tell noise-free values at many points; take a synthetic objective")
+    elif federation.differences.quantity and (study.objective.noise or not getattr(federation.federation, "noise", 0.0)):
+        remedy = f"divides the variance of the noise that '{name}' itself has, of which there is none"
+        yield InvalidSetting((*loc, "quantity"), f"{remedy}; leave it out, or take an objective with a noise of its own")
 
 
 def _labels(study: Study) -> Iterator[InvalidSetting]:

@@ -17,6 +17,7 @@ from fedbo.coordinator.exchange import Staleness
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives import catalog as objectives
+from fedbo.objectives.derived.differences import Differences
 from fedbo.objectives.suites.catalog import SUITES
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.ranges import marks_of, range_of
@@ -103,6 +104,7 @@ def _suites() -> list[Item]:
 
 # Tables that have settings and nothing to choose between, by their keys in a study.
 TABLES: dict[str, type[Any]] = {
+    "objective.differences": Differences,
     "timing.speed": SpeedClasses,
     "timing.decision": DecisionTimeModel,
     "exchange.staleness": Staleness,

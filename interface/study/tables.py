@@ -15,6 +15,7 @@ from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.base import Algorithm
 from fedbo.coordinator.privacy.secure_aggregation import SecureAggregation
 from fedbo.objectives import catalog as objectives
+from fedbo.objectives.derived.differences import Differences, DifferingFederation
 from fedbo.settings.errors import unknown
 from fedbo.settings.plugins import PluginError
 from fedbo.study.document import default_label
@@ -107,8 +108,14 @@ class Header(Table):
     replicates: Positive = 1
 
 
+class DifferencesTable(Declared):
+    """[objective.differences]: by how much agents differ beyond what the federation has."""
+
+    declared = Differences
+
+
 class ObjectiveTable(Named):
-    """[objective]: a federation by name, and its settings.
+    """[objective]: a federation by name, its settings, and by how much its agents differ besides.
 
     `noise`, the variance of an observation, can be given to any of them: one that does not know of noise has it added.
     """
@@ -117,6 +124,7 @@ class ObjectiveTable(Named):
     noun = "objective"
     catalogue = staticmethod(objectives.catalogue)
     name: str
+    differences: DifferencesTable | None = None
 
     @property
     def noise(self) -> float:
@@ -125,15 +133,27 @@ class ObjectiveTable(Named):
 
     def make(self) -> Any:
         """Build the federation, without added noise; InvalidSettings when its name or a setting is wrong."""
+        made = self._without_differences()
+        if self.differences is None:
+            return made
+        try:
+            return DifferingFederation(made, self.differences.make())
+        except InvalidSettings as found:
+            raise found.under("differences") from found
+
+    def _without_differences(self) -> Any:
         declared, settings = self._look_up(), self.settings
         if not self._has_own() and "noise" in settings:
             build(AddedNoise, {"noise": settings.pop("noise")})
-        return build(declared, settings, also=("name", "noise"))
+        return build(declared, settings, also=("name", "noise", "differences"))
 
     def resolved(self) -> Self:
         """Show every setting."""
-        added = {} if self._has_own() else {"noise": self.noise}
-        return self._showing(names_of(self._look_up()), **added)
+        self.make()
+        added: dict[str, Any] = {} if self._has_own() else {"noise": self.noise}
+        if self.differences is not None:
+            added["differences"] = self.differences.resolved()
+        return self._showing_of(self._without_differences(), names_of(self._look_up()), **added)
 
     def _has_own(self) -> bool:
         return "noise" in names_of(self._look_up())

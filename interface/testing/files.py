@@ -1,11 +1,15 @@
-"""Files that a random study may name: initial points and traces of availability, written to a folder when they are drawn."""
+"""Files that a random study may name, such as traces and earlier runs, written to a folder when they are drawn."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from fedbo.actors.storage.rows import Row, RunKey, write_rows
+from fedbo.actors.storage.sealed import seal
 from fedbo.objectives.base import Parameter
 from fedbo.objectives.space import from_unit
 from fedbo.testing.draws import Draws
@@ -31,6 +35,28 @@ def draw_history_file(draws: Draws, folder: Path, agents: list[int], parameters:
             value = "" if lines[1:] and draws.chance(0.1) else repr(float(draws.rng.normal()))
             lines.append(",".join([str(agent), *(repr(float(one)) for one in x), value]))
     return _write(folder, "history", lines)
+
+
+def draw_earlier_run(draws: Draws, folder: Path, agents: list[int], parameters: Sequence[Parameter]) -> str:
+    """Write the directory of an earlier run with observations of some agents, unequally many; give the directory's path."""
+    rows = []
+    for agent in draws.some_of(agents):
+        for t_n in range(1, draws.whole(1, 6) + 1):
+            u = draws.rng.random(len(parameters))
+            x, value, time = from_unit(parameters, u).tolist(), float(draws.rng.normal()), float(t_n)
+            rows.append(Row(agent, "search", t_n, 0, "own", x, u.tolist(), value, value, time - 1.0, time, t_n, 1, None, None))
+    directory = folder / f"earlier-{len(list(folder.iterdir()))}"
+    directory.mkdir()
+    digest = write_rows(rows, RunKey(0, "random", 0), directory / "observations.parquet")
+    told: dict[str, Any] = {
+        "status": "complete",
+        "cells": [{}],
+        "labels": ["random"],
+        "files": {"observations.parquet": digest},
+    }
+    told["parameters"] = [[asdict(parameter) for parameter in parameters]]
+    (directory / "manifest.json").write_text(seal(told), encoding="utf-8")
+    return str(directory)
 
 
 def draw_durations_file(draws: Draws, folder: Path, agents: list[int]) -> str:

@@ -13,7 +13,7 @@ from fedbo.algorithms.base import ORIGINS
 from fedbo.coordinator.environment.faults import Corruption, Crash, Duplication, Lie
 from fedbo.coordinator.exchange import Exchange
 from fedbo.study.agents.budgets import budgets_of, common_budget
-from fedbo.study.environment.models import members
+from fedbo.study.environment.models import members_in
 from fedbo.study.stopping import stopping_of
 from fedbo.study.study import Study
 from fedbo.testing.laws.ledger import ledger
@@ -115,7 +115,7 @@ def _messages(run: RunTables) -> Iterator[str]:
 
 def _lies(run: RunTables) -> Iterator[str]:
     """What is falsified is the next message of an agent that lies then, before its first transmission."""
-    groups, count = members(run.study), run.federation.n_agents
+    groups, count = members_in(run.study, run.replicate), run.federation.n_agents
     lies = [] if run.table.centralised else [one for table in run.study.fault if isinstance(one := table.make(), Lie)]
     who = {"all": range(count), **groups}
     told = [(lie, frozenset(who[lie.agents] if isinstance(lie.agents, str) else lie.agents)) for lie in lies]
@@ -141,7 +141,9 @@ def _may_end_early(run: RunTables) -> bool:
 
 def _lost_for_good(run: RunTables, agent: int) -> bool:
     ended = [e for e in run.events if e["agent"] == agent and (e["kind"], e["detail"]) == ("crashed", "for good")]
-    leaves = any(table.until is not None and agent in members(run.study)[table.name] for table in run.study.group)
+    leaves = any(
+        table.until is not None and agent in members_in(run.study, run.replicate)[table.name] for table in run.study.group
+    )
     return bool(ended) or leaves or run.study.availability.model == "trace"
 
 

@@ -49,6 +49,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "surrogate": ("faithful", "features", "fixed", "robust", "smooth"),
     "term": ("added", "inside"),
 }
+KNOWN_FUNCTIONS = ("ackley", "branin", "double_sine", "garland", "himmelblau", "quadratic", "rastrigin")  # at many points
 SCHEDULES = {"p": PROBABILITIES, "temperature": TEMPERATURES, "kappa": AMOUNTS, "epsilon": AMOUNTS}
 # Sizes at which a decision takes about a millisecond; the defaults are drawn as well, now and then.
 SMALL: dict[str, tuple[int, int]] = {
@@ -174,6 +175,12 @@ def draw_objective(draws: Draws) -> Table:
     if kind == "flow":
         return draws.one_of({"name": "admm_toy", "problem": "consensus"}, {"name": "network_flow", "nodes": draws.whole(3, 4)})
     return _typed(draws, agents) if kind == "typed" else _function(draws, agents)
+
+
+def draw_differences(draws: Draws, noisy: bool) -> Table:
+    """Draw by how much agents differ beyond their objective; only noise has a quantity of data."""
+    table = draws.keep(0.5, scale=draws.number(0.1, 1.5), offset=draws.number(0.1, 5.0), likeness=draws.number(0.0, 0.95))
+    return table | (draws.keep(0.7, quantity=draws.number(0.2, 1.5)) if noisy else {})
 
 
 def _function(draws: Draws, agents: int) -> Table:

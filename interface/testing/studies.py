@@ -15,12 +15,20 @@ import numpy as np
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.surrogate import PENDING_VALUES
 from fedbo.objectives.base import Parameter
+from fedbo.study.environment.measures import MEASURES
 from fedbo.study.invalid import InvalidSettings
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.study.tables import ObjectiveTable
 from fedbo.testing.draws import Draws
-from fedbo.testing.files import draw_devices_file, draw_durations_file, draw_history_file, draw_initial_file, draw_trace
-from fedbo.testing.settings import draw_algorithm, draw_objective
+from fedbo.testing.files import (
+    draw_devices_file,
+    draw_durations_file,
+    draw_earlier_run,
+    draw_history_file,
+    draw_initial_file,
+    draw_trace,
+)
+from fedbo.testing.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
 from fedbo.testing.surroundings import (
     draw_availability,
     draw_cluster,
@@ -108,6 +116,7 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Docum
     document["budget"] |= draw_early_end(draws) if draws.chance(0.1) else {}
     if draws.chance(0.15):  # what is refused for it, such as initial points of another dimension, is drawn again
         document |= draw_stopping(draws, count)
+    _let_agents_differ(draws, document, folder, listed)
     return {name: table for name, table in document.items() if table}
 
 
@@ -158,6 +167,26 @@ def _make_unequal(draws: Draws, document: Document, folder: Path | None) -> None
         group["history"] |= draws.keep(0.4, observations=draws.whole(1, 4))
     elif draws.chance(0.3):
         group["history"] = {"algorithm": "random", "observations": draws.whole(1, 8), "initial": 1}
+
+
+def _let_agents_differ(draws: Draws, document: Document, folder: Path | None, listed: list[int]) -> None:
+    """Let functions, groups and histories differ from agent to agent, now and then."""
+    known = document["objective"]["name"] in KNOWN_FUNCTIONS
+    if known and draws.chance(0.3):
+        document["objective"] |= {"differences": draw_differences(draws, "noise" in document["objective"])}
+    if "group" in document and draws.chance(0.5):
+        functions = [*MEASURES, *(one.name for one in _parameters(document))]
+        _take_by_measure(draws, document["group"][0], functions if known else ["number"])
+    parameters = _parameters(document) if folder is not None and draws.chance(0.1) else ()
+    if folder is not None and parameters:
+        document["agents"]["history"] = {"run": draw_earlier_run(draws, folder, listed, parameters)}
+
+
+def _take_by_measure(draws: Draws, group: Document, measures: Sequence[str]) -> None:
+    """Let a group take a share by a measure, and so have no budget and no history of its own."""
+    for key in ("agents", "iterations", "pulls", "initial", "history"):
+        group.pop(key, None)
+    group |= {"share": draws.number(0.3, 0.8), "by": draws.one_of(*measures)}
 
 
 def _may_never_end(document: Document, bandits: bool) -> bool:

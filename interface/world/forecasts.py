@@ -26,18 +26,23 @@ LEAST = 4.0
 _POLL = 0.1
 _SHARES = (1e-3, 1.0)
 _SEEN = 4  # moments that are needed for more than a proportion
+_ENDS = 2.2  # a process starts, and draws its figure and its page in the end, in so many times what the start takes
 _DEGREE = 3  # of how the computing grows with a run's length
 
 
 @dataclass(frozen=True, slots=True)
 class RunForecast:
-    """What one run of an algorithm in a cell takes: virtual time, and seconds of computing; `share` of it was carried out."""
+    """What one run of an algorithm in a cell takes: virtual time, and seconds of computing; `share` of it was carried out.
+
+    The first run of a process takes `once` more, for what it imports.
+    """
 
     cell: int
     algorithm: str
     virtual: float | None
     seconds: float
     share: float
+    once: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,10 @@ class Forecast:
         return None if None in known else max(one for one in known if one is not None)
 
 
-def forecast(study: Study) -> Forecast | None:
+def forecast(study: Study, start: float = 0.0) -> Forecast | None:
     """Forecast a study in virtual time; None in real time, where nobody knows how long evaluations take.
+
+    `start` is the computing that a process takes before its runs begin, in seconds, for imports and checks.
 
     The first replicate of each run is begun with the real algorithm and objective, for some seconds of computing; earlier tasks
     of agents are left out. What is left of it is extrapolated.
@@ -66,9 +73,11 @@ def forecast(study: Study) -> Forecast | None:
     with tempfile.TemporaryDirectory(prefix="fedbo-forecast-") as folder:
         work = [run for run in runs(bare, Path(folder)) if run.key.replicate == 0]
         allowed = max(LEAST, SECONDS / len(work))
-        found = tuple(_forecast(replace(run, hosting="inline"), allowed, Path(folder)) for run in work)
+        again = study.study.replicates > 1
+        found = tuple(_forecast(replace(run, hosting="inline"), allowed, Path(folder), again) for run in work)
     at_once = max(1, min(study.hosting.workers or 1, os.cpu_count() or 1, len(work) * study.study.replicates))
-    return Forecast(found, study.study.replicates * sum(run.seconds for run in found) / at_once)
+    begun = _ENDS * start + sum(run.once for run in found)
+    return Forecast(found, begun + study.study.replicates * sum(run.seconds for run in found) / at_once)
 
 
 def forecast_line(found: Forecast | None) -> str:
@@ -93,7 +102,8 @@ def _without_histories(study: Study) -> Study:
     return study.model_copy(update={"agents": study.agents.model_copy(update={"history": None}), "group": groups})
 
 
-def _forecast(run: Run, allowed: float, folder: Path) -> RunForecast:
+def _forecast(run: Run, allowed: float, folder: Path, again: bool) -> RunForecast:
+    """Begin a run, and carry out a short one `again`, without what the first one imports."""
     begun, summary, seen = time.process_time(), None, list[tuple[float, float]]()
     coordinator = Coordinator()
     with _watched(coordinator, begun + allowed, seen):
@@ -101,7 +111,12 @@ def _forecast(run: Run, allowed: float, folder: Path) -> RunForecast:
     spent = time.process_time() - begun
     assert summary is not None, "nobody else carries it out"
     if not summary.stopped:
-        return RunForecast(run.key.cell, run.key.algorithm, summary.time, spent, 1.0)
+        seconds = spent
+        if again and spent < allowed / 2:
+            begun = time.process_time()
+            Coordinator().run(replace(run, folder=folder / "again"))
+            seconds = min(spent, time.process_time() - begun)
+        return RunForecast(run.key.cell, run.key.algorithm, summary.time, seconds, 1.0, spent - seconds)
     share = min(max(coordinator.progress().share, _SHARES[0]), _SHARES[1])
     seconds = _extrapolated(seen, spent, share)
     return RunForecast(run.key.cell, run.key.algorithm, _virtual(run, summary, share, folder), seconds, share)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[np.float64]
 Row = dict[str, Any]
 Span = tuple[float, float]
+_SHORTEST = 1e-6  # units of time that a crash takes at least; a study takes none of 0
 
 
 class Immeasurable(ValueError):
@@ -86,7 +87,7 @@ def measure_run(into: Measurements, observations: Any, events: Any, study: Study
     into.together = max(into.together, _most_at_once(rows))
     _steps(into, by_agent, pauses, events, policy.parallel if policy.prefetch else None)
     _messages(into, events)
-    _lives(into, events)
+    _lives(into, events, by_agent if real else {})
 
 
 def _overlap(since: float, until: float, pauses: Iterable[Span]) -> float:
@@ -189,8 +190,11 @@ def _messages(into: Measurements, events: Any) -> None:
             into.latencies.append(max(0.0, time - answered))
 
 
-def _lives(into: Measurements, events: Any) -> None:
-    """Measure absences and crashes, and the time in which there could have been some."""
+def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -> None:
+    """Measure absences and crashes, and the time in which there could have been some.
+
+    In real time a spare process may be there at once; an agent is back when it evaluates again, by the rows `by_agent`.
+    """
     lived = state_intervals(events)
     agents = np.unique(lived.agent)
     life = float(np.sum(lived.end - lived.begin))
@@ -203,7 +207,8 @@ def _lives(into: Measurements, events: Any) -> None:
     for one in event_intervals(events, "crashed", "restarted"):
         into.crashes += 1
         if one.ends:
-            into.downtimes.append(one.end - one.begin)
+            back = min((row["started"] for row in by_agent.get(one.agent, ()) if row["started"] >= one.end), default=one.end)
+            into.downtimes.append(max(back - one.begin, _SHORTEST))
 
 
 def _listed(table: Any, *names: str) -> Iterable[tuple[Any, ...]]:

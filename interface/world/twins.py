@@ -98,6 +98,11 @@ class Twin:
         self._folder.cleanup()
 
     @property
+    def others(self) -> tuple[str, ...]:
+        """List the algorithms of the run that this is no twin of."""
+        return tuple(label for label in self._result.study.labels if label != self.label)
+
+    @property
     def is_shared(self) -> bool:
         """Say whether evaluations were tasks of their own, which any worker could make."""
         policy = self._result.study.evaluation.make()
@@ -165,9 +170,9 @@ class Twin:
         speeds = {table["agents"][0]: table["speed"] for table in fitted}
         own: dict[int, dict[str, Any]] = {}
         if before:
-            from fedbo.study.environment.models import members
+            from fedbo.study.environment.models import members_in
 
-            groups = members(self._result.study)
+            groups = members_in(self._result.study, 0)
             own = {
                 agent: {key: table[key] for key in _KEPT if key in table} for table in before for agent in groups[table["name"]]
             }

@@ -69,13 +69,20 @@ def optimum(mean: MeanFunction, federation: Federation) -> Optimum:
     if known is not None:
         return Optimum(*known)
     d, count = len(mean.parameters), int(getattr(federation, "dense", DENSE))
-    u = np.linspace(0.0, 1.0, count)[:, None] if d == 1 else scipy.stats.qmc.Sobol(d, scramble=False).random(count)
+    u = even_points(d, count)
     y, halves = mean.unit(u), (slice(0, None, 2), slice(1, None, 2)) if d == 1 else (slice(count // 2), slice(count // 2, None))
     last = CUSP if d == 1 and count >= DENSE else SMOOTH
     found = [_refined(mean, u[half], y[half], last) for half in halves]
     value, place = max([*found, *_at_cusps(mean)], key=lambda pair: pair[0])
     native = from_unit(mean.parameters, place)
     return Optimum(value, tuple(native.tolist()), value - min(found[0][0], found[1][0]))
+
+
+def even_points(d: int, count: int) -> Array:
+    """Give points `(count, d)` that fill the unit cube evenly: a grid, or with several dimensions Sobol's sequence."""
+    if d == 1:
+        return np.linspace(0.0, 1.0, count)[:, None]
+    return np.asarray(scipy.stats.qmc.Sobol(d, scramble=False).random(count))
 
 
 def _at_cusps(mean: MeanFunction) -> list[tuple[float, Array]]:

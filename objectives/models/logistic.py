@@ -78,6 +78,11 @@ class LogisticAgent:
     parameters: tuple[Parameter, ...] = field(default=PARAMETERS, repr=False)
     best_value: float | None = None
 
+    @property
+    def data_size(self) -> int:
+        """Count the examples that train."""
+        return len(self.train[1])
+
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give minus the validation error for x = (batch size, L2 weight, learning rate); nothing is drawn.
 

@@ -9,7 +9,8 @@ from scipy.optimize import Bounds, minimize
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array
 from fedbo.objectives.functions import Branin, Quadratic
-from fedbo.objectives.gp_synthetic import CosineSum, GPFamily, GPSynthetic, GPSyntheticDE, GridFunction, common_function
+from fedbo.objectives.gp_synthetic import GPFamily, GPSynthetic, GPSyntheticDE, GridFunction, common_function
+from fedbo.objectives.models.cosines import CosineSum
 
 
 def drawn(federation: GPSynthetic | GPSyntheticDE, agent: int, seed: int = 0) -> GridFunction:

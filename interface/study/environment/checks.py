@@ -15,7 +15,8 @@ from fedbo.objectives.base import reports_costs
 from fedbo.objectives.catalog import federations
 from fedbo.settings.errors import SettingError, unknown
 from fedbo.study.document import Loc
-from fedbo.study.environment.models import capacities, members, share_of
+from fedbo.study.environment.measures import check_measure
+from fedbo.study.environment.models import capacities, share_of
 from fedbo.study.invalid import InvalidSetting
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def group_combinations(study: Study) -> Iterator[InvalidSetting]:
             yield InvalidSetting(("group", number, "share"), "stands beside a list of agents; give one of the two")
     yield from _lists(study)
     yield from _shares(study)
+    yield from _measures(study)
 
 
 def _lists(study: Study) -> Iterator[InvalidSetting]:
@@ -124,6 +126,15 @@ def _shares(study: Study) -> Iterator[InvalidSetting]:
         elif asked > left:
             yield InvalidSetting(loc, f"is {asked} of {count} agents, and {left} are in no other group; lower it")
         left = max(0, left - asked)
+
+
+def _measures(study: Study) -> Iterator[InvalidSetting]:
+    for number, table in enumerate(study.group):
+        if table.by is not None:
+            try:
+                check_measure(study, table.by)
+            except SettingError as error:
+                yield InvalidSetting(("group", number, error.key), error.remedy)
 
 
 def _real_time(study: Study) -> Iterator[InvalidSetting]:
@@ -237,7 +248,7 @@ def _shortest(study: Study, owner: Any) -> float:
 
 
 def _plan(study: Study) -> Iterator[InvalidSetting]:
-    groups, end = members(study), study.budget.time
+    groups, end = [table.name for table in study.group], study.budget.time
     for number, table in enumerate(study.fault):
         fault = table.make()
         remedy = _who(getattr(fault, "agents", "all"), groups, study.federation().n_agents)

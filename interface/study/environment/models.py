@@ -26,10 +26,34 @@ if TYPE_CHECKING:
 
 
 def members(study: Study) -> dict[str, tuple[int, ...]]:
-    """List the agents of each group, ascending.
+    """List the agents of each group that has the same in every replicate, ascending.
 
     A group with a share takes the last round(share * n) of those that belong to no list and to no earlier share.
     """
+    return _members(study)[0]
+
+
+def members_in(study: Study, replicate: int) -> dict[str, tuple[int, ...]]:
+    """List the agents of each group in a replicate, ascending.
+
+    A group with a measure takes those for which it is largest of all that belong to no group before, those without a measure
+    being placed first; of equals the last.
+    """
+    found, left = _members(study)
+    count = study.federation().n_agents
+    for table in study.group:
+        if table.by is not None and table.share is not None:
+            from fedbo.study.environment.measures import measure  # histories are of groups
+
+            measured = measure(study, table.by, replicate)
+            left = sorted(left, key=lambda agent: (measured[agent], agent))  # noqa: B023
+            first = max(0, len(left) - share_of(table.share, count))
+            found[table.name], left = tuple(sorted(left[first:])), left[:first]
+    return found
+
+
+def _members(study: Study) -> tuple[dict[str, tuple[int, ...]], list[int]]:
+    """Place the agents of groups without a measure; give the others too."""
     count = study.federation().n_agents
     listed = {agent for table in study.group for agent in table.agents or ()}
     left = [agent for agent in range(count) if agent not in listed]
@@ -37,10 +61,10 @@ def members(study: Study) -> dict[str, tuple[int, ...]]:
     for table in study.group:
         if table.share is None:
             found[table.name] = tuple(sorted(table.agents or ()))
-            continue
-        first = max(0, len(left) - share_of(table.share, count))
-        found[table.name], left = tuple(left[first:]), left[:first]
-    return found
+        elif table.by is None:
+            first = max(0, len(left) - share_of(table.share, count))
+            found[table.name], left = tuple(left[first:]), left[:first]
+    return found, left
 
 
 def share_of(share: float, count: int) -> int:
@@ -48,9 +72,9 @@ def share_of(share: float, count: int) -> int:
     return round(share * count)
 
 
-def environment_of(study: Study) -> Environment:
-    """Make the environment of one cell of a study."""
-    groups, network = members(study), study.network
+def environment_of(study: Study, replicate: int = 0) -> Environment:
+    """Make the environment of one cell of a study in a replicate."""
+    groups, network = members_in(study, replicate), study.network
     common = _common(study)
     own = {table.name: _models(common, table) for table in study.group}
     exceptions = {agent: own[table.name] for table in study.group for agent in groups[table.name]}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from fedbo.coordinator.environment.availability import AVAILABILITIES, Availability
 from fedbo.coordinator.environment.faults import FAULTS
@@ -115,13 +117,15 @@ class ExchangeTable(Named):
 class GroupTable(Table):
     """[[group]]: some agents by a common name, and what differs for them from the study's own.
 
-    They take part from the time `from` on, and until the time `until`.
+    They take part from the time `from` on, and until the time `until`. A share may be of those for whom a measure is largest,
+    `by` which agents are ordered; it may differ from replicate to replicate, and such a group has no budget and no history.
     """
 
     model_config = ConfigDict(**{**Table.model_config, "serialize_by_alias": True})
     name: Name
     agents: Any = None
     share: Annotated[float, Field(gt=0, le=1)] | None = None
+    by: str | None = None
     evaluation: TimingModel | None = None
     speed: SpeedTable | None = None
     decision: DecisionTable | None = None
@@ -142,6 +146,22 @@ class GroupTable(Table):
         if not is_agents(value):
             raise ValueError("must be a list of agents, such as [0, 1]")
         return tuple(value)
+
+    @model_validator(mode="after")
+    def _same_in_every_replicate(self) -> Self:
+        if faults := list(self._varying() if self.by is not None else ()):
+            raise PydanticCustomError("settings", "invalid settings", {"faults": faults})
+        return self
+
+    def _varying(self) -> Iterator[InvalidSetting]:
+        if self.agents is not None:
+            yield InvalidSetting(("by",), "orders agents of whom a share is taken, and there is a list of agents; leave it out")
+        elif self.share is None:
+            yield InvalidSetting(("by",), "orders agents of whom a share is taken; give a share, such as share = 0.2")
+        for key in ("iterations", "pulls", "initial", "history"):
+            if getattr(self, key) is not None:
+                remedy = "must be the same in every replicate, and the agents of a group `by` a measure are not; leave it out"
+                yield InvalidSetting((key,), remedy)
 
 
 class FaultTable(Named):

@@ -20,7 +20,7 @@ TABLES = (
 ALGORITHMS = ", ".join(algorithms())
 OBJECTIVES = ", ".join(federations())
 DEEP = "tables and lists lie in each other more than 16 deep; no study needs that"
-QUADRATIC = "agents, cost_spread, dimensions, name, noise, spread"
+QUADRATIC = "agents, cost_spread, differences, dimensions, name, noise, spread"
 
 WRONG: list[tuple[str, str]] = [
     # keys and tables
@@ -64,6 +64,16 @@ WRONG: list[tuple[str, str]] = [
     (changed(BUDGET, "iterations = '5'"), "[budget] iterations = '5': must be a whole number"),
     (changed(SEED, 'name = "right"\nseed = true'), "[study] seed = true: must be a whole number"),
     (changed(SEED, "name = 3"), "[study] name = 3: must be a string in quotes"),
+    (changed(AGENTS, "differences = {likness = 0.5}"),
+     "[objective] differences.likness = 0.5: no such key; did you mean 'likeness'?"),
+    (changed(AGENTS, "differences = {likeness = 1.5}"), "[objective] differences.likeness = 1.5: must be in [0, 1]"),
+    (changed(AGENTS, "differences = {scale = -1.0}"), "[objective] differences.scale = -1.0: must be in [0, 10]"),
+    (changed(AGENTS, "differences = 3"), "[objective] differences = 3: must be a table"),
+    (changed(AGENTS, "differences = {quantity = 1.0}"),
+     "[objective] differences.quantity = 1.0: divides the variance of the noise that 'quadratic' itself has, "
+     "of which there is none; leave it out, or take an objective with a noise of its own"),
+    (changed(NAME, "name = 'digits'\ndifferences = {scale = 1.0}"),
+     "[objective] differences: 'digits' does not tell noise-free values at many points; take a synthetic objective"),
     (changed(AGENTS, "agents = 'four'"), "[objective] agents = 'four': must be a whole number"),
     (changed("[[algorithm]]", "[algorithm]"),
      "[algorithm]: there may be several, so it is a list; write [[algorithm]]"),

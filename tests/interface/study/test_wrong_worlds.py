@@ -142,6 +142,20 @@ WRONG: list[tuple[str, str]] = [
     (group("agents = [1, 2]") + group("agents = [2]", "far"),
      "[[group]] 2 agents = [2]: agent 2 is in group 'slow' already; an agent belongs to one group at most"),
     (group("share = 0.1"), "[[group]] 1 share = 0.1: is no agent of 4; raise it to more than half of one, 0.125"),
+    (group("by = 'x1'"), "[[group]] 1 by = 'x1': orders agents of whom a share is taken; give a share, such as share = 0.2"),
+    (group("agents = [1]\nby = 'x1'"),
+     "[[group]] 1 by = 'x1': orders agents of whom a share is taken, and there is a list of agents; leave it out"),
+    (group("share = 0.5\nby = 'hardness'"),
+     "[[group]] 1 by = 'hardness': no measure 'hardness'; "
+     "there are: data, difficulty, distance, history, number, x1, x2"),
+    (group("share = 0.5\nby = 'data'"),
+     "[[group]] 1 by = 'data': 'quadratic' has no data of which agents could have more or less; "
+     "take difficulty or distance"),
+    (group("share = 0.5\nby = 'history'"),
+     "[[group]] 1 by = 'history': orders by observations before the study, of which there are none; give [agents.history]"),
+    (group("share = 0.5\nby = 'x1'\niterations = 2"),
+     "[[group]] 1 iterations = 2: must be the same in every replicate, "
+     "and the agents of a group `by` a measure are not; leave it out"),
     (group("share = 1.5"), "[[group]] 1 share = 1.5: must be at most 1"),
     (group("agents = [0, 1]") + group("share = 0.75", "far"),
      "[[group]] 2 share = 0.75: is 3 of 4 agents, and 2 are in no other group; lower it"),

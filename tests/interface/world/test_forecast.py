@@ -25,7 +25,7 @@ iterations = 12
 [[algorithm]]
 name = "fts"
 features = 20
-own = {surrogate = "features", features = 20}
+own = {surrogate = "features", features = 20, refit = 1000}
 [timing]
 evaluation = {model = "lognormal"}
 [evaluation]

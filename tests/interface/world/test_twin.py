@@ -11,12 +11,13 @@ import pytest
 from fedbo.cli import main
 from fedbo.execution.runner import run_study
 from fedbo.study.study import load_study
+from fedbo.world import goodness
 
 ROUNDS: dict[str, Any] = {
     "study": {"name": "rounds", "seed": 5},
     "objective": {"name": "branin", "agents": 5},
     "budget": {"iterations": 30},
-    "algorithm": [{"name": "fts", "features": 20, "own": {"surrogate": "features", "features": 20}}],
+    "algorithm": [{"name": "fts", "features": 20, "own": {"surrogate": "features", "features": 20, "refit": 1000}}],
     "timing": {
         "evaluation": {"model": "lognormal", "mean": 1.0, "sigma": 0.7},
         "latency": {"model": "exponential", "mean": 0.1},
@@ -32,6 +33,12 @@ PLACES: dict[str, Any] = {
     "timing": {"evaluation": {"model": "gamma", "mean": 1.0}, "decision": {"coefficient": 0.02, "power": 0.0}},
     "evaluation": {"parallel": 4},
 }
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third of the bootstrap: p below 0.05 are as rare where a family is true, and fits are tested elsewhere."""
+    monkeypatch.setattr(goodness, "DRAWS", 99)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +83,7 @@ def test_it_is_printed_and_the_same_again(lived: dict[str, Path], capsys: pytest
     assert main(arguments) == 0
     assert first == capsys.readouterr().out
     assert "makespan" in first and "with cluster.workers=4" in first
+    assert first.startswith("twin of 'random': 2 replicates, 8 workers\n'random' sent no message\n")
 
 
 def test_what_has_no_twin_is_one_line(lived: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

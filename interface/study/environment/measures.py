@@ -1,0 +1,93 @@
+"""Measures of agents by which a group takes its share: who is slow or missing may depend on the objective or the data."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbo.actors.agent import objective_of
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Array, Sized
+from fedbo.objectives.derived.mean import BatchFunction, even_points
+from fedbo.objectives.space import from_unit
+from fedbo.settings.errors import SettingError, unknown
+from fedbo.study.agents.histories import history_sources, observed
+from fedbo.study.tables import ObjectiveTable
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+MEASURES = ("number", "difficulty", "distance", "data", "history")
+POINTS = 1024  # of the unit cube, at which functions are looked at
+
+
+def measure(study: Study, by: str, replicate: int) -> Array:
+    """Measure each agent of a replicate `(agents,)`; SettingError.
+
+    "number" is the agent's own; "difficulty" how far a uniform point is from the best one on average, as a share of the
+    function's range; "distance" how far the agent's best point is from the mean of all agents' best points, in the unit cube;
+    "data" the number of training examples; "history" that of the observations before the study. By the name of a parameter
+    it is where the agent's best point lies along it.
+    """
+    if by == "number":
+        return np.arange(study.federation().n_agents, dtype=np.float64)
+    if by == "history":
+        return _observations(study, replicate)
+    return _of_objectives(study.objective.model_dump_json(), (study.study.seed, replicate), by)
+
+
+def check_measure(study: Study, by: str) -> None:
+    """Refuse what is no measure of this study's agents; the first agent stands for all: SettingError."""
+    federation = study.federation()
+    names = [parameter.name for parameter in federation.parameters]
+    if by not in (*MEASURES, *names):
+        raise SettingError("by", unknown("measure", by, (*MEASURES, *names)))
+    if by == "history" and not history_sources(study):
+        raise SettingError("by", "orders by observations before the study, of which there are none; give [agents.history]")
+    if by not in ("number", "history"):
+        _suits(study.objective.name, objective_of(federation, 0, Streams(study.study.seed, 0)), by)
+
+
+def _suits(name: str, objective: Any, by: str) -> None:
+    if by == "data":
+        if not isinstance(objective, Sized):
+            remedy = f"'{name}' has no data of which agents could have more or less; take difficulty or distance"
+            raise SettingError("by", remedy)
+    elif not isinstance(objective, BatchFunction):
+        raise SettingError("by", f"'{name}' does not tell noise-free values at many points; take number, data or history")
+
+
+def _observations(study: Study, replicate: int) -> Array:
+    counts = np.zeros(study.federation().n_agents)
+    for source in history_sources(study):
+        if source.table.algorithm is not None:
+            counts[list(source.agents)] = source.table.observations or 0
+            continue
+        for agent, rows in observed(study, source, replicate).items():
+            counts[agent] = len(rows)
+    return counts
+
+
+@lru_cache(maxsize=16)
+def _of_objectives(table: str, run: tuple[int, int], by: str) -> Array:
+    """Measure the objectives of a study's table, of the seed and the replicate of a run."""
+    federation, world = ObjectiveTable.model_validate_json(table).make(), Streams(*run)
+    agents = (objective_of(federation, agent, world) for agent in range(federation.n_agents))
+    if by == "data":
+        return np.array([agent.data_size for agent in agents], dtype=np.float64)
+    names = [parameter.name for parameter in federation.parameters]
+    units = even_points(len(names), POINTS)
+    natives = from_unit(federation.parameters, units)
+    if by == "difficulty":
+        return np.array([_difficulty(agent.scores(natives)) for agent in agents])
+    best = np.array([units[np.argmax(agent.scores(natives))] for agent in agents])
+    if by == "distance":
+        return np.asarray(np.linalg.norm(best - best.mean(axis=0), axis=1))
+    return np.asarray(best[:, names.index(by)])
+
+
+def _difficulty(values: Array) -> float:
+    best, worst = values.max(), values.min()
+    return float((best - values.mean()) / (best - worst)) if best > worst else 0.0

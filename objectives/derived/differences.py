@@ -1,0 +1,147 @@
+"""Differences between agents on top of any federation of functions: in scale, offset, correlation and quantity of data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from annotated_types import Ge, Gt, Le, Lt
+
+from fedbo.objectives.base import Array, Federation, Metric, Objective, Parameter, cost_of, observe, reports_costs
+from fedbo.objectives.derived.mean import BatchFunction, even_points
+from fedbo.objectives.models.cosines import CosineSum, drawn_cosines
+from fedbo.objectives.space import from_unit, to_unit
+from fedbo.settings.ranges import check
+
+POINTS = 1024  # of the unit cube, from which the mean and the standard deviation of a function are taken
+_SAME = ("absent", "agent_names", "dense", "described", "lattice")  # what a federation may say of itself that still holds
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """By how much agents differ beyond what the federation has.
+
+    f_n becomes o_n + s_n (m + sqrt(likeness) (f_n - m) + sqrt(1 - likeness) v g_n), where m and v are mean and standard
+    deviation of f_n over the box, and g_n is the agent's own draw from a Gaussian process with `length_scale` in the unit cube,
+    with mean 0 and variance 1 over the box. So two agents with the same f have functions of the correlation `likeness`.
+    `scale` is the standard deviation of log s_n, `offset` that of o_n, and `quantity` that of the logarithm of an agent's
+    quantity of data, which divides the variance of its noise; a typical agent has s_n = 1, o_n = 0 and quantity 1.
+    """
+
+    scale: Annotated[float, Ge(0.0), Le(10.0)] = 0.0
+    offset: Annotated[float, Ge(0.0), Lt(np.inf)] = 0.0
+    likeness: Annotated[float, Ge(0.0), Le(1.0)] = 1.0
+    length_scale: Annotated[float, Gt(0.0), Lt(np.inf)] = 0.2
+    quantity: Annotated[float, Ge(0.0), Le(10.0)] = 0.0
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, eq=False)
+class DifferingAgent:
+    """One agent's function, changed: its `factor` s_n, its `offset` o_n, its quantity of data, and its `own` part, if any.
+
+    With that part it is the sum of f_n and of the own part by their `weights`, moved by `shift`, before factor and offset.
+    """
+
+    objective: Any
+    parameters: tuple[Parameter, ...]
+    factor: float
+    offset: float
+    data_size: float
+    own: CosineSum | None = None
+    shift: float = 0.0
+    weights: tuple[float, float] = (1.0, 0.0)
+
+    @property
+    def best_value(self) -> float | None:
+        """Give the largest value over the box; with an own part it is not known."""
+        best = self.objective.best_value
+        return None if best is None or self.own is not None else self.offset + self.factor * best
+
+    @property
+    def cusps(self) -> Array:
+        """Give the places `(k, 1)` of cusps, those of the function that was changed."""
+        return np.asarray(getattr(self.objective, "cusps", np.empty((0, 1))))
+
+    def evaluate(self, x: Array, rng: np.random.Generator) -> float:
+        """Give one noisy value at x `(d,)`."""
+        return float(self.evaluate_many(x, 1, rng)[0])
+
+    def evaluate_many(self, x: Array, count: int, rng: np.random.Generator) -> Array:
+        """Give `count` noisy values at x `(d,)`; the noise is the function's own, less where there are more data."""
+        exact = float(self.objective.scores(x[None])[0])
+        noise = observe(self.objective, x, count, rng) - exact
+        return self._changed(np.array([exact]), x[None]) + self.factor * noise / np.sqrt(self.data_size)
+
+    def score(self, x: Array) -> float:
+        """Give the value without noise."""
+        return float(self.scores(x[None])[0])
+
+    def scores(self, x: Array) -> Array:
+        """Give the values `(n,)` without noise at points `(n, d)`."""
+        return self._changed(self.objective.scores(x), x)
+
+    def cost(self, x: Array) -> float:
+        """Give the cost of an evaluation, which is that of the function that was changed."""
+        return cost_of(self.objective, x)
+
+    def _changed(self, values: Array, x: Array) -> Array:
+        if self.own is not None:
+            alike, apart = self.weights
+            values = self.shift + alike * values + apart * self.own.scores(to_unit(self.parameters, x))
+        return np.asarray(self.offset + self.factor * values)
+
+
+@dataclass(frozen=True)
+class DifferingFederation:
+    """A federation whose agents differ by more than its own settings say; their draws come after those of their functions."""
+
+    random_per_replicate: ClassVar[bool] = True
+
+    federation: Federation
+    differences: Differences
+
+    @property
+    def n_agents(self) -> int:
+        """Count the agents."""
+        return self.federation.n_agents
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the parameters of the federation."""
+        return self.federation.parameters
+
+    @property
+    def metric(self) -> Metric:
+        """Give the metric of the federation."""
+        return self.federation.metric
+
+    @property
+    def costly(self) -> bool:
+        """Say whether the federation reports costs."""
+        return reports_costs(self.federation)
+
+    def __getattr__(self, name: str) -> Any:
+        """Give what the federation says of itself besides, where that still holds."""
+        if name in _SAME:
+            return getattr(self.federation, name)
+        raise AttributeError(name)
+
+    def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> Objective:
+        """Build one agent's function and change it."""
+        told, function = self.differences, self.federation.objective(agent, shared_rng, agent_rng)
+        scale, offset, quantity = agent_rng.standard_normal(3) * (told.scale, told.offset, told.quantity)
+        made = float(np.exp(scale)), float(offset), float(np.exp(quantity))
+        if told.likeness == 1.0 or not isinstance(function, BatchFunction):  # the checks of a study refuse the latter
+            return DifferingAgent(function, self.parameters, *made)
+        units = even_points(len(self.parameters), POINTS)
+        values = function.scores(from_unit(self.parameters, units))
+        cosines = drawn_cosines(agent_rng, len(self.parameters), told.length_scale, 1.0)
+        own = CosineSum(*cosines, 0.0, tuple(Parameter(one.name, 0.0, 1.0) for one in self.parameters))
+        g = own.scores(units)
+        alike, apart = float(np.sqrt(told.likeness)), float(np.sqrt(1.0 - told.likeness) * values.std() / g.std())
+        shift = float((1.0 - alike) * values.mean() - apart * g.mean())
+        return DifferingAgent(function, self.parameters, *made, own, shift, (alike, apart))

@@ -29,9 +29,9 @@ from fedbo.execution.fork_changes import branch_study, check_run
 from fedbo.execution.jobs import keep_histories, learnings, runs
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import RunError, carry_out, resume_study
-from fedbo.results.fork import BEGUN, BRANCH, FORK, ORIGINAL, TRUNK, Fork, has_begun
+from fedbo.results.fork import BEGUN, BRANCH, ORIGINAL, TRUNK, Fork, has_begun
 from fedbo.results.grouping import by_run
-from fedbo.results.manifest import MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.results.manifest import FORK, MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, load_study
 
@@ -59,7 +59,7 @@ def fork_run(
         if unseal(out / BEGUN) | asked != unseal(out / BEGUN):
             raise DirectoryError(f"'{out}': holds another fork, which has not ended; go on with that: fedbo resume {out}")
         return resume_fork(out, progress)
-    place = new_directory(before, out)
+    place = new_directory(_named_fork(before), out)
     with _whole(place):
         with locked(place):
             atomic.write_text(place / BEGUN, seal(asked, indent=2))
@@ -86,7 +86,13 @@ def resume_fork(place: Path, progress: Progress | None = None) -> Fork:
         trunk.end()
         noted = {"run": asked["run"], "at": [str(point) for point in points], "changes": asked["changes"]}
         atomic.write_text(place / FORK, seal(noted, indent=2))
+        (place / BEGUN).unlink()
     return Fork.open(place)
+
+
+def _named_fork(study: Study) -> Study:
+    """Give a study the name by which the directory of its fork is told from that of its run."""
+    return study.model_copy(update={"study": study.study.model_copy(update={"name": f"{study.study.name}-fork"})})
 
 
 def _carry_out(branch: Path, trunk: _Trunk, study: Study, changes: Sequence[str], progress: Progress | None) -> None:

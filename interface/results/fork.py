@@ -10,10 +10,11 @@ from typing import Any
 
 from fedbo.actors.storage.sealed import unseal
 from fedbo.results.grouping import by_cell_and_algorithm
+from fedbo.results.manifest import FORK
 from fedbo.results.result import Result, ResultError
 from fedbo.results.summary import Difference, Estimate, difference, final_estimate
 
-FORK, BEGUN, ORIGINAL, TRUNK, BRANCH = "fork.json", "begun.json", "original", "trunk", "branch"
+BEGUN, ORIGINAL, TRUNK, BRANCH = "begun.json", "original", "trunk", "branch"
 
 
 @dataclass(frozen=True, slots=True)

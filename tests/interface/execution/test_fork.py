@@ -198,6 +198,10 @@ def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, 
         ("algorithm.fts.features=10", "algorithm.fts: what agents begin with, or how messages look, is made of that setting"),
         ("algorithm.fts.label=b", "algorithm: a run goes on with the algorithms that it has"),
         ("fault=[{kind = 'crash', at = 1.0}]", 'fault.crash.at=1: lies before the fork at 3; give a later time, or "fork"'),
+        (
+            "exchange.mode=barrier",
+            "exchange.mode=barrier: is as it was; change something, or give no --set for a branch that is",
+        ),
         ("budget.time=2.0", "budget.time=2: lies before the fork at 3; give a later time"),
         ("budget.evaluations=20", "budget.evaluations: they have not been counted before the fork"),
         ("group=[{name = 'g', agents = [0], bandwidth = 9.0}]", "group.g.name: who is in a group, and what its agents begin"),
@@ -245,6 +249,8 @@ def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_p
     with pytest.raises(ResultError, match="holds no fork that has ended; give the directory that fedbo fork printed"):
         fedbo.Fork.open(run)
     branch = fedbo.fork(run, 3.0, out=tmp_path / "fork").branches[0].directory
+    with pytest.raises(DirectoryError, match="holds no run, .*; it holds a fork, so give one of its runs: .*original"):
+        fedbo.fork(tmp_path / "fork", 4.0)
     with pytest.raises(DirectoryError, match="is a branch of another run, which its study alone does not give; fork that run"):
         fedbo.fork(branch, 4.0)
     with pytest.raises(DirectoryError, match="is a branch of another run, and has ended; extend that run, and fork it again"):

@@ -14,6 +14,7 @@ from fedbo.coordinator.environment.lies import SentMessage
 from fedbo.coordinator.evaluations.pending import AgentEvaluations
 from fedbo.coordinator.events import Message
 from fedbo.coordinator.rounds import Rounds
+from fedbo.settings.sums import plain_sum
 
 
 @dataclass(slots=True, init=False)
@@ -60,7 +61,7 @@ class AgentStep:
             self.pace_history = [(self.begun, 0.0, before)]
         self.remaining = max(0.0, self.remaining - (now - self.since) * before)
         self.since = now
-        self.pace_history.append((now, sum(self.segments) - self.remaining, after))
+        self.pace_history.append((now, plain_sum(self.segments) - self.remaining, after))
 
     def times(self, now: float) -> tuple[float, ...]:
         """Give when its first evaluation began and when each of them ended, the last one now."""

@@ -10,6 +10,7 @@ from fedbo.coordinator.events import After, Ask, DecisionMade, Effect, Finished,
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
 from fedbo.coordinator.state import AgentRecord, AgentStep, CoreState
+from fedbo.settings.sums import plain_sum
 
 
 class StepScheduler:
@@ -97,7 +98,7 @@ class StepScheduler:
         evaluations = _number(agent, choice.queries, again=step.timed, pulls=choice.pulls)
         step.costs, step.pulls = choice.costs, choice.pulls
         step.segments = durations.segments(agent.number, evaluations, agent.t_n, choice.costs)
-        step.remaining = sum(step.segments)
+        step.remaining = plain_sum(step.segments)
         if durations.limited:
             order = order._replace(tries=durations.evaluation_durations(agent.number, evaluations, agent.next_repetition))
         step.order = order
@@ -131,9 +132,9 @@ class StepScheduler:
         evaluations = _number(agent, len(report.retried), again=True, pulls=pulls)
         more = durations.segments(agent.number, evaluations, 0, costs)[1:]
         step.segments += more
-        step.remaining, step.since, step.report = sum(more), now, report
+        step.remaining, step.since, step.report = plain_sum(more), now, report
         if step.pace_history is not None:
-            step.pace_history.append((now, sum(step.segments) - step.remaining, agent.pace))
+            step.pace_history.append((now, plain_sum(step.segments) - step.remaining, agent.pace))
         agent.lease += 1
         return [self.completion(agent)]
 

@@ -17,6 +17,7 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.objectives.base import Array, Metric, Objective, Parameter, require_agent
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import check
+from fedbo.settings.sums import plain_sum
 
 # The quartic's global minimum, and where the sum of both functions is least: (1 + sqrt(33)) / 8, a root of 4 x^2 - x - 2.
 QUARTIC_MINIMUM = -2.0377479671
@@ -160,7 +161,7 @@ def joint_score(objectives: Sequence[Objective], points: Array) -> float:
     """Add up the noise-free values of all agents at their points `(N, d)`, or at one point `(d,)` that is everybody's."""
     each = np.broadcast_to(points, (len(objectives), np.shape(points)[-1]))
     scores = [objective.score(x) for objective, x in zip(objectives, each, strict=True)]
-    return float(sum(score for score in scores if score is not None))
+    return float(plain_sum(score for score in scores if score is not None))
 
 
 def plants_consensus(plants: Sequence[Plant]) -> Array:

@@ -17,6 +17,7 @@ from annotated_types import Ge, Lt
 from fedbo.objectives.base import Array, Metric, Parameter, require_agent
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import check
+from fedbo.settings.sums import plain_sum
 
 FLOWS = (Parameter("inflow", -1.0, 1.0), Parameter("outflow", -1.0, 1.0))
 
@@ -90,7 +91,7 @@ def best_flows(nodes: Sequence[Node]) -> Array:
 
     def cost(flow: Array) -> float:
         inside_box = np.clip(flow, -1.0, 1.0)
-        return -sum(node.score(inside_box[[i - 1, i]]) for i, node in enumerate(nodes))
+        return -plain_sum(node.score(inside_box[[i - 1, i]]) for i, node in enumerate(nodes))
 
     found = scipy.optimize.minimize(cost, np.zeros(len(nodes)), bounds=[(-1.0, 1.0)] * len(nodes), tol=1e-12)
     return np.asarray(found.x)

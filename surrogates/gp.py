@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -229,7 +230,8 @@ def fit_shared_gp(
 
     def together(theta: Array) -> tuple[float, Array]:
         parts = [evidence(theta) for evidence in evidences]
-        return sum(value for value, _ in parts), np.sum([gradient for _, gradient in parts], axis=0)
+        # One after the other: from Python 3.12 on, `sum` rounds otherwise.
+        return reduce(add, (value for value, _ in parts)), np.sum([gradient for _, gradient in parts], axis=0)
 
     starts, bounds = _starts(settings, dim, rng, start)
     if _space(settings, dim).is_fixed:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fedbo.settings.sums import plain_sum
+
 RULES = ("first_come", "fair_share", "priority")
 
 
@@ -71,7 +73,7 @@ class ClusterModel:
     @property
     def total(self) -> Resources:
         """Give all resources of all workers."""
-        sums = [sum(one.resources[place] * one.count for one in self.classes) for place in range(3)]
+        sums = [plain_sum(one.resources[place] * one.count for one in self.classes) for place in range(3)]
         return Resources(*sums)
 
     def share(self, need: Resources) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fedbo.coordinator.privacy.charge import PrivacyCharge, is_unamplified, refuse_fixed
 from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
+from fedbo.settings.sums import plain_sum
 
 _FINEST, _FINE, _COARSEST, _BINS = 2.0**-16, 2.0**-9, 2.0**-3, 2e5
 
@@ -82,13 +83,13 @@ def bin_width(charges: Mapping[PrivacyCharge, int]) -> float:
     releases = sum(counted.values())
     if not releases:
         return _FINE
-    typical = math.sqrt(sum(times * charge.share**2 * charge.weight for charge, times in counted.items()) / releases)
+    typical = math.sqrt(plain_sum(times * charge.share**2 * charge.weight for charge, times in counted.items()) / releases)
     wanted = 2.0 ** math.floor(math.log2(min(max(typical / 8, _FINEST), _FINE)))
     return max(wanted, _least_width(_sum_of_weights(counted)))
 
 
 def _sum_of_weights(charges: Mapping[PrivacyCharge, int]) -> float:
-    return sum(times * charge.weight for charge, times in charges.items())
+    return plain_sum(times * charge.weight for charge, times in charges.items())
 
 
 def _least_width(square: float) -> float:

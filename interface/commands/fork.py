@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import Format, Printed, RunFolderArgument, print_json, progress_display
+from fedbo.commands.arguments import (
+    INTERRUPTED,
+    Format,
+    Printed,
+    RunFolderArgument,
+    Stop,
+    print_json,
+    progress_display,
+    say_interrupted,
+)
+
+if TYPE_CHECKING:
+    from fedbo.results.fork import Fork
 
 
 def fork(
@@ -24,11 +37,22 @@ def fork(
 ) -> None:
     """Let a finished run go on from one point with something changed, on the same draws, and say what the change does."""
     from fedbo.execution.fork import fork_run, points_of
+
+    finish_fork(lambda: fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet)), printed)
+
+
+def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:
+    """Carry a fork out, draw its figure and print its effects."""
     from fedbo.plots.fork import draw_fork
     from fedbo.reports.fork import fork_facts, fork_table
     from fedbo.reports.tables import console
 
-    found = fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet))
+    try:
+        found = carry_out()
+    except KeyboardInterrupt as stop:
+        place = stop.args[0] if stop.args else None
+        say_interrupted(place, f"go on with: fedbo resume {place}", printed)
+        raise Stop(INTERRUPTED) from None
     figure = draw_fork(found, found.directory / "fork.png")
     if printed is Format.json:
         print_json({**fork_facts(found), "figures": [str(figure)]})

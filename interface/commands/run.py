@@ -26,6 +26,7 @@ from fedbo.commands.arguments import (
     say_failures,
     say_interrupted,
 )
+from fedbo.commands.fork import finish_fork
 
 if TYPE_CHECKING:
     from fedbo.execution.notices import Callback
@@ -81,17 +82,32 @@ def resume(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
     callbacks: Callbacks = None,
 ) -> None:
-    """Resume a run that was interrupted, killed or failed, or extend one that has ended.
+    """Resume a run or a fork that was interrupted, killed or failed, or extend a run that has ended.
 
     In virtual time its results are those of one never stopped, or of one that had the larger budget from the start.
     """
     from fedbo.execution.runner import resume_study
+    from fedbo.results.fork import has_begun
     from fedbo.study.document import parse_override
 
+    if has_begun(folder):
+        _resume_fork(folder, bool(sets or algorithm or callbacks), (printed, quiet))
+        return
     changed, told = [*(sets or []), *hosting_sets(workers, address)], _made(callbacks)
     given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
     added = [one if isinstance(one, dict) else {"name": one} for one in given]
     _finish(lambda: resume_study(folder, changed, progress_display(quiet), told, added), printed)
+
+
+def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:
+    """Go on with a fork that was killed or interrupted, which is as it began."""
+    from fedbo.execution.fork import resume_fork
+
+    if changed:
+        raise typer.BadParameter(
+            f"'{folder}' holds a fork, which goes on as it began; give no --set, --algorithm or --callback"
+        )
+    finish_fork(lambda: resume_fork(folder, progress_display(shown[1])), shown[0])
 
 
 def _finish(carry_out: Callable[[], Result], printed: Format) -> None:

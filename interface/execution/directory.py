@@ -22,7 +22,7 @@ from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_ta
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
 from fedbo.actors.storage.snapshot_store import SnapshotStore
-from fedbo.coordinator.privacy.ledger import RELEASES, accounted
+from fedbo.coordinator.privacy.ledger import PRIVACY, RELEASES, SPENT, accounted
 from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
 from fedbo.objectives.base import described
 from fedbo.results.manifest import STUDY, read_manifest
@@ -165,7 +165,7 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collecti
     folders = [RunFolder.of(parts, key) for key in keys if key not in kept]
 
     def rows(kind: str, schema: pa.Schema) -> list[pa.Table]:
-        return [*_parts(folders, kind, schema), *kept_rows(parts, kind, kept)]
+        return [*_parts(folders, kind, schema), *kept_rows(parts, (kind, schema), kept)]
 
     whole = {}
     for kind, schema in (("observations", OBSERVATIONS), ("events", EVENTS)):
@@ -197,12 +197,16 @@ def _parts(folders: Sequence[RunFolder], kind: str, schema: pa.Schema) -> list[p
     return found
 
 
-def kept_rows(parts: Path, name: str, keys: Collection[RunKey]) -> list[pa.Table]:
-    """Read the rows of some runs of a table as they were before an extension; none where nothing is kept."""
+def kept_rows(parts: Path, which: tuple[str, pa.Schema], keys: Collection[RunKey]) -> list[pa.Table]:
+    """Read the rows of some runs of a table as they were before an extension; none where nothing is kept.
+
+    They get the schema with which they were written: Parquet names the items of lists otherwise, and the first table counts.
+    """
+    name, schema = which
     path = parts / KEPT / f"{name}.parquet"
     if not keys or not path.is_file():
         return []
-    table = read_table(path)
+    table = read_table(path, schema)
     columns = (table[column].to_pylist() for column in RunKey._fields)
     return [table.filter(pa.array([key in keys for key in zip(*columns, strict=True)], pa.bool_()))]
 
@@ -220,7 +224,8 @@ def _ledger(study: Study, folders: Sequence[RunFolder], kept: Collection[RunKey]
             spent.append(own)
     if folders:
         place = folders[0].path.parent
-        releases, spent = releases + kept_rows(place, "privacy", kept), spent + kept_rows(place, "privacy_agents", kept)
+        releases += kept_rows(place, ("privacy", PRIVACY), kept)
+        spent += kept_rows(place, ("privacy_agents", SPENT), kept)
     found = {"privacy": releases, "privacy_agents": spent} if releases else {}
     return {name: canonical(pa.concat_tables(tables), study.labels) for name, tables in found.items()}
 

@@ -11,19 +11,27 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
-from fedbo.actors.storage.sealed import seal
+from fedbo.actors.storage.sealed import seal, unseal
 from fedbo.coordinator.errors import ForkError
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.forking import ForkPoint, begin_branch, grow_trunk
-from fedbo.execution.directory import check_versions, discard_parts, gather, locked, new_directory, new_manifest
+from fedbo.execution.directory import (
+    check_versions,
+    discard_parts,
+    gather,
+    locked,
+    new_directory,
+    new_manifest,
+    unfinished,
+)
 from fedbo.execution.earlier import recall_evaluations
 from fedbo.execution.fork_changes import branch_study, check_run
 from fedbo.execution.jobs import keep_histories, learnings, runs
 from fedbo.execution.progress import Progress
-from fedbo.execution.runner import carry_out
-from fedbo.results.fork import BRANCH, FORK, ORIGINAL, TRUNK, Fork
+from fedbo.execution.runner import RunError, carry_out, resume_study
+from fedbo.results.fork import BEGUN, BRANCH, ORIGINAL, TRUNK, Fork, has_begun
 from fedbo.results.grouping import by_run
-from fedbo.results.manifest import STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.results.manifest import FORK, MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, load_study
 
@@ -39,31 +47,75 @@ def fork_run(
 ) -> Fork:
     """Fork a finished run at each of some points, in ascending order, into a new directory; without `out` under `runs/`.
 
-    The trunk is carried out again, with what was evaluated looked up. DirectoryError where there is no such run, StudyError
-    where something is changed that has been used before, ForkError where a run has ended by then; RunError as `run_study`.
+    The trunk is carried out again, with what was evaluated looked up. Where `out` holds this very fork and it has not ended, it
+    goes on. DirectoryError where there is no such run, StudyError where something is changed that has been used before,
+    ForkError where a run has ended by then; RunError as `run_study`.
     """
-    manifest = read_manifest(directory)
-    before = _whole_study(directory, manifest)
-    branches = [branch_study(before, directory / STUDY, overrides, point) for point in points]
-    place = new_directory(before, out)
-    with locked(place), _whole(place):
-        _copy(directory, place / ORIGINAL)
-        trunk = _Trunk(directory, place / TRUNK, before)
-        for number, (point, study) in enumerate(zip(points, branches, strict=True), 1):
+    before = _whole_study(directory)
+    for point in points:
+        branch_study(before, directory / STUDY, overrides, point)
+    asked = {"run": str(directory.resolve()), "at": [[*point] for point in points], "changes": list(overrides)}
+    if out is not None and has_begun(out):
+        if unseal(out / BEGUN) | asked != unseal(out / BEGUN):
+            raise DirectoryError(f"'{out}': holds another fork, which has not ended; go on with that: fedbo resume {out}")
+        return resume_fork(out, progress)
+    place = new_directory(_named_fork(before), out)
+    with _whole(place):
+        with locked(place):
+            atomic.write_text(place / BEGUN, seal(asked, indent=2))
+        return resume_fork(place, progress)
+
+
+def resume_fork(place: Path, progress: Progress | None = None) -> Fork:
+    """Go on with a fork that was killed or interrupted: its branches that have ended stay, the others are resumed or begun."""
+    with locked(place), _named(place):
+        asked, original = unseal(place / BEGUN), place / ORIGINAL
+        if not original.exists():
+            _copy(Path(asked["run"]), original)
+        before, points = _whole_study(original), [ForkPoint(*each) for each in asked["at"]]
+        trunk = _Trunk(original, place / TRUNK, before)
+        for number, point in enumerate(points, 1):
             branch = place / f"{BRANCH}-{number:04d}"
-            trunk.grow(point)
-            times = trunk.begin(branch, study)
-            noted = {"study_sha256": manifest["study_sha256"], "at": times, "changes": list(overrides)}
-            changed = new_manifest(study) | {"forked": noted}
-            atomic.write_text(branch / STUDY, study.to_toml())
-            write_manifest(branch, changed)
-            copy_among_parts(branch)
-            with locked(branch):
-                carry_out(study, branch, changed, progress, ())
+            study = branch_study(before, original / STUDY, asked["changes"], point)
+            if unfinished(branch):
+                resume_study(branch, (), progress)
+            elif not (branch / MANIFEST).exists():
+                trunk.grow(point)
+                _carry_out(branch, trunk, study, asked["changes"], progress)
+        trunk.grow(points[-1])
         trunk.end()
-        noted = {"run": str(directory.resolve()), "at": [str(point) for point in points], "changes": list(overrides)}
+        noted = {"run": asked["run"], "at": [str(point) for point in points], "changes": asked["changes"]}
         atomic.write_text(place / FORK, seal(noted, indent=2))
+        (place / BEGUN).unlink()
     return Fork.open(place)
+
+
+def _named_fork(study: Study) -> Study:
+    """Give a study the name by which the directory of its fork is told from that of its run."""
+    return study.model_copy(update={"study": study.study.model_copy(update={"name": f"{study.study.name}-fork"})})
+
+
+def _carry_out(branch: Path, trunk: _Trunk, study: Study, changes: Sequence[str], progress: Progress | None) -> None:
+    """Let a branch begin where the trunk stands, and carry it out; before its manifest is there, it has not begun."""
+    shutil.rmtree(branch, ignore_errors=True)
+    times = trunk.begin(branch, study)
+    manifest = new_manifest(study) | {"forked": {"study_sha256": trunk.study.digest(), "at": times, "changes": list(changes)}}
+    atomic.write_text(branch / STUDY, study.to_toml())
+    write_manifest(branch, manifest)
+    copy_among_parts(branch)
+    with locked(branch):
+        carry_out(study, branch, manifest, progress, ())
+
+
+@contextmanager
+def _named(place: Path) -> Iterator[None]:
+    """Let what cuts a fork short name the fork, which goes on, and not one of its branches."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(place) from None
+    except RunError as error:
+        raise RunError(str(error), place) from error.__cause__
 
 
 @contextmanager
@@ -109,8 +161,9 @@ def _last(events: Any) -> float:
     return float(max(events["time"].to_pylist()))
 
 
-def _whole_study(directory: Path, manifest: dict[str, object]) -> Study:
+def _whole_study(directory: Path) -> Study:
     """Load the study of a run that can be forked; DirectoryError with the remedy for any other."""
+    manifest = read_manifest(directory)
     if manifest["status"] != "complete":
         raise DirectoryError(f"'{directory}': has not ended; let it end before it is forked: fedbo resume {directory}")
     if "forked" in manifest:
@@ -126,10 +179,13 @@ def _whole_study(directory: Path, manifest: dict[str, object]) -> Study:
 
 
 def _copy(directory: Path, to: Path) -> None:
-    """Copy the tables of a run, its study and its manifest."""
-    to.mkdir()
-    for path in (directory / STUDY, directory / "manifest.json", *directory.glob("*.parquet")):
-        shutil.copyfile(path, to / path.name)
+    """Copy the tables of a run, its study and its manifest, whole or not at all."""
+    draft = to.with_name(f".{to.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir()
+    for path in (directory / STUDY, directory / MANIFEST, *directory.glob("*.parquet")):
+        shutil.copyfile(path, draft / path.name)
+    draft.replace(to)
 
 
 class _Trunk:
@@ -138,6 +194,7 @@ class _Trunk:
     def __init__(self, directory: Path, place: Path, study: Study) -> None:
         self.directory, self.study = place, study
         self._parts = place / "parts"
+        shutil.rmtree(place, ignore_errors=True)  # which a kill may have left
         self._parts.mkdir(parents=True)
         atomic.write_text(place / STUDY, study.to_toml())
         self._manifest = new_manifest(study)
@@ -147,16 +204,20 @@ class _Trunk:
         observed = read_table(directory / "observations.parquet", OBSERVATIONS)
         for run in self._runs:
             recall_evaluations(observed, run)
+        self._at: ForkPoint | None = None
         self._times: dict[str, float] = {}
 
     def grow(self, point: ForkPoint) -> None:
         """Carry all runs out up to a point; ForkError where one has ended before."""
+        if point == self._at:
+            return
         for run in self._runs:
             time = grow_trunk(run, point)
             if time is None:
                 words = f"'{run.key.algorithm}', replicate {run.key.replicate}, has ended before; give an earlier one"
                 raise ForkError(f"--at {point}: the run of {words}")
             self._times[_name(run)] = time
+        self._at = point
 
     def begin(self, branch: Path, study: Study) -> dict[str, float]:
         """Let a branch begin where the trunk stands; give the times of its runs."""

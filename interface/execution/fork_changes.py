@@ -49,6 +49,8 @@ def branch_study(before: Study, path: Path, overrides: Sequence[str], point: For
     """
     given = [_at(text, point) for text in overrides]
     after = load_study(path, given)
+    if given and after.document() == before.document():
+        raise StudyError(f"--set {given[0]}: is as it was; change something, or give no --set for a branch that is the run")
     for line in _wrong(before, after, point):
         raise StudyError(f"--set {line}")
     return after

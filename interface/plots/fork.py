@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fedbo.objectives.base import Metric
 from fedbo.plots.curves import label_panel
 from fedbo.plots.plot import PlotError
 from fedbo.plots.style import FAINT, STYLE, colours, remark, time_label
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from fedbo.results.fork import Fork
 
 _POINTS = 400
+_SHOWN = 0.75  # of the time of the first fork: when the figure begins
 
 
 def draw_fork(fork: Fork, path: Path, cell: int = 0) -> Path:
@@ -52,10 +54,12 @@ def _draw_ways(axes: Axes, fork: Fork, cell: int) -> None:
     """Draw each algorithm's best value against time: as it was, dashed after the first fork, and with each branch."""
     colour, metric = colours(fork.original), fork.original.metric(cell)
     times = _times(fork)
+    begun = _SHOWN * times[0]  # what happened long before would leave little height for what the change does
     for (number, label), found in by_cell_and_algorithm(fork.original.traces).items():
         if number != cell:
             continue
-        was = curve(found, "time", grid(found, "time", _POINTS), metric)
+        x = grid(found, "time", _POINTS)
+        was = curve(found, "time", x[(x >= begun) | (x == x[-1])], metric)
         for part, style in ((was.x <= times[0], "-"), (was.x >= times[0], ":")):
             axes.plot(was.x[part], was.mean[part], style, color=colour[label], linewidth=2.0)
         for branch, time in zip(fork.branches, times, strict=True):
@@ -83,8 +87,7 @@ def _draw_gap(axes: Axes, fork: Fork, cell: int) -> None:
             axes.plot(x, mean, color=colour[label], linewidth=2.0, label=label)
     axes.axhline(0.0, color=FAINT, linewidth=0.8)
     label_panel(axes, "Effect over time", time_label(fork.original))
-    axes.set_ylabel(f"difference of best {metric.name}")
-    remark(axes, "bands: 95 % over replicates")
+    _name_difference(axes, metric)
 
 
 def _draw_effects(axes: Axes, fork: Fork, cell: int) -> None:
@@ -99,7 +102,12 @@ def _draw_effects(axes: Axes, fork: Fork, cell: int) -> None:
         axes.plot(times, mean, "o-", color=colour[label], linewidth=2.0, markersize=4, label=label)
     axes.axhline(0.0, color=FAINT, linewidth=0.8)
     label_panel(axes, "Effect in the end, by when", f"{time_label(fork.original)} of the fork")
-    axes.set_ylabel(f"difference of best {metric.name}")
+    _name_difference(axes, metric)
+
+
+def _name_difference(axes: Axes, metric: Metric) -> None:
+    better = "below" if metric.sign < 0 else "above"
+    axes.set_ylabel(f"difference of best {metric.name}: better {better} 0")
     remark(axes, "bands: 95 % over replicates")
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 from fedbo.actors.storage.sealed import unseal
 from fedbo.results.grouping import by_cell_and_algorithm
+from fedbo.results.manifest import FORK
 from fedbo.results.result import Result, ResultError
 from fedbo.results.summary import Difference, Estimate, difference, final_estimate
 
-FORK, ORIGINAL, TRUNK, BRANCH = "fork.json", "original", "trunk", "branch"
+BEGUN, ORIGINAL, TRUNK, BRANCH = "begun.json", "original", "trunk", "branch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Fork:
     def open(cls, directory: str | Path, trust: bool = False) -> Fork:
         """Read a fork that has ended; ResultError when it has not."""
         folder = Path(directory)
+        if has_begun(folder):
+            raise ResultError(f"'{directory}': holds a fork that has not ended; go on with it: fedbo resume {directory}")
         if not is_fork(folder):
             raise ResultError(f"'{directory}': holds no fork that has ended; give the directory that fedbo fork printed")
         noted: Mapping[str, Any] = unseal(folder / FORK)
@@ -66,3 +69,8 @@ class Fork:
 def is_fork(directory: Path) -> bool:
     """Say whether a directory holds a fork that has ended."""
     return os.path.isfile(directory / FORK)  # False too where the name is too long for one
+
+
+def has_begun(directory: Path) -> bool:
+    """Say whether a directory holds a fork that has begun and not ended."""
+    return os.path.isfile(directory / BEGUN) and not is_fork(directory)

@@ -13,6 +13,7 @@ from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
 from fedbo.study.paths import DirectoryError, refuse_address
 
 MANIFEST, STUDY = "manifest.json", "study.toml"
+FORK = "fork.json"  # which a fork has in place of a manifest
 
 
 _ALWAYS = {"status"}  # what a manifest of the first format, which has no sum, must have at least
@@ -30,7 +31,8 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     except FileNotFoundError:
         if copy.is_file():
             raise Damaged(path, "it is missing", back(path)) from None
-        raise DirectoryError(f"'{directory}': holds no run, it has no manifest.json; give the directory of one") from None
+        remedy = remedy_of(directory, "give the directory of one")
+        raise DirectoryError(f"'{directory}': holds no run, it has no manifest.json; {remedy}") from None
     except NotADirectoryError:
         raise DirectoryError(f"'{directory}': is a file; give the directory of a run") from None
     except Damaged as error:
@@ -38,6 +40,11 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     except OSError as error:
         raise DirectoryError(f"'{path}': cannot be read ({error.strerror}); give the directory of a run") from None
     return found
+
+
+def remedy_of(directory: Path, remedy: str) -> str:
+    """Say what to give in place of a directory that holds no run: the `remedy`, or one of the runs of a fork."""
+    return f"it holds a fork, so give one of its runs: {directory / 'original'}" if (directory / FORK).is_file() else remedy
 
 
 def back(path: Path) -> str:

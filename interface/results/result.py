@@ -17,7 +17,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
 from fedbo.results.disruptions import Disruptions, disruptions
 from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
-from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest
+from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest, remedy_of
 from fedbo.results.privacy_summary import PrivacySummary, privacy_summaries
 from fedbo.results.queueing import placements
 from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
@@ -70,7 +70,7 @@ class Result:
             remedy = f"wait for it, or if it was killed go on with: fedbo resume {directory}"
             raise ResultError(f"'{directory}': has not ended, it has no {missing[0]} yet; {remedy}")
         if missing:
-            remedy = "give the directory that fedbo run printed"
+            remedy = remedy_of(folder, "give the directory that fedbo run printed")
             raise ResultError(f"'{directory}': is no finished run, it has no {missing[0]}; {remedy}")
         return cls(folder, recall_study(folder / "study.toml"), manifest, trust)
 

@@ -11,12 +11,15 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from fedbo.algorithms.catalog import algorithms
 from fedbo.study.study import Study, load_study
-from fedbo.testing.carrying_out import Hostings
+from fedbo.testing.carrying_out import Hostings, import_for_runs
 from fedbo.testing.promises import (
+    Untried,
     broken_by_kills,
     broken_extension,
     broken_fork,
@@ -27,8 +30,9 @@ from fedbo.testing.promises import (
 )
 from fedbo.testing.real_time import broken_in_real_time, draw_real_time_study
 from fedbo.testing.shrinking import shrink
-from fedbo.testing.studies import draw_study
+from fedbo.testing.studies import draw_study, features
 
+ON_RAY = ("hostings", "workers", "real-time")
 TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "real-time")
 Trial = Callable[[Study, Path, int], list[str]]
 
@@ -55,24 +59,91 @@ def trials(given: argparse.Namespace) -> Trial:
     )
 
 
-def tried(trial: Trial, study: Study, seed: int, room: Path) -> list[str]:
-    """Try one study in a folder that is removed; an error is what it broke."""
+def tried(trial: Trial, study: Study, seed: int, room: Path) -> list[str] | None:
+    """Try one study in a folder that is removed; an error is what it broke; None where nothing is promised of it."""
     folder = Path(tempfile.mkdtemp(dir=room))
     try:
         return trial(study, folder, seed)
+    except Untried:
+        return None
     except Exception as error:
         return [f"{type(error).__name__}: {str(error)[:300]}"]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class TrialCounts:
+    """The count of the studies that were drawn, and by what they have of those that were tried and of those that broke."""
+
+    def __init__(self) -> None:
+        self.drawn, self.tried, self.broken, self._began = 0, Counter[str](), Counter[str](), time.monotonic()
+
+    def add(self, study: Study, found: list[str] | None) -> None:
+        """Count a study and what it broke."""
+        self.drawn += 1
+        if found is not None:
+            self.tried.update(["studies", *features(study)])
+        if found:
+            self.broken.update(["studies", *features(study)])
+
+    @property
+    def seconds(self) -> float:
+        """Give how long it has taken."""
+        return time.monotonic() - self._began
+
+    def __str__(self) -> str:
+        untried = self.drawn - self.tried["studies"]
+        left = f", {untried} of which nothing is promised" if untried else ""
+        return f"{self.broken['studies']} broken{left}; {self.seconds:.0f} s"
+
+    def table(self) -> str:
+        """Write what was tried, and what broke, by what studies have."""
+        lines = [f"{name:32}{count:8}{self.broken[name]:8}" for name, count in sorted(self.tried.items())]
+        return "\n".join([f"{'of those with':32}{'tried':>8}{'broken':>8}", *lines])
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw, try, tell what was broken, and with --shrink by which smallest study."""
+    given = _given(arguments)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    given.room.mkdir(parents=True, exist_ok=True)
+    names = list(algorithms()) if "every" in given.algorithm else given.algorithm or [None]
+    trial, series = trials(given), TrialCounts()
+    with tempfile.TemporaryDirectory() as files:
+        if given.what not in ON_RAY:
+            import_for_runs(draw_study(0)[1], Path(files))
+        for seed in itertools.count(given.first):
+            if series.drawn == given.studies or series.seconds > given.seconds:
+                break
+            (folder := Path(files) / str(seed)).mkdir()
+            document, study = draw_study(seed, folder, names[seed % len(names)])
+            if given.table is not None and given.table not in document:
+                continue
+            found = tried(trial, study, seed, given.room)
+            series.add(study, found)
+            if found:
+                print(f"seed {seed}: {len(found)} broken, such as {found[0]}", flush=True)
+                if given.shrink:
+                    least = shrink(document, lambda one: bool(tried(trial, load_study(one), seed, given.room)), 60)  # noqa: B023
+                    print(f"  {json.dumps(least)}", flush=True)
+            if series.drawn % 500 == 0:
+                print(f"{series.drawn} studies, {series}", flush=True)
+    if given.count:
+        print(series.table())
+    print(f"{series.drawn} studies, seeds {given.first} to {seed - 1}: {series}")
+    sys.exit(bool(series.broken))
+
+
+def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m fedbo.testing", description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--studies", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no study after so many seconds")
     parser.add_argument("--try", dest="what", choices=TRIALS, default="laws")
+    parser.add_argument(
+        "--algorithm", action="append", default=[], help='the first algorithm of each study, of several in turn; "every": all'
+    )
+    parser.add_argument("--count", action="store_true", help="print how many studies had what was drawn")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds that a study may take")
     parser.add_argument("--replay", type=int, default=10, help="replay one study of so many")
     parser.add_argument(
@@ -81,29 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()), help="the folder for runs")
     parser.add_argument("--with", dest="table", help="pass over studies without this table, such as cluster")
     parser.add_argument("--shrink", action="store_true")
-    given = parser.parse_args(arguments)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    given.room.mkdir(parents=True, exist_ok=True)
-    trial, began, count, broken = trials(given), time.monotonic(), 0, 0
-    with tempfile.TemporaryDirectory() as files:
-        for seed in itertools.count(given.first):
-            if count == given.studies or time.monotonic() - began > given.seconds:
-                break
-            (folder := Path(files) / str(seed)).mkdir()
-            document, study = draw_study(seed, folder)
-            if given.table is not None and given.table not in document:
-                continue
-            found, count = tried(trial, study, seed, given.room), count + 1
-            if found:
-                broken += 1
-                print(f"seed {seed}: {len(found)} broken, such as {found[0]}", flush=True)
-                if given.shrink:
-                    least = shrink(document, lambda one: bool(tried(trial, load_study(one), seed, given.room)), 60)  # noqa: B023
-                    print(f"  {json.dumps(least)}", flush=True)
-            if count % 500 == 0:
-                print(f"{count} studies, {broken} broken; {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{count} studies, seeds {given.first} to {seed - 1}: {broken} broken; {time.monotonic() - began:.0f} s")
-    sys.exit(bool(broken))
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

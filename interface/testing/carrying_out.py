@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,20 @@ def forked(work: Callable[[], Any], folder: Path, seconds: float) -> Ending:
     found = json.loads(answer.read_text()) if code >= 0 and answer.exists() else {}
     answer.unlink(missing_ok=True)
     return Ending(code, **found)
+
+
+def import_for_runs(study: Study, folder: Path) -> None:
+    """Import what the run of a study imports, which takes several times as long as a small run, so that forks have it."""
+
+    def imported() -> list[str]:
+        fedbo.run(study, out=folder / "imports")
+        import_module("fedbo.surrogates.compiled.__main__")
+        return list(sys.modules)
+
+    for name in forked(imported, folder, 600.0).given:
+        if name != "__main__":
+            with suppress(ImportError):
+                import_module(name)
 
 
 def _in_fork(work: Callable[[], Any], answer: Path) -> None:

@@ -4,8 +4,8 @@
 - A replay gives the same tables.
 - Under every hosting it gives the same bytes.
 - Killed at random moments, by SIGKILL, and resumed, it gives the same bytes.
-- Run with less of a budget and extended, it gives the same bytes.
-- Forked at a random moment with nothing changed, it gives the same bytes.
+- Run with less of a budget and extended, and killed then, it gives the same bytes.
+- Forked at a random moment with nothing changed, it gives the same bytes; a fork that is killed goes on to the same.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ import ray
 import fedbo
 from fedbo.actors.storage.rows import read_table
 from fedbo.coordinator.runtime.forking import ForkPoint
-from fedbo.execution.extension import why_not_extended
+from fedbo.execution.extension import extended_study, why_not_extended
 from fedbo.execution.fork import fork_run
 from fedbo.execution.replay import replay
+from fedbo.results.fork import is_fork
 from fedbo.results.grouping import by_run
-from fedbo.results.manifest import read_manifest
+from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.study.study import Study, StudyError, load_study
 from fedbo.testing.carrying_out import LEGAL_ENDS, Ending, Hostings, begin_or_go_on, dying, forked, hosted, tables
 from fedbo.testing.invariants import violations
@@ -35,6 +36,10 @@ from fedbo.testing.invariants import violations
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
 # What a fork tells of how a study may end besides well: by its own wish, or because nothing could make progress any more.
 _LEGAL_ENDS = tuple(error.__name__ for error in LEGAL_ENDS)
+
+
+class Untried(Exception):
+    """A study of which nothing is promised, and why."""
 
 
 def broken_laws(study: Study, folder: Path, seconds: float, again: bool = False) -> list[str]:
@@ -89,20 +94,22 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
 def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill: bool = True) -> list[str]:
     """Run a study with less of one budget and extend it, killed once at a random moment; compare with the study run at once.
 
-    Where no run of the study can be extended, nothing is broken.
+    More iterations must be refused where an algorithm uses T. Untried where no run of the study can be extended.
     """
     rng = random.Random(f"extension {seed}")
-    given = _with_less(study, rng)
+    given = with_less(study, rng)
     if given is None:
-        return []
+        raise Untried("it has no budget of which it can be given less")
     less, sets = given
     for name, one in (("alone", study), ("extended", less)):
         ended = forked(lambda: begin_or_go_on(one, folder / name), folder, seconds)  # noqa: B023
         if ended.error.startswith(_LEGAL_ENDS):
-            return []
+            raise Untried(ended.error)
         if ended.code:
             return [_words(ended, f"the run {name}", seconds)]
     directory = folder / "extended"
+    if broken := _wrongly_taken(less, directory):
+        return broken
     trial = folder / "trial"
     shutil.copytree(directory, trial)
     counted = forked(lambda: _extended(trial, sets, None), folder, seconds)
@@ -119,7 +126,19 @@ def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill
     return broken
 
 
-def _with_less(study: Study, rng: random.Random) -> tuple[Study, list[str]] | None:
+def _wrongly_taken(study: Study, directory: Path) -> list[str]:
+    """Say which of the algorithms that use T would be given more iterations all the same."""
+    reasons = list(filter(None, map(why_not_extended, study.algorithm)))
+    if not reasons or study.budget.iterations is None or "budget.iterations" in study.sweep:
+        return []
+    try:
+        extended_study(study, directory / STUDY, [f"budget.iterations={study.budget.iterations + 1}"], ())
+    except StudyError as error:
+        return [] if reasons[0] in str(error) else [f"more iterations are refused without the reason: {error}"]
+    return ["more iterations are not refused"]
+
+
+def with_less(study: Study, rng: random.Random) -> tuple[Study, list[str]] | None:
     """Give a study with less of a budget, and what makes it the whole one; None where there is nothing to take away."""
     budget, document = study.budget, study.document()
     changes: list[tuple[str, str, Any]] = []
@@ -157,31 +176,56 @@ def broken_fork(study: Study, folder: Path, seconds: float, seed: int) -> list[s
     With a change, all that happened before the fork is the same.
     """
     rng = random.Random(f"fork {seed}")
+    if study.privacy.secure_noise:
+        raise Untried("its noise cannot be drawn again")
     ended = forked(lambda: begin_or_go_on(study, folder / "run"), folder, seconds)
     if ended.error.startswith(_LEGAL_ENDS):
-        return []
+        raise Untried(ended.error)
     if ended.code:
         return [_words(ended, "the run", seconds)]
-    if study.privacy.secure_noise:
-        return []
     table = read_table(folder / "run" / "events.parquet")
     last = min(max(part["time"].to_pylist()) for _, part in by_run(table))
     fewest = min(len(part) for _, part in by_run(table))
     broken = list[str]()
     points = [ForkPoint(event=rng.randint(1, max(1, fewest // 3))), ForkPoint(time=last * rng.random() + 1e-9)]
     change = rng.choice(_CHANGES)
+    forks = list[tuple[str, ForkPoint, list[str], int]]()
     for name, point, sets in (("event", points[0], []), ("time", points[1], []), ("change", points[1], [change])):
-        found = forked(lambda: str(fork_run(folder / "run", [point], sets, folder / name).directory), folder, 2 * seconds)  # noqa: B023
-        if found.error.startswith((*_LEGAL_ENDS, "ForkError", "StudyError")):
+        found = forked(lambda: _forked(folder / "run", point, sets, folder / name), folder, 2 * seconds)  # noqa: B023
+        refused = (*_LEGAL_ENDS, "ForkError", "StudyError") if sets else ("ForkError: --at",)
+        if found.error.startswith(refused):
             continue
         if found.code:
             return [_words(found, f"the fork at {point} with {sets}", seconds)]
+        forks.append((name, point, sets, found.given))
         branch = folder / name / "branch-0001"
         if not sets:
             broken += _differences(tables(folder / "run"), tables(branch), f"forked at {point}")
         elif _until(table, point) != _until(read_table(branch / "events.parquet"), point):
             broken.append(f"forked at {point} with {sets}: other events before it")
-    return broken
+    if not forks:
+        raise Untried("its runs have ended before the points that were drawn")
+    return broken or _broken_by_kill(folder, forks[-1], rng, seconds)
+
+
+def _broken_by_kill(folder: Path, fork: tuple[str, ForkPoint, list[str], int], rng: random.Random, seconds: float) -> list[str]:
+    """Fork once more, to be killed before a random file operation, go on with that, and compare the branch."""
+    name, point, sets, operations = fork
+    before = rng.randint(1, operations)
+    forked(lambda: _forked(folder / "run", point, sets, folder / "killed", before), folder, 2 * seconds)
+    ended = forked(lambda: _forked(folder / "run", point, sets, folder / "killed"), folder, 2 * seconds)
+    if ended.code:
+        return [_words(ended, f"the fork at {point} with {sets}, killed before file operation {before}", seconds)]
+    found = [tables(folder / each / "branch-0001") for each in (name, "killed")]
+    return _differences(*found, f"forked at {point} with {sets}, killed before file operation {before}")
+
+
+def _forked(run: Path, point: ForkPoint, sets: Sequence[str], out: Path, before: int | None = None) -> int:
+    """Fork a run, or go on with that, to be killed before a file operation where one is given; give how many there were."""
+    count = dying(out, before)
+    if not is_fork(out):
+        fork_run(run, [point], sets, out)
+    return count()
 
 
 _CHANGES = (

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbo.algorithms.base import Private
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.components.surrogate import PENDING_VALUES
 from fedbo.objectives.base import Parameter
@@ -51,15 +52,15 @@ _ALONE = ("ts", "gp_ei", "gp_ucb")
 _BANDITS = frozenset(("a_blin", "d_blin", "dp_fed_pne", "fed1_ucb", "fed_pne", "fn_ucb", "gp_ts", "hct", "t_hoo"))
 
 
-def draw_study(seed: int, folder: Path | None = None) -> tuple[Document, Study]:
+def draw_study(seed: int, folder: Path | None = None, algorithm: str | None = None) -> tuple[Document, Study]:
     """Draw a study that the checks accept: its document and the checked study; the same for the same seed.
 
-    With a `folder`, which must be empty, it may name files, which are written there.
+    With a `folder`, which must be empty, it may name files, which are written there. Its first algorithm is that of this name.
     RuntimeError when hardly anything that is drawn is accepted, which says that the draws no longer fit the checks.
     """
     refused: list[str] = []
     for number in range(TRIES):
-        document = draw_document(np.random.default_rng([seed, number]), folder)
+        document = draw_document(np.random.default_rng([seed, number]), folder, algorithm)
         document["study"] |= {"name": f"drawn {seed}"}
         try:
             return document, load_study(document)
@@ -68,13 +69,32 @@ def draw_study(seed: int, folder: Path | None = None) -> tuple[Document, Study]:
     raise RuntimeError(f"seed {seed}: all of {TRIES} drawn studies were refused, the last with: {refused[-1]}")
 
 
-def draw_document(rng: np.random.Generator, folder: Path | None = None) -> Document:
+def features(study: Study) -> list[str]:
+    """List what a study has, to count studies by: algorithms, exchange mode, faults, and what not every study has."""
+    policy = study.evaluation.make()
+    has = {
+        "private messages": any(isinstance(table.make(), Private) for table in study.algorithm),
+        "secure aggregation": study.privacy.secure_aggregation is not None,
+        "overlapping evaluations": policy.most_pending > 1,
+        "absences": study.availability.model != "always",
+        "histories": study.agents.history is not None,
+        "groups": bool(study.group),
+        "cluster": study.cluster is not None,
+        "stopping": study.stopping is not None,
+        "sweep": bool(study.sweep),
+    }
+    found = [f"algorithm {table.name}" for table in study.algorithm] + [f"exchange {study.exchange.mode}"]
+    found += [f"fault {fault.kind}" for fault in study.fault] + [name for name, there in has.items() if there]
+    return sorted(set(found))
+
+
+def draw_document(rng: np.random.Generator, folder: Path | None = None, algorithm: str | None = None) -> Document:
     """Draw a study's tables; they need not go together. With a folder they may name files there."""
     draws = Draws(rng)
     objective = draw_objective(draws)
     count: int = objective.get("agents") or objective.get("nodes") or 2
     listed = list(range(count))
-    names, bandits = _names(draws)
+    names, bandits = _names(draws, algorithm)
     private = any(name.startswith(("dp_fts", "dp_fed_prior")) for name in names)
     targets = draws.some_of(listed) if draws.chance(0.2) else listed
     document: Document = {
@@ -195,10 +215,11 @@ def _may_never_end(document: Document, bandits: bool) -> bool:
     return losing or (bandits and any(fault["kind"] == "crash" and "rate" in fault for fault in document["fault"]))
 
 
-def _names(draws: Draws) -> tuple[list[str], bool]:
-    """Draw one algorithm or two that have budgets of one kind."""
+def _names(draws: Draws, given: str | None) -> tuple[list[str], bool]:
+    """Draw one algorithm or two that have budgets of one kind; the first is a given one, if there is one."""
     every = list(algorithms())
-    first = draws.one_of(*every)
+    drawn = draws.one_of(*every)
+    first = given or drawn
     bandits = first in _BANDITS
     others = [name for name in every if (name in _BANDITS) == bandits]
     return [first, *([draws.one_of(*others)] if draws.chance(0.3) else [])], bandits

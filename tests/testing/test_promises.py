@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fedbo.coordinator.environment.faults import FAULTS
+from fedbo.coordinator.exchange import MODES
 from fedbo.study.study import load_study
 from fedbo.testing.carrying_out import Hostings, tables
 from fedbo.testing.invariants import violations
 from fedbo.testing.promises import broken_hostings
 from fedbo.testing.real_time import draw_real_time_study
 from fedbo.testing.shrinking import shrink
-from fedbo.testing.studies import draw_document, draw_study
+from fedbo.testing.studies import draw_document, draw_study, features
 
 HOUR = 3600.0
 ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
@@ -57,6 +61,11 @@ def test_studies_are_drawn_with_overlapping_evaluations_clusters_and_early_ends(
     assert sum(study.evaluation.make().parallel > 1 for study in studies) >= 8
     assert sum(study.cluster is not None for study in studies) >= 5
     assert sum((study.budget.target or study.budget.evaluations) is not None for study in studies) >= 2
+    counts = Counter(name for study in studies for name in features(study))
+    modes, faults = ({name for name in counts if name.startswith(kind)} for kind in ("exchange", "fault"))
+    assert (len(modes), len(faults)) == (len(MODES), len(FAULTS))
+    assert all(counts[name] for name in ("private messages", "overlapping evaluations", "cluster", "stopping"))
+    assert all(draw_study(seed, algorithm=name)[1].algorithm[0].name == name for seed, name in enumerate(("hct", "dp_fts")))
 
 
 def test_studies_in_real_time_are_drawn_with_overlapping_evaluations_faults_and_shared_hosts() -> None:
@@ -110,8 +119,12 @@ def test_random_studies_that_are_killed_and_resumed_give_the_same_bytes(tmp_path
 
 @pytest.mark.slow
 def test_random_studies_that_are_extended_and_killed_then_give_the_same_bytes(tmp_path: Path) -> None:
-    tried = _try("--try", "extensions", "--studies", "2", "--first", "113", "--limit", "600", "--room", str(tmp_path))
+    tried = _try(
+        *("--try", "extensions", "--studies", "2", "--first", "113", "--limit", "600", "--room", str(tmp_path)),
+        *("--algorithm", "random", "--algorithm", "t_hoo", "--count"),
+    )
     assert tried.returncode == 0, tried.stdout + tried.stderr
+    assert all(re.search(rf"algorithm {name} +1 +0\n", tried.stdout) for name in ("random", "t_hoo")), tried.stdout
 
 
 @pytest.mark.long

@@ -112,6 +112,15 @@ def test_replicates_and_algorithms_are_added_and_what_was_run_is_not_run_again(t
     assert len(paired) == 2 * 3 * 2  # common random numbers
 
 
+def test_a_run_that_is_kept_beside_one_without_a_row_has_the_same_bytes(tmp_path: Path) -> None:
+    """No evaluation ends in time, so that the schema of the table is that of the rows that are kept."""
+    study = {**STUDY, "budget": {"iterations": 2, "time": 0.1}}
+    fedbo.run(study, out=tmp_path / "run")
+    fedbo.resume(tmp_path / "run", overrides=["study.replicates=2"])
+    assert not len(fedbo.run(study, out=tmp_path / "at once", overrides=["study.replicates=2"]).observations)
+    assert tables(tmp_path / "run") == tables(tmp_path / "at once")
+
+
 @dataclass(frozen=True)
 class Costly:
     """A file in which a costly function counts its evaluations."""

@@ -12,7 +12,7 @@ import pytest
 import fedbo
 from fedbo.cli import main
 from fedbo.coordinator.errors import ForkError
-from fedbo.execution.fork import points_of
+from fedbo.execution.fork import fork_run, points_of
 from fedbo.results.result import ResultError
 from fedbo.study.document import StudyError
 from fedbo.study.paths import DirectoryError
@@ -81,6 +81,42 @@ def test_all_that_happened_before_is_the_same_and_the_rest_goes_by_the_new_rules
     trunk = fedbo.Result.open(fork.directory / "trunk")
     assert trunk.events.to_pylist() == [row for row in before[0]]
     assert branch.manifest["forked"]["changes"] == [LOSS] and set(branch.manifest["forked"]["at"].values()) == {3.0}
+
+
+class Interrupting:
+    """A display by which a fork is interrupted as its second branch begins."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+
+    def start(self, rows: Any) -> None:
+        self.begun += 1
+        if self.begun == 2:
+            raise KeyboardInterrupt
+
+    def update(self, *told: Any) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+def test_a_fork_that_is_interrupted_or_killed_goes_on(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One branch has ended then, one has begun, one not; a second kill comes while the last one is made."""
+    out, points = tmp_path / "fork", points_of(run, None, 1.5)[:3]
+    with pytest.raises(KeyboardInterrupt) as stop:
+        fork_run(run, points, (), out, Interrupting())
+    assert stop.value.args == (out.resolve(),)
+    with pytest.raises(DirectoryError, match="holds another fork, which has not ended; go on with that: fedbo resume"):
+        fedbo.fork(run, 3.0, out=out)
+    with pytest.raises(ResultError, match="holds a fork that has not ended; go on with it: fedbo resume"):
+        fedbo.Fork.open(out)
+    (out / "branch-0003").mkdir()
+    kept = (out / "branch-0001" / "manifest.json").read_bytes()
+    assert main(["resume", str(out), "--set", "budget.iterations=9"]) == 2
+    assert "which goes on as it began; give no --set" in capsys.readouterr().err
+    assert main(["resume", str(out), "--quiet"]) == 0
+    assert "changed: nothing" in capsys.readouterr().out
+    assert [tables(branch.directory) for branch in fedbo.Fork.open(out).branches] == [tables(run)] * 3
+    assert (out / "branch-0001" / "manifest.json").read_bytes() == kept
 
 
 @pytest.mark.parametrize(
@@ -162,6 +198,10 @@ def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, 
         ("algorithm.fts.features=10", "algorithm.fts: what agents begin with, or how messages look, is made of that setting"),
         ("algorithm.fts.label=b", "algorithm: a run goes on with the algorithms that it has"),
         ("fault=[{kind = 'crash', at = 1.0}]", 'fault.crash.at=1: lies before the fork at 3; give a later time, or "fork"'),
+        (
+            "exchange.mode=barrier",
+            "exchange.mode=barrier: is as it was; change something, or give no --set for a branch that is",
+        ),
         ("budget.time=2.0", "budget.time=2: lies before the fork at 3; give a later time"),
         ("budget.evaluations=20", "budget.evaluations: they have not been counted before the fork"),
         ("group=[{name = 'g', agents = [0], bandwidth = 9.0}]", "group.g.name: who is in a group, and what its agents begin"),
@@ -209,6 +249,8 @@ def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_p
     with pytest.raises(ResultError, match="holds no fork that has ended; give the directory that fedbo fork printed"):
         fedbo.Fork.open(run)
     branch = fedbo.fork(run, 3.0, out=tmp_path / "fork").branches[0].directory
+    with pytest.raises(DirectoryError, match="holds no run, .*; it holds a fork, so give one of its runs: .*original"):
+        fedbo.fork(tmp_path / "fork", 4.0)
     with pytest.raises(DirectoryError, match="is a branch of another run, which its study alone does not give; fork that run"):
         fedbo.fork(branch, 4.0)
     with pytest.raises(DirectoryError, match="is a branch of another run, and has ended; extend that run, and fork it again"):

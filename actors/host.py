@@ -18,6 +18,7 @@ from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool
 from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.lazy_records import LazyRecords
+from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
@@ -53,6 +54,7 @@ class Host:
         else:
             delay = self._delay if config.real else None
             evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
+            evaluator.stopping = _reported(task, config)
         self.agents = LazyRecords(lambda number: HostedAgent(task, number, self.clock, evaluator))
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
@@ -78,10 +80,11 @@ class Host:
         """Give the pool in which an agent's evaluations overlap."""
         if config.recorded:
             return ReplayPool()
-        from fedbo.actors.evaluation.ray_pool import RayPool  # Ray is not imported where nothing runs on it
+        from fedbo.actors.evaluation.ray_pool import Limits, RayPool  # Ray is not imported where nothing runs on it
 
         run, policy = str(config.folder.path), agent.task.policy
-        return RayPool(agent.objective, policy, agent.number, run, lambda: self._halted, config.dispatcher)
+        limits = Limits(run, policy.time_limit, policy.memory_limit, _reported(agent.task, config))
+        return RayPool(agent.objective, policy, agent.number, limits, lambda: self._halted, config.dispatcher)
 
     def collect_rarely(self) -> None:
         """Let this process look for cycles of objects rarely, as the engine does: what agents keep is in none."""
@@ -218,3 +221,10 @@ class Host:
         except Superseded:  # nobody waits for an answer: whoever asked is superseded too
             self._halted = True
             return {}
+
+
+def _reported(task: Task, config: HostConfig) -> ReportedStopping | None:
+    """Give how evaluations are stopped by what they report; None where they are not."""
+    if task.reported is None:
+        return None
+    return ReportedStopping(task.reported, config.folder.path, task.federation.metric.sign)

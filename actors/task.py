@@ -110,8 +110,8 @@ class Task:
     task, and counts as learned in it. Every `checkpoint` steps an agent
     makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
     unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
-    agents. `stopping` says which evaluations stop early. With `slopes` an evaluation costs exp(slopes . (u - 1/2)) at the
-    point u, whatever the objective reports.
+    agents. `stopping` says which evaluations stop early, and in real time `reported`, by what they report. With `slopes` an
+    evaluation costs exp(slopes . (u - 1/2)) at the point u, whatever the objective reports.
     """
 
     federation: Federation
@@ -129,6 +129,7 @@ class Task:
     target: float | None = None
     evaluations: int | None = None
     stopping: Stopping | None = None
+    reported: Stopping | None = None
     slopes: tuple[float, ...] = ()
 
     def costs_at(self, u: Array) -> tuple[float, ...] | None:

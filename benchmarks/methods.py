@@ -1,88 +1,118 @@
-"""Which method when: every method on every task, minus the agent alone and minus its own control, early and late.
+"""Which method when: every method on every task of a bench, minus the agent alone and minus its controls, early and late.
 
-    python benchmarks/methods.py [--replicates 10] [--tasks landmine digits ...] [--methods fts fed_prior ...] [--out FOLDER]
+    fedbo bench benchmarks/tuning --to bench
+    python benchmarks/methods.py bench [--figure methods.png]
 
-A task is a study of 30 iterations in which all methods have the same initial points and the same earlier task. What is compared
-is the best value so far in units of the task's range, the mean over the agents of a replicate; intervals and tests are of
-replicates, paired, so they speak of these agents. One table for each task is printed as Markdown, with Holm's correction over
-all its tests. What an earlier call with the same folder has run is not run again.
+It reads the runs that are whole, and prints Markdown. An agent's scores are in units of what lies between the worst and the
+best that any method found for it; a replicate's value is the mean over its agents. Intervals and tests are of replicates,
+paired, so that they speak of these agents, and Holm's correction is over all comparisons of a task.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkdtemp
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from scipy.stats import ttest_rel
 
 import fedbo
-from fedbo.algorithms.catalog import algorithms
+from fedbo.plots.style import COLOURS, STYLE
+from fedbo.results.grouping import grouped
+from fedbo.results.result import Result
 
 Array = npt.NDArray[np.float64]
-Table = dict[str, Any]
-AT = (1, 3, 5, 10, 30)  # iterations
-ALONE = "fed_prior_alone"
-EARLIER = {"algorithm": "ts", "observations": 30, "initial": 3}
+EARLY = (1, 3, 5, 10)  # iterations, and then the last one
+# The agent half of each method without messages.
+ALONE = {"fts": "ts", "fed_prior": "fed_prior_alone", "share_best": "gp_ei", "rgpe": "gp_ei", "taf": "gp_ei", "pooled": "ts"}
+LOCAL = ("ts", "gp_ei")
+DRAWN = ("random", "ts", "gp_ei", "fts", "fed_prior", "share_best", "rgpe", "pooled")
 
 
-def _family(likeness: float) -> Table:
-    return {"objective": {"name": "gp_family", "agents": 12, "likeness": likeness}, "agents": {"initial": 3}}
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A method minus another at each time: mean, half width of its 95 % interval, and p value, each `(t,)`."""
+
+    method: str
+    other: str
+    mean: Array
+    half: Array
+    p: Array
 
 
-TASKS: dict[str, Table] = {
-    "landmine 0 to 14": {"objective": {"name": "landmine"}, "agents": {"targets": list(range(15)), "history": EARLIER}},
-    "digits": {"objective": {"name": "digits", "agents": 12}, "agents": {"initial": 3}},
-    "likeness 0": _family(0.0),
-    "likeness 0.5": _family(0.5),
-    "likeness 0.95": _family(0.95),
-    "himmelblau": {"objective": {"name": "himmelblau", "agents": 12, "family": "shift"}, "agents": {"initial": 3}},
-    "hartmann 6": {"objective": {"name": "hartmann", "agents": 8, "dimensions": 6}, "agents": {"initial": 5}},
-}
-METHODS = ("random", "ts", "gp_ei", "fts", "fed_prior", "dp_fed_prior", "rgpe", "taf", "pooled")
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task of the bench: the best value so far of each method at places of its axis, in native units and of the range.
+
+    `native` and `share` are `(replicates, places)`, the means over agents; `sent` are the bytes that an agent sends in all.
+    """
+
+    result: Result
+    axis: str
+    at: Array
+    native: dict[str, Array]
+    share: dict[str, Array]
+    sent: dict[str, float]
+
+    @property
+    def name(self) -> str:
+        """Name the task."""
+        return self.result.study.study.name
 
 
-def study(name: str, task: Table, methods: Sequence[str], replicates: int) -> Table:
-    """Describe a task with methods and their controls; methods that speak once do so where there was an earlier task."""
-    before = "history" in task["agents"]
-    tables = []
-    for method in methods:
-        once = {"every": 0} if before and "every" in algorithms()[method].free() else {}
-        tables.append({"name": method} | once | ({"every": 10} if not before and method.startswith("dp_fed_prior") else {}))
-    return {
-        "study": {"name": "methods", "seed": 11, "replicates": replicates},
-        "budget": {"iterations": max(AT)},
-        "algorithm": tables,
-        "exchange": {"mode": "barrier"},
-        "hosting": {"kind": "inline", "workers": 2},
-    } | task
+def task_of(result: Result) -> Task:
+    """Read a task: by iterations, or where its budget is a time, by shares of that time."""
+    end, study = result.study.budget.time, result.study
+    axis = "iteration" if end is None else "time"
+    at = np.array([*EARLY, study.budget.iterations], dtype=np.float64)
+    if end is not None:
+        at = end * np.array([0.25, 0.5, 0.75, 1.0])
+    found = grouped(result.traces, lambda trace: trace.agent)
+    ends = {agent: _ends([trace.score for trace in mine]) for agent, mine in found.items()}
+    native, share = dict[str, Array](), dict[str, Array]()
+    for method, mine in grouped(result.traces, lambda trace: trace.algorithm).items():
+        own = grouped(mine, lambda trace: trace.replicate)
+        best = {number: [_best(trace, axis, at) for trace in sorted(own[number], key=lambda one: one.agent)] for number in own}
+        native[method] = np.array([np.mean(best[number], axis=0) for number in sorted(best)])
+        low, span = np.array([ends[agent] for agent in sorted(ends)]).T
+        share[method] = np.array([np.mean((np.array(best[n]) - low[:, None]) / span[:, None], axis=0) for n in sorted(best)])
+    sent = {row.algorithm: row.bytes_up for row in result.summary()}
+    return Task(result, axis, at, native, share, sent)
 
 
-def with_controls(methods: Sequence[str]) -> list[str]:
-    """List methods with the agent alone and all controls that have the method's name."""
-    known = algorithms()
-    controls = [f"{method}_{word}" for method in methods for word in ("noise", "shuffled") if f"{method}_{word}" in known]
-    return [ALONE, *methods, *controls]
+def _ends(scores: list[Array]) -> tuple[float, float]:
+    seen = np.concatenate(scores)
+    return float(np.nanmin(seen)), float(np.ptp(seen[np.isfinite(seen)])) or 1.0
 
 
-def traces(result: Any) -> dict[str, Array]:
-    """Give every method's best score so far `(replicates, agents, len(AT))`, in units of the range that anybody has seen."""
-    frame = result.observations.to_pandas()
-    frame = frame[frame.phase != "history"].sort_values(["step", "query"], kind="stable")
-    span = frame.groupby(["replicate", "agent"]).score.agg(np.ptp).to_dict()
-    found: dict[str, Array] = {}
-    for method, rows in frame.groupby("algorithm", sort=False):
-        best = {}
-        for key, own in rows.groupby(["replicate", "agent"]):
-            high, step = np.maximum.accumulate(own.score.to_numpy()), own.step.to_numpy()
-            best[key] = high[np.searchsorted(step, AT, side="right") - 1] / (span[key] or 1.0)
-        keys = sorted(best)
-        found[str(method)] = np.array([best[key] for key in keys]).reshape(len({key[0] for key in keys}), -1, len(AT))
+def _best(trace: object, axis: str, at: Array) -> Array:
+    found = trace.at(axis, at)  # type: ignore[attr-defined]
+    return np.where(np.isnan(found), trace.first, found)  # type: ignore[attr-defined]
+
+
+def comparisons(task: Task) -> list[Comparison]:
+    """Compare every federated method with the agent alone, with other local methods, and with its controls."""
+    found = []
+    for method, alone in ALONE.items():
+        controls = (f"{method}_{word}" for word in ("noise", "shuffled", "uniform"))
+        for other in dict.fromkeys((alone, *LOCAL, *controls)):
+            if method in task.share and other in task.share:
+                found.append(_compared(task, method, other))
     return found
+
+
+def _compared(task: Task, method: str, other: str) -> Comparison:
+    ours, theirs = task.share[method], task.share[other]
+    with np.errstate(all="ignore"):
+        test = ttest_rel(ours, theirs)
+        interval = test.confidence_interval(0.95)
+    p = np.where(np.isnan(test.pvalue), 1.0, test.pvalue)
+    return Comparison(method, other, (ours - theirs).mean(axis=0), (interval.high - interval.low) / 2.0, p)
 
 
 def holm(chances: Array) -> Array:
@@ -94,53 +124,93 @@ def holm(chances: Array) -> Array:
     return back
 
 
-def compared(best: dict[str, Array], methods: Sequence[str]) -> list[tuple[str, str, Array, Array, Array]]:
-    """List method, what it is compared with, mean differences, half widths of intervals and p values, each `(len(AT),)`."""
-    rows = []
-    for method in methods:
-        for other in (ALONE, f"{method}_noise", f"{method}_shuffled"):
-            if other not in best or other == method:
-                continue
-            ours, theirs = best[method].mean(axis=1), best[other].mean(axis=1)
-            with np.errstate(all="ignore"):
-                test = ttest_rel(ours, theirs)
-                interval = test.confidence_interval(0.95)
-            chance = np.where(np.isnan(test.pvalue), 1.0, test.pvalue)
-            rows.append((method, other, (ours - theirs).mean(axis=0), (interval.high - interval.low) / 2.0, chance))
-    return rows
-
-
-def printed(name: str, best: dict[str, Array], methods: Sequence[str]) -> str:
-    """Write the table of a task."""
-    rows = compared(best, methods)
-    corrected = holm(np.concatenate([row[-1] for row in rows])).reshape(-1, len(AT))
-    replicates, agents, _ = best[ALONE].shape
-    lines = [f"{name}: {agents} agents, {replicates} replicates; per cent of the range, positive is better", ""]
-    lines += ["| | minus | " + " | ".join(f"t = {t}" for t in AT) + " |", "|---" * (len(AT) + 2) + "|"]
-    for (method, other, mean, half, _), chances in zip(rows, corrected, strict=True):
+def values_table(task: Task) -> str:
+    """Write what every method has found, and what an agent sends for it."""
+    count, agents = len(next(iter(task.native.values()))), len(task.result.study.targets)
+    metric = task.result.metric()
+    lines = [f"### `{task.name}`: {agents} agents, {count} replicates; {metric.name}", ""]
+    lines += [f"| | {' | '.join(_headings(task))} | sent by an agent |", "|---" * (len(task.at) + 2) + "|"]
+    means = {method: found.mean(axis=0) for method, found in task.native.items()}
+    leaders = [max(means, key=lambda method: float(means[method][place])) for place in range(len(task.at))]
+    for method, mean in means.items():
         cells = [
-            f"{100 * m:+.1f} ± {100 * h:.1f}{' *' if p < 0.05 else ''}" for m, h, p in zip(mean, half, chances, strict=True)
+            f"**{value:.4g}**" if leaders[place] == method else f"{value:.4g}"
+            for place, value in enumerate(np.asarray(metric.native(mean)))
         ]
-        lines.append(
-            f"| `{method}` | {'alone' if other == ALONE else other.removeprefix(method + '_')} | {' | '.join(cells)} |"
-        )
-    return "\n".join([*lines, "", "`*`: p below .05 after Holm's correction over this table."])
+        sent = f"{task.sent[method] / 1024.0:.1f} KiB" if task.sent[method] else ""
+        lines.append(f"| `{method}` | {' | '.join(cells)} | {sent} |")
+    return "\n".join(lines)
+
+
+def differences_table(task: Task) -> str:
+    """Write the paired differences, in per cent of an agent's range."""
+    found = comparisons(task)
+    corrected = holm(np.concatenate([one.p for one in found])).reshape(-1, len(task.at))
+    lines = [f"| | minus | {' | '.join(_headings(task))} |", "|---" * (len(task.at) + 2) + "|"]
+    for one, chances in zip(found, corrected, strict=True):
+        cells = [
+            f"{100 * mean:+.1f} ± {100 * half:.1f}{' *' if p < 0.05 else ''}"
+            for mean, half, p in zip(one.mean, one.half, chances, strict=True)
+        ]
+        lines.append(f"| `{one.method}` | `{one.other}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _headings(task: Task) -> list[str]:
+    return [f"t = {place:g}" if task.axis == "iteration" else f"time {place:g}" for place in task.at]
+
+
+def stopping_table(without: Task, stopped: Task) -> str:
+    """Write what stopping early changes for each method, at the same virtual times."""
+    lines = [f"### `{stopped.name}` minus `{without.name}`", ""]
+    lines += [f"| | {' | '.join(_headings(stopped))} |", "|---" * (len(stopped.at) + 1) + "|"]
+    for method in stopped.native:
+        ours, theirs = stopped.native[method], without.native[method]
+        test = ttest_rel(ours, theirs)
+        half = np.ptp(np.array(test.confidence_interval(0.95)), axis=0) / 2.0
+        cells = [f"{m:+.4f} ± {h:.4f}" for m, h in zip((ours - theirs).mean(axis=0), half, strict=True)]
+        lines.append(f"| `{method}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def drawn(tasks: list[Task]) -> Figure:
+    """Draw the best value so far of the chief methods on every task, as a share of the range."""
+    with rc_context(STYLE):
+        columns = min(3, len(tasks))
+        rows = -(-len(tasks) // columns)
+        figure = Figure(figsize=(4.2 * columns, 3.3 * rows), layout="constrained")
+        for place, task in enumerate(tasks):
+            axes = figure.add_subplot(rows, columns, place + 1, title=task.name)
+            for number, method in enumerate(method for method in DRAWN if method in task.share):
+                mean = task.share[method].mean(axis=0)
+                line = ":" if method in ("random", "pooled") else "--" if method in ("ts", "gp_ei") else "-"
+                colour = COLOURS[number % len(COLOURS)]
+                axes.plot(task.at, 100 * mean, line, color=colour, marker="o", markersize=3, label=method)
+            axes.set_xlabel("iteration" if task.axis == "iteration" else "virtual time")
+            if place % columns == 0:
+                axes.set_ylabel("best so far, % of the range")
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=len(DRAWN))
+        return figure
 
 
 def main() -> None:
-    """Run what is not there yet, and print a table for each task."""
+    """Print the tables of all tasks that are whole."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--replicates", type=int, default=10)
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS), choices=list(TASKS))
-    parser.add_argument("--methods", nargs="*", default=list(METHODS))
-    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("bench", type=Path, help="the directory of a bench")
+    parser.add_argument("--figure", type=Path, default=None)
     given = parser.parse_args()
-    folder = given.out or Path(mkdtemp())
-    for name in given.tasks:
-        place = folder / name.replace(" ", "_")
-        described = study(name, TASKS[name], with_controls(given.methods), given.replicates)
-        result = fedbo.Result.open(place) if (place / "manifest.json").exists() else fedbo.run(described, out=place)
-        print(printed(name, traces(result), given.methods), end="\n\n", flush=True)
+    runs = sorted(path.parent for path in given.bench.glob("runs/*/observations.parquet"))
+    tasks = {task.name: task for task in (task_of(fedbo.Result.open(run)) for run in runs)}
+    for task in tasks.values():
+        print(f"{values_table(task)}\n\n{differences_table(task)}\n", flush=True)
+    for name, task in tasks.items():
+        other = tasks.get(f"{name.removesuffix('asha')}time")
+        if name.endswith("-asha") and other is not None:
+            print(stopping_table(other, task))
+    if given.figure is not None:
+        figure = drawn(list(tasks.values()))
+        FigureCanvasAgg(figure)
+        figure.savefig(given.figure, dpi=110)
 
 
 if __name__ == "__main__":

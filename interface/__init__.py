@@ -132,7 +132,7 @@ def tune(
     decided, each of which takes `resources` (one table or one for each agent: CPU, GPU, memory in MiB, and what else machines
     offer), at most `time_limit` seconds and `memory_limit` MiB, and is tried again `retries` times. All ends early after
     `seconds`, after so many `evaluations` in all, when one has reached `target`, or when one of the `callbacks`, which are told
-    of every evaluation, returns True.
+    of every evaluation, returns True. An evaluation of so many `steps` stops early by what it reports, as `stopping` says.
 
     All begin with what was evaluated before, if that is given as a `start`: pairs of a configuration and its value, a .csv or
     .parquet file, the directory of a run, or an `optuna.Study`; or a dictionary of these by agents.

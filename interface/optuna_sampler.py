@@ -28,10 +28,10 @@ class OptunaSampler(BaseSampler):
     """Suggests the parameters of `space` by an agent, which is kept in `folder` and resumes there when it is opened again.
 
     `space` is what `fedbo.tune` takes: a dictionary of Optuna's distributions, or a ConfigSpace with conditions, of which the
-    active parameters are suggested. The study's direction overrides `terms.mode`. Trials that were pruned or failed teach
-    nothing. Other finished trials of the study are taken in as well, except those of the other agents where `terms.agents` is
-    above 1: what these observed comes by messages. Parameters outside the space are drawn by `independent`, at random if none
-    is given. Several threads may use it, and one process.
+    active parameters are suggested. The study's direction overrides `terms.mode`. A trial that was pruned teaches the last
+    value that it reported, one that failed nothing. Other finished trials of the study are taken in as well, except those of
+    the other agents where `terms.agents` is above 1: what these observed comes by messages. Parameters outside the space are
+    drawn by `independent`, at random if none is given. Several threads may use it, and one process.
     """
 
     def __init__(

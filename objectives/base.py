@@ -230,6 +230,12 @@ def fidelity_of(federation: Federation) -> Fidelity | None:
     return found
 
 
+def reported_fidelity_of(federation: Federation) -> Fidelity | None:
+    """Give the axis on which evaluations report as they run, by the attribute `reported`; None where they do not."""
+    found: Fidelity | None = getattr(federation, "reported", None)
+    return found
+
+
 def described(federation: Federation) -> str:
     """Give what a federation says of itself by its attribute `described`, such as which one it tabulates; else nothing."""
     return str(getattr(federation, "described", ""))

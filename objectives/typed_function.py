@@ -11,11 +11,11 @@ import cloudpickle
 import numpy as np
 from annotated_types import Ge
 
-from fedbo.objectives.base import Array, Measured, Metric, Parameter, require, require_agent
+from fedbo.objectives.base import Array, Fidelity, Measured, Metric, Parameter, require, require_agent
 from fedbo.objectives.python_function import load
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.objectives.typed_spaces.reports import Reports, of_failure, with_reports
+from fedbo.objectives.typed_spaces.reports import Reports, StoppedEarly, of_failure, with_reports
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.ranges import check
 
@@ -52,6 +52,8 @@ class TypedCall:
         given = {"agent": self.agent, "rng": rng, "report": report}
         try:
             value = self.carried.function(configuration, **{name: given[name] for name in takes})
+        except StoppedEarly:
+            value = report.said[-1].value
         except Exception as error:
             of_failure(error, report.said)
             raise
@@ -75,8 +77,9 @@ class TypedFunction:
     """A Python function of a configuration, a dictionary, tuned by several agents in a typed space.
 
     `function` is a callable, or its place as "package.module:name"; it takes the configuration, and `agent`, `rng` and
-    `report` by name where it asks for them: `report(value, step)` keeps what a step came to. It returns a number, or a
-    dictionary of numbers of which `metric_name` is tuned. `space` is a `ConfigSpace.ConfigurationSpace` as JSON
+    `report` by name where it asks for them: `report(value, step)` keeps what a step came to, and answers "stop" where the
+    evaluation shall end, or "go". It returns a number, or a dictionary of numbers of which `metric_name` is tuned. `steps` is
+    how many steps an evaluation has that is not stopped. `space` is a `ConfigSpace.ConfigurationSpace` as JSON
     (`json.dumps(space.to_serialized_dict())`). `best` is the best native value where it is known.
     """
 
@@ -88,6 +91,7 @@ class TypedFunction:
     direction: Literal["maximise", "minimise"] = "maximise"
     metric_name: str = "value"
     best: float | None = None
+    steps: Annotated[int, Ge(2)] | None = None
 
     def __post_init__(self) -> None:
         check(self)
@@ -134,6 +138,11 @@ class TypedFunction:
     def metric(self) -> Metric:
         """Say how the function's own value is called and optimised."""
         return Metric(self.metric_name, sign=1 if self.direction == "maximise" else -1)
+
+    @property
+    def reported(self) -> Fidelity | None:
+        """Declare the steps that evaluations report in real time."""
+        return None if self.steps is None else Fidelity("step", 1, self.steps)
 
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> TypedCall:
         """Build one agent's view of the function."""

@@ -10,11 +10,13 @@ import numpy as np
 
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import NAN, EvaluationRecord, Pulls, Query
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Measured, MultiFidelity, Objective, observe
+from fedbo.objectives.typed_spaces.reports import answered_by
 
 
 class EvaluationError(RuntimeError):
@@ -24,7 +26,8 @@ class EvaluationError(RuntimeError):
 class Evaluator:
     """Evaluates queries under a policy, with a log in which nothing that was computed is ever lost.
 
-    After each evaluation in real time `delay` is called with the agent and the seconds that it took.
+    After each evaluation in real time `delay` is called with the agent and the seconds that it took. With `stopping`, what
+    evaluations report is judged.
     """
 
     def __init__(
@@ -35,6 +38,7 @@ class Evaluator:
         delay: Callable[[int, float], None] | None = None,
         recorded: bool = False,
     ) -> None:
+        self.stopping: ReportedStopping | None = None
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
         limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
@@ -73,18 +77,23 @@ class Evaluator:
 
     def evaluate(self, objective: Objective, query: Query, streams: Streams) -> EvaluationRecord:
         """Make one evaluation, and give its record, without times."""
+        judge = None if self.stopping is None else self.stopping.judge(query, streams)
         try:
-            if self._isolated is not None:
-                value, score = self._isolated.evaluate(query.agent, objective, query.x, streams, query.pulls)
-            else:
-                value, score = evaluate(objective, query.x, streams, query.pulls, query.fidelity)
+            with answered_by(judge):
+                value, score = self._evaluated(objective, query, streams)
         except Exception as error:
             last = "".join(traceback.format_exception(error))
             return query.failed(f"{type(error).__name__}: {error}\n{last}", getattr(error, "metrics", None))
         metrics = getattr(value, "metrics", None)
         if not isfinite(value):
             return query.failed(f"the objective gave {value}, not a finite number", metrics)
-        return query.evaluated(float(value), score, metrics)
+        record = query.evaluated(float(value), score, metrics)
+        return record if judge is None else judge.judged(record)
+
+    def _evaluated(self, objective: Objective, query: Query, streams: Streams) -> tuple[float, float]:
+        if self._isolated is not None:
+            return self._isolated.evaluate(query.agent, objective, query.x, streams, query.pulls)
+        return evaluate(objective, query.x, streams, query.pulls, query.fidelity)
 
 
 def evaluate(

@@ -19,7 +19,7 @@ from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
-from fedbo.objectives.typed_spaces.reports import LISTENERS, Report, of_failure
+from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answered_by, of_failure
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20
@@ -51,18 +51,18 @@ class Isolated:
                 self._sent.add(agent)
                 receive(process.stdout)  # it is known there: the limit is for evaluations, not for imports
             send(process.stdin, (agent, None, (x, pulls), streams))
-            answer = self._answer(process.stdout, 1 if pulls is None else pulls.times, said)
+            found = self._result(process, 1 if pulls is None else pulls.times, said)
         except (EOFError, BrokenPipeError):
             code = process.wait()
             self.close()
-            answer = RuntimeError(f"the evaluation's process ended with code {code}")
-        if answer is None:
+            found = RuntimeError(f"the evaluation's process ended with code {code}")
+        if found is None:
             self.close()
-            answer = TimeoutError(f"took longer than time_limit = {self._limit:g}")
-        if isinstance(answer, Exception):
-            of_failure(answer, said)
-            raise answer
-        value, score = answer
+            found = TimeoutError(f"took longer than time_limit = {self._limit:g}")
+        if isinstance(found, Exception):
+            of_failure(found, said)
+            raise found
+        value, score = found
         return value, score
 
     def close(self) -> None:
@@ -97,16 +97,19 @@ class Isolated:
             receive(self._process.stdout)  # it is ready: the limit is for evaluations, not for imports
         return self._process
 
-    def _answer(self, pipe: IO[bytes], pulls: int, said: list[Report]) -> Any:
-        """Give what came of an evaluation, or None when it is late; reports that come before are added to those said."""
+    def _result(self, process: subprocess.Popen[bytes], pulls: int, said: list[Report]) -> Any:
+        """Give what came of an evaluation, or None when it is late; reports before are answered, and added to those said."""
+        pipe, back = process.stdout, process.stdin
+        assert pipe is not None and back is not None
         until = None if self._limit is None else time.monotonic() + self._limit * pulls
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
             while until is None or selector.select(max(0.0, until - time.monotonic())):
-                answer = receive(pipe)
-                if not isinstance(answer, Report):
-                    return answer
-                said.append(answer)
+                found = receive(pipe)
+                if not isinstance(found, Report):
+                    return found
+                said.append(found)
+                send(back, answer(found))
         return None
 
 
@@ -146,7 +149,12 @@ def main() -> None:
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the objective prints is no answer
     send(sink, "ready")
-    LISTENERS.append(lambda report: send(sink, report))
+
+    def ask(report: Report) -> Answer:
+        send(sink, report)
+        told: Answer = receive(source)
+        return told
+
     objectives: dict[int, Objective] = {}
     while True:
         try:
@@ -159,7 +167,9 @@ def main() -> None:
             continue
         try:
             x, pulls = point
-            send(sink, evaluate(objectives[agent], x, streams, pulls))
+            with answered_by(ask):
+                found = evaluate(objectives[agent], x, streams, pulls)
+            send(sink, found)
         except Exception as error:
             send(sink, _portable(error))
 

@@ -14,6 +14,7 @@ import ray
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.retry_limits import MACHINE_LOSSES
+from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
@@ -23,11 +24,12 @@ MIB = 2**20
 
 
 class Limits(NamedTuple):
-    """The limits of an evaluation in seconds and MiB, and the run that it belongs to."""
+    """The limits of an evaluation in seconds and MiB, the run that it belongs to, and how it is stopped early, if at all."""
 
     run: str
     seconds: float | None
     memory: int | None
+    stopping: ReportedStopping | None = None
 
 
 _evaluators: dict[Limits, Evaluator] = {}  # of the run for which this process works, which may be another one tomorrow
@@ -39,6 +41,7 @@ def _evaluator(limits: Limits) -> Evaluator:
             other.close()
         _evaluators.clear()
         _evaluators[limits] = Evaluator(Policy(time_limit=limits.seconds, memory_limit=limits.memory), real=True)
+        _evaluators[limits].stopping = limits.stopping
     return _evaluators[limits]
 
 
@@ -98,11 +101,16 @@ class RayPool:
     """
 
     def __init__(
-        self, objective: Objective, policy: Policy, agent: int, run: str, halted: Callable[[], bool], dispatcher: Any = None
+        self,
+        objective: Objective,
+        policy: Policy,
+        agent: int,
+        limits: Limits,
+        halted: Callable[[], bool],
+        dispatcher: Any = None,
     ) -> None:
         self._objective, self._halted, self._dispatcher = ray.put(objective), halted, dispatcher
-        self._limits = Limits(run, policy.time_limit, policy.memory_limit)
-        wanted = policy.wanted(agent)
+        self._limits, wanted = limits, policy.wanted(agent)
         self._options = _options(wanted)
         _check(agent, wanted, self._options)
         self._calls: dict[Any, tuple[Query, Streams, int]] = {}

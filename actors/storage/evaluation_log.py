@@ -29,7 +29,7 @@ class EvaluationLog:
     def __init__(self, folder: RunFolder, agents: Container[int], since: int | None) -> None:
         folder.path.mkdir(parents=True, exist_ok=True)
         self._folder, self._agents, self._real = folder, agents, since is None
-        self._found = {(record.agent, record.number, record.fidelity): record for record in self._records()}
+        self._found = {_place(record): record for record in self._records()}
         self._file: int | None = None
         self._lines, self._written = list[bytes](), time.monotonic()
         self.begin(since)
@@ -96,6 +96,11 @@ def read_log(path: Path, place: int, real: bool = False) -> tuple[list[Evaluatio
     if real and None in found:
         raise Damaged(path, f"line {found.index(None) + 1} after byte {place} is not as it was written")
     return [record for record in found if record is not None], place + len(whole) + (1 if whole else 0)
+
+
+def _place(record: EvaluationRecord) -> tuple[int, int, int | None]:
+    """Give where a record is looked up; one of real time, which alone has times here, is of a whole evaluation."""
+    return record.agent, record.number, None if record.finished else record.fidelity
 
 
 def _line(record: EvaluationRecord) -> bytes:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from fedbo.objectives.suites.catalog import SUITES
 from fedbo.settings.errors import unknown
 from fedbo.study.document import StudyError, read
 from fedbo.study.files import resolve_paths
-
-_SUITES = "fedbo.objectives.suites"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +50,11 @@ def benchmark_sources(suite: str) -> list[BenchmarkSource]:
         if not files:
             raise StudyError(f"{suite}: holds no study; give a folder of TOML files, or the name of a suite")
         return [BenchmarkSource(path.stem, _resolved(path), str(path)) for path in files]
-    suites = known_suites()
-    if suite not in suites:
+    if suite not in SUITES:
         if "/" in suite or folder.exists():
             raise StudyError(f"{suite}: is no folder; give a folder of study files, or the name of a suite")
-        raise StudyError(f"{unknown('suite', suite, suites)}; or give a folder of study files")
-    chosen = suites[suite]
+        raise StudyError(f"{unknown('suite', suite, SUITES)}; or give a folder of study files")
+    chosen = SUITES[suite]
     named = f"suite {suite} {chosen.version}"
     return [BenchmarkSource(task.name, task.tables(), f"{named}, {task.name}", task.optional) for task in chosen.tasks]
 
@@ -68,8 +64,3 @@ def _resolved(path: Path) -> Mapping[str, Any]:
     if not isinstance(document.get("algorithm", []), list):
         raise StudyError(f"{path}: [algorithm] is a table; there may be several, so write [[algorithm]]")
     return resolve_paths(document, path.absolute().parent)
-
-
-def known_suites() -> Mapping[str, Any]:
-    """Give the suites by name; none where this installation has no catalogue of them."""
-    return dict(import_module(f"{_SUITES}.catalog").SUITES) if find_spec(_SUITES) else {}

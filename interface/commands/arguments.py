@@ -6,7 +6,7 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -54,6 +54,7 @@ Callbacks = Annotated[
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python functions that the study names: you know whose they are.")]
 Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")]
 Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
 Chosen = Annotated[str | None, typer.Option(help="Label of the algorithm shown alone; default: the first federated one.")]
 Level = Annotated[float | None, typer.Option(help="The value to be reached in each cell; default: the first's final one.")]
@@ -75,11 +76,12 @@ def progress_display(quiet: bool) -> Progress | None:
     return progress_for(console(stderr=True))
 
 
-def say_interrupted(folder: Path | None, remedy: str, printed: Format) -> None:
-    """Say that a command was interrupted, and how it is resumed; `folder` is None where nothing had begun."""
+def stop_interrupted(folder: Path | None, remedy: str, printed: Format) -> NoReturn:
+    """Say that a command was interrupted, and how it is resumed, and end it; `folder` is None where nothing had begun."""
     print("interrupted" if folder is None else f"interrupted; what was done is in {folder}; {remedy}", file=sys.stderr)
     if printed is Format.json:
         print_json({"status": "interrupted", "directory": None if folder is None else str(folder.resolve())})
+    raise Stop(INTERRUPTED) from None
 
 
 def say_failures(failed: int, total: int, first: str) -> None:

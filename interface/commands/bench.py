@@ -10,16 +10,16 @@ import typer
 
 from fedbo.commands.arguments import (
     FAILED,
-    INTERRUPTED,
     Address,
     Format,
     Printed,
+    Quiet,
     Stop,
     Workers,
     hosting_sets,
     print_json,
     progress_display,
-    say_interrupted,
+    stop_interrupted,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def bench(
     workers: Workers = None,
     address: Address = None,
     printed: Printed = Format.text,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run methods on every task of a suite, and compare them over all tasks: ranks, paired tests, costs to reach a level.
 
@@ -60,8 +60,7 @@ def bench(
     try:
         made = run_benchmark(request, notify, lambda: progress_display(quiet))
     except KeyboardInterrupt:
-        say_interrupted(folder, "go on with the same command", printed)
-        raise Stop(INTERRUPTED) from None
+        stop_interrupted(folder, "go on with the same command", printed)
     for line in made.left_out:
         print(f"left out: {line}", file=sys.stderr)
     if not made.results:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedbo.commands.arguments import FAILED, INTERRUPTED, Format, Printed, Stop, print_json, progress_display, say_interrupted
+from fedbo.commands.arguments import FAILED, Format, Printed, Quiet, Stop, print_json, progress_display, stop_interrupted
 from fedbo.commands.new import example_folder
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def reproduce(
     papers: Annotated[Path | None, typer.Option(help="Folder of the manifests; default: those that come with fedbo.")] = None,
     workers: Annotated[int | None, typer.Option(min=0, help="As --set hosting.workers=N for every study.")] = None,
     printed: Printed = Format.text,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Reproduce a paper: run its studies, draw its figures, test its statements, and write one page about them.
 
@@ -48,8 +48,7 @@ def reproduce(
         for made in figures_of(request, notify, lambda: progress_display(quiet)):  # noqa: B007
             write_page(made)
     except KeyboardInterrupt:
-        say_interrupted(folder, "go on with the same command", Format.text)
-        raise Stop(INTERRUPTED) from None
+        stop_interrupted(folder, "go on with the same command", Format.text)
     assert made is not None
     if printed is Format.json:
         print_json({**facts(made), "page": str(folder / PAGE)})

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedbo.commands.arguments import (
-    INTERRUPTED,
     Address,
     Callbacks,
     Format,
     Printed,
+    Quiet,
     RunFolderArgument,
     Sets,
-    Stop,
     StudyFile,
     Workers,
     hosting_sets,
     print_json,
     progress_display,
     say_failures,
-    say_interrupted,
+    stop_interrupted,
 )
 from fedbo.commands.fork import finish_fork
 
@@ -40,7 +39,7 @@ def run(
     workers: Workers = None,
     address: Address = None,
     printed: Printed = Format.text,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    quiet: Quiet = False,
     callbacks: Callbacks = None,
 ) -> None:
     """Run a study, then print its summary and where its results and its figure are."""
@@ -79,7 +78,7 @@ def resume(
     workers: Workers = None,
     address: Address = None,
     printed: Printed = Format.text,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    quiet: Quiet = False,
     callbacks: Callbacks = None,
 ) -> None:
     """Resume a run or a fork that was interrupted, killed or failed, or extend a run that has ended.
@@ -116,8 +115,7 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
         result = carry_out()
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
-        say_interrupted(folder, f"go on with: fedbo resume {folder}", printed)
-        raise Stop(INTERRUPTED) from None
+        stop_interrupted(folder, f"go on with: fedbo resume {folder}", printed)
     from fedbo.page.page import REPORT, write_report
 
     figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]

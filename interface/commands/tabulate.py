@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedbo.commands.arguments import (
-    INTERRUPTED,
     Format,
     Printed,
-    Stop,
+    Quiet,
     print_json,
     progress_display,
     say_failures,
-    say_interrupted,
+    stop_interrupted,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def tabulate(
     ] = None,
     address: Annotated[str | None, typer.Option(help="A Ray cluster, such as auto; default: the study's, else none.")] = None,
     printed: Printed = Format.text,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Evaluate every agent's objective at many points, for the objective "tabulated"; given again, it resumes or extends.
 
@@ -57,8 +56,7 @@ def tabulate(
     try:
         facts = tabulate(origin, folder, TableRequest(points, refine, _listed(agents)), hosting, progress_display(quiet))
     except KeyboardInterrupt as stop:
-        say_interrupted(folder if stop.args else None, "go on with the same command", printed)
-        raise Stop(INTERRUPTED) from None
+        stop_interrupted(folder if stop.args else None, "go on with the same command", printed)
     if printed is Format.json:
         print_json({**facts, "directory": str(folder.resolve())})
     else:

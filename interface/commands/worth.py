@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedbo.commands.arguments import (
-    INTERRUPTED,
     Format,
     Printed,
+    Quiet,
     Sets,
-    Stop,
     Workers,
     hosting_sets,
     print_json,
     progress_display,
-    say_interrupted,
+    stop_interrupted,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def worth(
     points: Annotated[int, typer.Option(min=16, help="At how many points each agent's objective is looked at.")] = 256,
     workers: Workers = None,
     printed: Printed = Format.text,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Say whether federation pays in a study, and whether it can: local, federated, both controls, and everything in one place.
 
@@ -80,5 +79,4 @@ def _carried_out(study: Study, out: Path | None, printed: Format, quiet: bool) -
         return run_study(study, out, progress_display(quiet))
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
-        say_interrupted(folder, f"go on with: fedbo worth STUDY --out {folder}", printed)
-        raise Stop(INTERRUPTED) from None
+        stop_interrupted(folder, f"go on with: fedbo worth STUDY --out {folder}", printed)

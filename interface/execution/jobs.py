@@ -24,7 +24,7 @@ from fedbo.study.agents.budgets import budgets_of
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment.models import centralised, environment_of
-from fedbo.study.stopping import stopping_of
+from fedbo.study.stopping import reported_stopping_of, stopping_of
 from fedbo.study.study import Cell, Study
 from fedbo.study.tables import AlgorithmTable
 
@@ -118,6 +118,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         budgets={agent: own if problem.initial else own._replace(initial=0) for agent, own in budgets_of(study).items()},
         slopes=getattr(study.timing.evaluation.make(), "slopes", ()),
         stopping=stopping_of(study),
+        reported=reported_stopping_of(study),
         **_early_end(study, federation),
     )
     if not table.centralised:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.algorithms.base import Overlapping
-from fedbo.objectives.base import fidelity_of
+from fedbo.objectives.base import Fidelity, fidelity_of, reported_fidelity_of
 from fedbo.study.invalid import InvalidSetting
 from fedbo.study.tables import Named
 
@@ -29,8 +29,16 @@ class StoppingTable(Named):
 
 
 def stopping_of(study: Study) -> Stopping | None:
-    """Give the stopper of a study on the fidelity axis of its objectives; None where nothing stops early."""
-    fidelity = fidelity_of(study.federation())
+    """Give the stopper of a study on the fidelity axis of its objectives; None where nothing stops early in virtual time."""
+    return _on(study, fidelity_of(study.federation())) if study.timing.clock == "virtual" else None
+
+
+def reported_stopping_of(study: Study) -> Stopping | None:
+    """Give the stopper of a study on the axis on which evaluations report; None where nothing stops early in real time."""
+    return _on(study, reported_fidelity_of(study.federation())) if study.timing.clock == "wall" else None
+
+
+def _on(study: Study, fidelity: Fidelity | None) -> Stopping | None:
     if study.stopping is None or fidelity is None:
         return None
     return Stopping(study.stopping.make(), fidelity.smallest, fidelity.largest)
@@ -40,10 +48,13 @@ def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
     """List what does not go together with stopping early."""
     if study.stopping is None:
         return
-    fidelity, stopper = fidelity_of(study.federation()), study.stopping.make()
+    real, stopper = study.timing.clock == "wall", study.stopping.make()
+    fidelity = (reported_fidelity_of if real else fidelity_of)(study.federation())
     if fidelity is None:
-        remedy = f"needs objectives with a fidelity axis, and '{study.objective.name}' has none; leave the table out"
-        yield InvalidSetting(("stopping",), f"{remedy}, or take learning_curves")
+        words = f"needs objectives with a fidelity axis, and '{study.objective.name}' has none; leave the table out"
+        if real:
+            words = "needs evaluations that report, in real time; leave it out, or take typed_function and say how many steps"
+        yield InvalidSetting(("stopping",), words if real else f"{words}, or take learning_curves")
         return
     key = "grace" if study.stopping.kind == "median" else "smallest"
     first = getattr(stopper, key)
@@ -52,11 +63,12 @@ def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("stopping", key), words)
     elif study.stopping.kind == "median" and (fidelity.largest - 1) // stopper.interval > _RUNGS:
         yield InvalidSetting(("stopping", "interval"), f"would have more than {_RUNGS:,} rungs; raise it")
-    if study.timing.clock == "wall":
-        yield InvalidSetting(("stopping",), 'is for virtual time; leave it out, or set [timing] clock = "virtual"')
+    if real and getattr(stopper, "variant", "stop") == "promote":
+        words = 'must be "stop" in real time, where no evaluation can pause'
+        yield InvalidSetting(("stopping", "variant"), words)
     for number, table in enumerate(study.algorithm):
         made = table.make()
-        if not (isinstance(made, Overlapping) and made.queries == 1):
+        if not (real or (isinstance(made, Overlapping) and made.queries == 1)):
             words = "cannot be told of points one by one, as [stopping] needs"
             yield InvalidSetting(
                 ("algorithm", number, "name"), f"{words}; leave [stopping] out, or take ts, fts, gp_ei or gp_ucb"

@@ -49,6 +49,8 @@ class Options(TypedDict):
     out: NotRequired[str | Path]
     resume: NotRequired[bool]
     start: NotRequired[Any]
+    steps: NotRequired[int]
+    stopping: NotRequired[str | Mapping[str, Any]]
     callbacks: NotRequired[Sequence[Callback | str]]
     study: NotRequired[Mapping[str, Any]]
 
@@ -90,7 +92,8 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
             "agents": agents,
             "direction": "maximise" if mode == "max" else "minimise",
             "metric_name": options.get("metric", "value"),
-        },
+        }
+        | _given(options, steps="steps"),
         "agents": {"initial": options.get("initial", 3)},
         "budget": _given(options, target="target", evaluations="evaluations", time="seconds")
         | {"iterations": options.get("iterations", 20)},
@@ -107,6 +110,9 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         },
         "hosting": {"kind": "dedicated"} | _given(options, address="address"),
     }
+    if "stopping" in options:
+        stopping = options["stopping"]
+        document["stopping"] = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
     if "start" in options:
         folder = Path(options.get("out", "runs/tuning")).absolute().parent
         file = start_file(options["start"], document["objective"]["space"], agents, mode, folder)

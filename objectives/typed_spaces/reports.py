@@ -1,10 +1,13 @@
-"""Intermediate reports of an evaluation: what it was worth after each step, kept with it however it ends."""
+"""Intermediate reports of an evaluation: what it was worth after each step, kept with it however it ends, and answered."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal, NamedTuple
+
+Answer = Literal["go", "stop"]
 
 
 class Report(NamedTuple):
@@ -14,7 +17,29 @@ class Report(NamedTuple):
     value: float
 
 
-LISTENERS: list[Callable[[Report], None]] = []  # who is told of each report in this process at once
+class StoppedEarly(BaseException):
+    """Ends an evaluation that goes on to report though it has been told to stop; no objective catches it by accident."""
+
+
+_JUDGES: list[Callable[[Report], Answer]] = []  # of the evaluation that runs in this process
+
+
+@contextmanager
+def answered_by(judge: Callable[[Report], Answer] | None) -> Iterator[None]:
+    """Let a judge answer the reports of an evaluation in this process; without one all go on."""
+    if judge is None:
+        yield
+        return
+    _JUDGES.append(judge)
+    try:
+        yield
+    finally:
+        _JUDGES.pop()
+
+
+def answer(report: Report) -> Answer:
+    """Say whether the evaluation that reports shall go on."""
+    return _JUDGES[-1](report) if _JUDGES else "go"
 
 
 class Reports:
@@ -22,13 +47,19 @@ class Reports:
 
     def __init__(self) -> None:
         self.said: list[Report] = []
+        self._last: Answer = "go"
 
-    def __call__(self, value: float, step: float | None = None) -> None:
-        """Take a report; TypeError or ValueError when the value or the step is no number."""
+    def __call__(self, value: float, step: float | None = None) -> Answer:
+        """Take a report, and answer "go" or "stop"; TypeError or ValueError when the value or the step is no number.
+
+        StoppedEarly when the answer was "stop" before.
+        """
+        if self._last == "stop":
+            raise StoppedEarly
         report = Report(float(len(self.said) if step is None else step), float(value))
         self.said.append(report)
-        for tell in LISTENERS:
-            tell(report)
+        self._last = answer(report)
+        return self._last
 
 
 def with_reports(metrics: Mapping[str, float], said: Iterable[Report]) -> str | None:

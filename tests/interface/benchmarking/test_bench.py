@@ -101,7 +101,7 @@ class Suite:
 
 
 def test_what_a_suite_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(sources, "known_suites", lambda: {"small": Suite})
+    monkeypatch.setattr(sources, "SUITES", {"small": Suite})
     monkeypatch.setenv("FEDBO_DATA", str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)
     request = BenchmarkRequest("small", tmp_path / "out", ["random", "ts"], replicates=2)

@@ -1,0 +1,85 @@
+"""Early stopping in real time: what running evaluations report is judged at rungs, by a log that all processes of a run share.
+
+A verdict is a function of the lines of the log up to that of its report, in their order. So an evaluation that is begun again
+after a kill is told the same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from math import inf, isfinite
+from pathlib import Path
+from typing import NamedTuple
+
+from fedbo.actors.stopping.rungs import Key, Place, RungState
+from fedbo.actors.stopping.stopping import Stopping
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.typed_spaces.reports import Answer, Report
+
+
+class ReportedStopping(NamedTuple):
+    """Early stopping by what evaluations report: its rules, the folder of the logs, and the sign of the values."""
+
+    stopping: Stopping
+    folder: Path
+    sign: int
+
+    def judge(self, query: Query, streams: Streams) -> ReportJudge:
+        """Give the judge of an evaluation; `streams` are its agent's."""
+        return ReportJudge(self, query, streams)
+
+
+class ReportJudge:
+    """Judges one running evaluation: at the first report at or beyond a rung it is told whether to go on."""
+
+    def __init__(self, rules: ReportedStopping, query: Query, streams: Streams) -> None:
+        self._rules, self._key = rules, (query.number, 0)
+        self._path = rules.folder / f"rungs-{query.agent}.jsonl"
+        self._bracket = rules.stopping.first(streams, query.step, query.point).bracket
+        self._rungs, self._stopped, self._fidelity = list[float](), False, 0
+
+    def __call__(self, report: Report) -> Answer:
+        """Note what the evaluation came to at every rung that it has passed since the last report, and judge it there."""
+        stopping, levels = self._rules.stopping, self._rules.stopping.brackets[self._bracket]
+        value = self._rules.sign * report.value if isfinite(report.value) else -inf
+        for fidelity in levels:
+            if self._stopped or not self._fidelity < fidelity <= report.step:
+                continue
+            self._fidelity = fidelity
+            state = noted(self._path, (self._bracket, fidelity), self._key, value)
+            self._rungs.append(state.values[self._bracket, fidelity][self._key])
+            if fidelity < stopping.largest:
+                verdict = stopping.stopper.verdict(state, levels, (self._bracket, fidelity), self._key)
+                self._stopped = verdict == "stop"
+        return "stop" if self._stopped else "go"
+
+    def judged(self, record: EvaluationRecord) -> EvaluationRecord:
+        """Note in the record of an evaluation that succeeded how far it came."""
+        if record.error is not None:
+            return record
+        if self._stopped:
+            return record._replace(fidelity=self._fidelity, stopped="stopped", rungs=self._rungs)
+        return record._replace(fidelity=self._rules.stopping.largest, rungs=self._rungs)
+
+
+def noted(path: Path, place: Place, key: Key, value: float) -> RungState:
+    """Append what an evaluation came to at a rung to an agent's log; give the rungs by then.
+
+    Where that has been noted before, by a process that was killed, it stays: the rungs are those of that time.
+    """
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        whole, end, _ = file.read().rpartition(b"\n")  # the last line may have been cut by a kill
+        state = RungState()
+        for line in whole.split(b"\n") if whole else ():
+            number, bracket, fidelity, seen = json.loads(line)
+            state = state.reached((bracket, fidelity), (number, 0), seen)
+            if ((bracket, fidelity), (number, 0)) == (place, key):
+                return state
+        file.truncate(len(whole) + len(end))
+        atomic.append(file.fileno(), json.dumps([key[0], *place, value]).encode() + b"\n")
+        return state.reached(place, key, value)

@@ -185,9 +185,9 @@ def _fits(
     dim, units = x.shape[1], [_standardisation(y, settings) for y in values]
     starts, bounds = zip(*(_starts(settings, dim, *begin) for _ in values), strict=True)
     best, densities = np.array([each[0] for each in starts]), np.empty(len(values) if dense else 0)
-    if len(x) and not _space(settings, dim).is_fixed:
+    if len(x) and not _fit_space(settings, dim).is_fixed:
         standard = np.array([(y - offset) / scale for y, (offset, scale) in zip(values, units, strict=True)])
-        number, priors = FAMILIES[settings.kernel].number, _space(settings, dim).priors
+        number, priors = FAMILIES[settings.kernel].number, _fit_space(settings, dim).priors
         columns, all_starts = np.ascontiguousarray(x.T), np.array(starts)
         if not fit(number, columns, standard, priors, all_starts, bounds[0], settings.iterations, best, densities):
             raise NotPositiveDefinite("a covariance matrix has no Cholesky factor at any rung of the jitter ladder")
@@ -234,13 +234,13 @@ def fit_shared_gp(
         return reduce(add, (value for value, _ in parts)), np.sum([gradient for _, gradient in parts], axis=0)
 
     starts, bounds = _starts(settings, dim, rng, start)
-    if _space(settings, dim).is_fixed:
+    if _fit_space(settings, dim).is_fixed:
         return _unpack(starts[0], settings, 0.0, 1.0)
     theta = _best_climb(_with_priors(together, settings, dim), starts, bounds, settings.iterations)
     return _unpack(theta, settings, 0.0, 1.0)
 
 
-class _Space(NamedTuple):
+class _FitSpace(NamedTuple):
     """What a fit searches: log hyperparameters `(p,)` to begin with, `bounds (p, 2)`, `priors (3, p)`, and where it restarts.
 
     The restarts are normal about `centre (p,)` with standard deviations `width (p,)`.
@@ -255,19 +255,19 @@ class _Space(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _space(settings: GPSettings, dim: int) -> _Space:
+def _fit_space(settings: GPSettings, dim: int) -> _FitSpace:
     """Give what a fit in so many inputs searches; made once, since to make it takes as long as some climbs."""
     parameters = settings.parameters(dim)
     usual = np.log([p.start for p in parameters])
     bounds = np.log([(p.start, p.start) if p.fixed else p.bounds for p in parameters])
     centre = np.log([p.prior[0] if p.prior else p.start for p in parameters])
     width = np.array([p.prior[1] if p.prior else settings.spread for p in parameters])
-    return _Space(usual, bounds, _priors(settings, dim), centre, width, all(p.fixed for p in parameters))
+    return _FitSpace(usual, bounds, _priors(settings, dim), centre, width, all(p.fixed for p in parameters))
 
 
 def _starts(settings: GPSettings, dim: int, rng: np.random.Generator, start: Hyperparameters | None) -> tuple[Array, Array]:
     """Log hyperparameters `(r, p)` to climb from, the first those to begin with, and their bounds `(p, 2)`."""
-    usual, bounds, _, centre, width, _ = _space(settings, dim)
+    usual, bounds, _, centre, width, _ = _fit_space(settings, dim)
     starts = [usual if start is None else _pack(start, settings, dim)]
     if settings.restarts:
         starts.extend(centre + width * rng.standard_normal((settings.restarts, len(usual))))

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedbo.commands.arguments import (
-    INTERRUPTED,
     Format,
     Printed,
     RunFolderArgument,
-    Stop,
     print_json,
     progress_display,
-    say_interrupted,
+    stop_interrupted,
 )
 
 if TYPE_CHECKING:
@@ -51,8 +49,7 @@ def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:
         found = carry_out()
     except KeyboardInterrupt as stop:
         place = stop.args[0] if stop.args else None
-        say_interrupted(place, f"go on with: fedbo resume {place}", printed)
-        raise Stop(INTERRUPTED) from None
+        stop_interrupted(place, f"go on with: fedbo resume {place}", printed)
     figure = draw_fork(found, found.directory / "fork.png")
     if printed is Format.json:
         print_json({**fork_facts(found), "figures": [str(figure)]})

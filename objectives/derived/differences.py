@@ -74,7 +74,7 @@ class DifferingAgent:
         """Give `count` noisy values at x `(d,)`; the noise is the function's own, less where there are more data."""
         exact = float(self.objective.scores(x[None])[0])
         noise = observe(self.objective, x, count, rng) - exact
-        return self._changed(np.array([exact]), x[None]) + self.factor * noise / np.sqrt(self.data_size)
+        return np.asarray(self._changed(np.array([exact]), x[None]) + self.factor * noise / np.sqrt(self.data_size))
 
     def score(self, x: Array) -> float:
         """Give the value without noise."""

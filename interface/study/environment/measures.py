@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,7 @@ def _observations(study: Study, replicate: int) -> Array:
 def _of_objectives(table: str, run: tuple[int, int], by: str) -> Array:
     """Measure the objectives of a study's table, of the seed and the replicate of a run."""
     federation, world = ObjectiveTable.model_validate_json(table).make(), Streams(*run)
-    agents = (objective_of(federation, agent, world) for agent in range(federation.n_agents))
+    agents: Iterator[Any] = (objective_of(federation, agent, world) for agent in range(federation.n_agents))
     if by == "data":
         return np.array([agent.data_size for agent in agents], dtype=np.float64)
     names = [parameter.name for parameter in federation.parameters]

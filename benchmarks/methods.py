@@ -31,6 +31,7 @@ EARLY = (1, 3, 5, 10)  # iterations, and then the last one
 # The agent half of each method without messages.
 ALONE = {"fts": "ts", "fed_prior": "fed_prior_alone", "share_best": "gp_ei", "rgpe": "gp_ei", "taf": "gp_ei", "pooled": "ts"}
 LOCAL = ("ts", "gp_ei")
+SOURCE = "Measured once, with the commands above."
 DRAWN = ("random", "ts", "gp_ei", "fts", "fed_prior", "share_best", "rgpe", "pooled")
 
 
@@ -128,7 +129,7 @@ def values_table(task: Task) -> str:
     """Write what every method has found, and what an agent sends for it."""
     count, agents = len(next(iter(task.native.values()))), len(task.result.study.targets)
     metric = task.result.metric()
-    lines = [f"### `{task.name}`: {agents} agents, {count} replicates; {metric.name}", ""]
+    lines = [f"## `{task.name}`: {agents} agents, {count} replicates; {metric.name}", "", SOURCE, ""]
     lines += [f"| | {' | '.join(_headings(task))} | sent by an agent |", "|---" * (len(task.at) + 2) + "|"]
     means = {method: found.mean(axis=0) for method, found in task.native.items()}
     leaders = [max(means, key=lambda method: float(means[method][place])) for place in range(len(task.at))]
@@ -162,7 +163,7 @@ def _headings(task: Task) -> list[str]:
 
 def stopping_table(without: Task, stopped: Task) -> str:
     """Write what stopping early changes for each method, at the same virtual times."""
-    lines = [f"### `{stopped.name}` minus `{without.name}`", ""]
+    lines = [f"## `{stopped.name}` minus `{without.name}`", "", SOURCE, ""]
     lines += [f"| | {' | '.join(_headings(stopped))} |", "|---" * (len(stopped.at) + 1) + "|"]
     for method in stopped.native:
         ours, theirs = stopped.native[method], without.native[method]

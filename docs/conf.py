@@ -50,6 +50,7 @@ CONTENTS = {
         "docs/results",
         "docs/report",
         "docs/suite",
+        "docs/methods",
         "docs/twin",
         "docs/disruptions",
         "docs/fork",

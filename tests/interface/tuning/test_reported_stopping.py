@@ -70,9 +70,8 @@ def by_brute_force() -> list[list[float]]:
     return found
 
 
-@pytest.mark.parametrize("policy", [Policy(), Policy(time_limit=60.0)], ids=["in this process", "in one of its own"])
-def test_evaluations_stop_where_successive_halving_by_brute_force_stops_them(policy: Policy, tmp_path: Path) -> None:
-    found = evaluated(tmp_path, tuned_functions.training, policy)
+def test_evaluations_stop_where_successive_halving_by_brute_force_stops_them(tmp_path: Path) -> None:
+    found = evaluated(tmp_path, tuned_functions.training)
     assert [one.rungs for one in found] == by_brute_force()
     stopped = [one.stopped is not None for one in found]
     assert stopped == [len(each) < 3 for each in by_brute_force()] and True in stopped and False in stopped

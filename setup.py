@@ -38,7 +38,7 @@ COMPILED = (
 CONFIGURATION = """
 [mypy]
 ignore_missing_imports = True
-[mypy-scipy.*,pyarrow.*,ray.*,sklearn.*,pydantic.*,dp_accounting.*,threadpoolctl.*,cloudpickle.*,numba.*]
+[mypy-scipy.*,pyarrow.*,ray.*,sklearn.*,pydantic.*,dp_accounting.*,threadpoolctl.*,cloudpickle.*,numba.*,llvmlite.*]
 follow_imports = skip
 follow_imports_for_stubs = True
 """

@@ -11,6 +11,10 @@ done theirs before the others. Measured from the objectives' own notes of when t
 With `prefetch`, agents decide on some before a worker is free for them.
 
     python benchmarks/utilisation.py [--evaluations 200] [--only NAME;NAME]
+    python benchmarks/utilisation.py --accept
+
+`--accept` measures one, two and eight agents with `prefetch` and Optuna in turn, three times, and says of the medians whether
+workers are busy in at least 95 % of the steady part, and idle for at most twice as long as Optuna's. It takes five minutes.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
@@ -38,6 +43,14 @@ from ray.tune.search.optuna import OptunaSearch
 import fedbo
 
 WORKERS = 8
+OPTUNA = "Optuna, Ray tasks"
+ACCEPTED = [
+    "fedbo, 8 agents, parallel 1, prefetch 2",
+    "fedbo, 2 agents, parallel 4, prefetch 2",
+    "fedbo, 1 agent, parallel 8, prefetch 4",
+    OPTUNA,
+]
+ROUNDS, STEADY, IDLE = 3, 0.95, 2.0
 SPACE: dict[str, Any] = {"x": (0.0, 1.0), "n": (1, 30), "kind": ["a", "b", "c"]}
 
 
@@ -107,8 +120,26 @@ def by_optuna(folder: str, times: list[float]) -> None:
         study.tell(flying.pop(done), ray.get(done))
 
 
-def measured(name: str, way: Callable[[str, list[float]], None], times: list[float]) -> str:
-    """Let one way do the work, and give its row."""
+class Use(NamedTuple):
+    """How workers were used: evaluations, span in seconds, shares, idle milliseconds for each evaluation, seconds it took."""
+
+    evaluations: int
+    span: float
+    whole: float
+    steady: float
+    idle: float
+    took: float
+
+    def row(self, name: str) -> str:
+        """Give a line of the table."""
+        return (
+            f"{name:40} {self.evaluations:11d} {self.span:9.1f} {self.whole:7.1%} {self.steady:7.1%} {self.idle:9.0f} ms"
+            f" {self.took:9.1f}"
+        )
+
+
+def measured(way: Callable[[str, list[float]], None], times: list[float]) -> Use:
+    """Let one way do the work, and give how workers were used."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.time()
         way(folder, times)
@@ -120,9 +151,7 @@ def measured(name: str, way: Callable[[str, list[float]], None], times: list[flo
     first, last = starts[WORKERS - 1], starts[-1]
     steady = busy(notes, first, last)
     idle = (1 - steady) * WORKERS * (last - first) / (len(notes) - WORKERS)
-    return (
-        f"{name:40} {len(notes):11d} {ends.max() - starts[0]:9.1f} {whole:7.1%} {steady:7.1%} {1000 * idle:9.0f} ms {took:9.1f}"
-    )
+    return Use(len(notes), ends.max() - starts[0], whole, steady, 1000 * idle, took)
 
 
 def busy(notes: np.ndarray[Any, Any], since: float, until: float) -> float:
@@ -147,10 +176,21 @@ def started() -> Iterator[None]:
         ray.shutdown()
 
 
+def judge(found: dict[str, list[Use]]) -> None:
+    """Print the medians of what was accepted against, and whether they are good enough."""
+    idle = {name: median(use.idle for use in uses) for name, uses in found.items()}
+    print(f"\n{f'medians of {ROUNDS}':40} {'steady':>7} {'idle each':>12} {'of Optuna':>10}")
+    for name, uses in found.items():
+        steady, ratio = median(use.steady for use in uses), idle[name] / idle[OPTUNA]
+        verdict = "" if name == OPTUNA else "met" if steady >= STEADY and ratio <= IDLE else "not met"
+        print(f"{name:40} {steady:7.1%} {idle[name]:9.0f} ms {ratio:10.2f} {verdict}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--evaluations", type=int, default=200)
     parser.add_argument("--only", default="")
+    parser.add_argument("--accept", action="store_true")
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     times = lengths(options.evaluations)
@@ -163,14 +203,19 @@ def main() -> None:
         "fedbo, 1 agent, parallel 8": partial(by_fedbo, agents=1, parallel=8, algorithm="ts"),
         "fedbo, 1 agent, parallel 8, prefetch 4": partial(by_fedbo, agents=1, parallel=8, prefetch=4, algorithm="ts"),
         "Ray Tune, reuse_actors": by_ray_tune,
-        "Optuna, Ray tasks": by_optuna,
+        OPTUNA: by_optuna,
     }
-    chosen = {name: way for name, way in ways.items() if not options.only or name in options.only.split(";")}
+    only = ACCEPTED if options.accept else options.only.split(";") if options.only else list(ways)
+    chosen = {name: way for name, way in ways.items() if name in only}
     print(f"{datetime.date.today()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {sum(times):.0f} s of sleep")
     print(f"{'':40} {'evaluations':>11} {'span [s]':>9} {'whole':>7} {'steady':>7} {'idle each':>12} {'took [s]':>9}")
     with started():
-        for name, way in chosen.items():
-            print(measured(name, way, times), flush=True)
+        found: dict[str, list[Use]] = {name: [] for name in chosen}
+        for name, way in [*chosen.items()] * (ROUNDS if options.accept else 1):
+            found[name].append(measured(way, times))
+            print(found[name][-1].row(name), flush=True)
+    if options.accept:
+        judge(found)
 
 
 if __name__ == "__main__":

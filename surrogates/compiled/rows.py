@@ -16,6 +16,7 @@ from numba.extending import intrinsic
 from fedbo.surrogates.compiled.jit import compiled
 
 WIDTH = 8  # columns
+_unpacked: Any = cgutils.unpack_tuple
 
 
 @compiled()
@@ -37,8 +38,8 @@ def _add_rows(typing_context: Any, target: Any, weights: Any, rows: Any, places:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kinds = zip(signature.args[:3], arguments[:3], strict=True)
         to, by, of = (context.make_array(kind)(context, builder, value) for kind, value in kinds)
-        row, column, first, last, at = cgutils.unpack_tuple(builder, arguments[3], 5)
-        width = cgutils.unpack_tuple(builder, to.shape, 2)[1]
+        row, column, first, last, at = _unpacked(builder, arguments[3], 5)
+        width = _unpacked(builder, to.shape, 2)[1]
 
         def place(array: Any, i: Any, j: Any) -> Any:
             return builder.gep(array.data, [builder.add(builder.mul(i, width), j)])

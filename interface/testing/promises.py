@@ -220,8 +220,8 @@ def _broken_by_kill(folder: Path, fork: tuple[str, ForkPoint, list[str], int], r
     ended = forked(lambda: _forked(folder / "run", point, sets, folder / "killed"), folder, 2 * seconds)
     if ended.code:
         return [_words(ended, f"the fork at {point} with {sets}, killed before file operation {before}", seconds)]
-    found = [tables(folder / each / "branch-0001") for each in (name, "killed")]
-    return _differences(*found, f"forked at {point} with {sets}, killed before file operation {before}")
+    whole, resumed = (tables(folder / each / "branch-0001") for each in (name, "killed"))
+    return _differences(whole, resumed, f"forked at {point} with {sets}, killed before file operation {before}")
 
 
 def _forked(run: Path, point: ForkPoint, sets: Sequence[str], out: Path, before: int | None = None) -> int:

@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from fedbo.objectives.catalog import federations
 from fedbo.settings.errors import SettingError, UnknownChoice
 from fedbo.settings.ranges import OneOf, check, marks_of, range_of
+from fedbo.settings.sums import plain_sum
 
 
 @dataclass(frozen=True)
@@ -80,3 +81,9 @@ def test_every_number_among_the_settings_of_an_objective_declares_its_range() ->
 def test_the_ends_of_a_range_and_none_pass() -> None:
     Marked(count=1, share=1.0, width=0.0, kind="right")
     Marked(width=None)
+
+
+def test_numbers_are_added_up_as_in_every_version_of_python() -> None:
+    """From Python 3.12 on, `sum` gives 1.0."""
+    assert plain_sum([0.1] * 10) == 0.9999999999999999
+    assert plain_sum(()) == 0.0

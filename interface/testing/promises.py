@@ -100,8 +100,8 @@ def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill
     given = with_less(study, rng)
     if given is None:
         raise Untried("it has no budget of which it can be given less")
-    less, sets = given
-    for name, one in (("alone", study), ("extended", less)):
+    whole, less, sets = given
+    for name, one in (("alone", whole), ("extended", less)):
         ended = forked(lambda: begin_or_go_on(one, folder / name), folder, seconds)  # noqa: B023
         if ended.error.startswith(_LEGAL_ENDS):
             raise Untried(ended.error)
@@ -138,8 +138,11 @@ def _wrongly_taken(study: Study, directory: Path) -> list[str]:
     return ["more iterations are not refused"]
 
 
-def with_less(study: Study, rng: random.Random) -> tuple[Study, list[str]] | None:
-    """Give a study with less of a budget, and what makes it the whole one; None where there is nothing to take away."""
+def with_less(study: Study, rng: random.Random) -> tuple[Study, Study, list[str]] | None:
+    """Give a study, the same with less of a budget, and what makes that the whole one; None where it cannot be extended.
+
+    A study of which nothing can be taken away is given a replicate more.
+    """
     budget, document = study.budget, study.document()
     changes: list[tuple[str, str, Any]] = []
     if budget.iterations is not None and budget.iterations > 1 and not any(map(why_not_extended, study.algorithm)):
@@ -151,14 +154,15 @@ def with_less(study: Study, rng: random.Random) -> tuple[Study, list[str]] | Non
     if study.study.replicates > 1:
         changes.append(("study", "replicates", rng.randint(1, study.study.replicates - 1)))
     changes = [(table, key, value) for table, key, value in changes if f"{table}.{key}" not in study.sweep]
-    if not changes or study.privacy.secure_noise or any(key.startswith("budget.") for key in study.sweep):
+    if study.privacy.secure_noise or any(key.startswith("budget.") for key in study.sweep):
         return None
-    table, key, value = rng.choice(changes)
+    table, key, value = rng.choice(changes) if changes else ("study", "replicates", study.study.replicates + 1)
     try:
-        less = load_study({**document, table: {**document[table], key: value}})
+        other = load_study({**document, table: {**document[table], key: value}})
     except StudyError:
         return None
-    return less, [f"{table}.{key}={document[table][key]}"]
+    whole, less = (study, other) if changes else (other, study)
+    return whole, less, [f"{table}.{key}={whole.document()[table][key]}"]
 
 
 def _extended(directory: Path, sets: Sequence[str], before: int | None) -> int:
@@ -216,8 +220,8 @@ def _broken_by_kill(folder: Path, fork: tuple[str, ForkPoint, list[str], int], r
     ended = forked(lambda: _forked(folder / "run", point, sets, folder / "killed"), folder, 2 * seconds)
     if ended.code:
         return [_words(ended, f"the fork at {point} with {sets}, killed before file operation {before}", seconds)]
-    found = [tables(folder / each / "branch-0001") for each in (name, "killed")]
-    return _differences(*found, f"forked at {point} with {sets}, killed before file operation {before}")
+    whole, resumed = (tables(folder / each / "branch-0001") for each in (name, "killed"))
+    return _differences(whole, resumed, f"forked at {point} with {sets}, killed before file operation {before}")
 
 
 def _forked(run: Path, point: ForkPoint, sets: Sequence[str], out: Path, before: int | None = None) -> int:

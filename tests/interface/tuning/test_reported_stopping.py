@@ -167,3 +167,16 @@ def test_sites_stop_evaluations_early_and_a_replay_gives_the_same(parallel: int,
     assert all(row["value"] == row["rungs"][-1] for row in rows)
     assert all((row["fidelity"] < 4) == (row["stopped"] is not None) for row in rows)
     assert replay(tmp_path / "run", verify=True, trust=True).same
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+def test_the_example_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[3] / "docs" / "early-stopping.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- example: early stopping -->\n```python\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(found[1].replace("agents=2", "agents=2, iterations=3"), "early-stopping.md", "exec"), names)
+    assert min(names["result"].observations["fidelity"].to_pylist()) < 81

@@ -138,7 +138,7 @@ def test_a_run_that_is_killed_and_resumed_has_the_same_bytes(tmp_path: Path, for
         ({"stopping": {"kind": "asha", "variant": "pause"}}, "promote"),
         ({"algorithm": [{"name": "fed_pne"}], "budget": {"pulls": 30}}, "cannot be told of points one by one"),
         ({"algorithm": [{"name": "random", "centralised": True}]}, "evaluates a mean, which does not stop early"),
-        ({"timing": {"clock": "wall"}, "hosting": {"kind": "packed"}}, "is for virtual time"),
+        ({"timing": {"clock": "wall"}, "hosting": {"kind": "packed"}}, "needs evaluations that report, in real time"),
         (
             {"objective": {"name": "learning_curves", "epochs": 10**6}, "stopping": {"kind": "median"}},
             "would have more than 10,000 rungs",

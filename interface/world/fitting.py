@@ -213,10 +213,22 @@ def _absences(measured: Measurements, seed: int) -> dict[str, Any]:
 def _faults(measured: Measurements) -> Iterable[dict[str, Any]]:
     """List the faults that happened: crashes at a rate, and the share of transmissions that was lost."""
     if measured.crashes and measured.alive > 0:
-        back = {"restart": _rounded(float(np.mean(measured.downtimes)))} if measured.downtimes else {}
+        back = {"restart": _rounded(float(np.mean(measured.downtimes)) + _unnoticed(measured))} if measured.downtimes else {}
         yield {"kind": "crash", "rate": _rounded(measured.crashes / measured.alive), **back}
     if measured.lost:
         yield {"kind": "loss", "probability": _rounded(min(1.0, measured.lost / (measured.sent or 1)))}
+
+
+def _unnoticed(measured: Measurements) -> float:
+    """Say how long agents were gone before that was noticed, as with a host that falls silent.
+
+    It is what lost steps had taken beyond the mean age of an evaluation at a moment that is not chosen by it.
+    """
+    lengths = np.array(measured.durations)
+    if not measured.lost_steps or not lengths.any():
+        return 0.0
+    age = float((lengths**2).mean() / (2.0 * lengths.mean()))
+    return max(0.0, float(np.mean(measured.lost_steps)) - age)
 
 
 def _rounded(value: float | np.floating[Any]) -> float:

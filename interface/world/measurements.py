@@ -35,6 +35,7 @@ class Measurements:
       evaluation's end to that of its step. `startups` are how long places stood empty where points are decided beforehand.
     - `latencies` of messages and answers; `begins` are pairs of an agent and what its first step took beyond its evaluations.
     - `absences` and `downtimes` are lengths; there were `departures` in the time `present`, and `crashes` in the time `alive`.
+      `lost_steps` are how long steps had been under way when their agents were found to be gone.
     - `lost` of `sent` transmissions; at most `together` evaluations were under way at once.
     """
 
@@ -51,6 +52,7 @@ class Measurements:
     departures: int = 0
     present: float = 0.0
     downtimes: list[float] = field(default_factory=list)
+    lost_steps: list[float] = field(default_factory=list)
     crashes: int = 0
     alive: float = 0.0
     sent: int = 0
@@ -88,6 +90,8 @@ def measure_run(into: Measurements, observations: Any, events: Any, study: Study
     _steps(into, by_agent, pauses, events, policy.parallel if policy.prefetch else None)
     _messages(into, events)
     _lives(into, events, by_agent if real else {})
+    if real and not policy.overlaps:
+        into.lost_steps += _lost_steps(events, by_agent)
 
 
 def _overlap(since: float, until: float, pauses: Iterable[Span]) -> float:
@@ -209,6 +213,17 @@ def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -
         if one.ends:
             back = min((row["started"] for row in by_agent.get(one.agent, ()) if row["started"] >= one.end), default=one.end)
             into.downtimes.append(max(back - one.begin, _SHORTEST))
+
+
+def _lost_steps(events: Any, by_agent: Mapping[int, list[Row]]) -> Iterable[float]:
+    """Measure since when agents that crashed had evaluated, or been deciding; those that waited for an answer say nothing."""
+    since: dict[int, float] = {}
+    for kind, agent, time in _listed(of_kinds(events, "started", "finished", "crashed"), "kind", "agent", "time"):
+        if kind == "started":
+            since[agent] = time
+        elif (begun := since.pop(agent, None)) is not None and kind == "crashed":
+            ends = [row["finished"] for row in by_agent.get(agent, ()) if row["finished"] <= time]
+            yield time - max([begun, *ends])
 
 
 def _listed(table: Any, *names: str) -> Iterable[tuple[Any, ...]]:

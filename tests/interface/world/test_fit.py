@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,7 +23,7 @@ from fedbo.world import goodness
 from fedbo.world.families import FAMILIES
 from fedbo.world.fitting import fit_durations, fit_world
 from fedbo.world.goodness import REFUSED, _candidate, candidates
-from fedbo.world.measurements import Measurements, _lives
+from fedbo.world.measurements import Measurements, _lives, _lost_steps
 from fedbo.world.sources import measure
 
 KNOWN: dict[str, tuple[float, ...]] = {
@@ -152,6 +153,17 @@ def test_a_crash_takes_until_its_agent_evaluates_again_also_where_a_spare_proces
         measured = Measurements()
         _lives(measured, table, {1: evaluated})
         assert (measured.crashes, measured.downtimes) == (1, [took])
+
+
+def test_a_host_that_falls_silent_takes_until_that_is_noticed_too() -> None:
+    """Agent 0 is gone 2.5 after its last end, of which 0.5 is the mean age of an evaluation; agent 1 had nothing to lose."""
+    kinds = ["started", "finished", "started", "crashed", "crashed"]
+    events = pa.table({"kind": kinds, "agent": [1, 1, 0, 0, 1], "time": [0.0, 1.5, 1.0, 5.0, 5.0]})
+    assert list(_lost_steps(events, {0: [{"finished": 2.5}, {"finished": 6.0}]})) == [2.5]
+    measured = Measurements(durations=[1.0] * 9, agents=[0] * 9, points=[[0.5]] * 9, crashes=1, alive=10.0, downtimes=[0.25])
+    assert fit_world(measured).faults == [{"kind": "crash", "rate": 0.1, "restart": 0.25}]
+    measured.lost_steps = [2.5]
+    assert fit_world(measured).faults == [{"kind": "crash", "rate": 0.1, "restart": 2.25}]
 
 
 WRONG = {

@@ -149,5 +149,5 @@ def epoch_of(directory: Path) -> float:
     for path in directory.glob("parts/*/log-*.jsonl"):
         lines = path.read_text().splitlines()
         if lines:
-            found.append(path.stat().st_mtime - json.loads(lines[-1])[6])
+            found.append(path.stat().st_mtime - json.loads(lines[-1].partition("\t")[0])[6])
     return min(found)

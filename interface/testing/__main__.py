@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 break
             (folder := Path(files) / str(seed)).mkdir()
             document, study = draw_study(seed, folder, names[seed % len(names)])
-            if given.table is not None and given.table not in document:
+            if not document.keys() >= set(given.tables):
                 continue
             found = tried(trial, study, seed, given.room)
             series.add(study, found)
@@ -150,7 +150,9 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--kills", type=int, default=5, help="kills of a study; with hostings, in so many of 100 studies a host"
     )
     parser.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()), help="the folder for runs")
-    parser.add_argument("--with", dest="table", help="pass over studies without this table, such as cluster")
+    parser.add_argument(
+        "--with", dest="tables", action="append", default=[], help="pass over studies without this table, such as cluster"
+    )
     parser.add_argument("--shrink", action="store_true")
     return parser.parse_args(arguments)
 

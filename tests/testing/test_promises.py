@@ -129,7 +129,8 @@ def test_random_studies_that_are_extended_and_killed_then_give_the_same_bytes(tm
 
 @pytest.mark.long
 def test_two_thousand_random_studies_with_workers_and_fault_plans_obey_their_laws(tmp_path: Path) -> None:
-    tried = _try("--try", "laws", "--with", "cluster", "--studies", "2000", "--limit", "600", "--room", str(tmp_path))
+    drawn = ("--with", "cluster", "--with", "fault", "--studies", "2000", "--limit", "600")
+    tried = _try("--try", "laws", *drawn, "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 

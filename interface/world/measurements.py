@@ -208,22 +208,32 @@ def _lives(into: Measurements, events: Any, by_agent: Mapping[int, list[Row]]) -
         into.departures += one.begin > 0
         if one.ends and one.begin > 0:
             into.absences.append(one.end - one.begin)
+    backs: dict[int, float] = {}
     for one in event_intervals(events, "crashed", "restarted"):
+        if one.begin < backs.get(one.agent, 0.0):
+            continue  # its new process was gone before it had evaluated, as a spare one on the same host
         into.crashes += 1
         if one.ends:
             back = min((row["started"] for row in by_agent.get(one.agent, ()) if row["started"] >= one.end), default=one.end)
             into.downtimes.append(max(back - one.begin, _SHORTEST))
+            backs[one.agent] = back
 
 
 def _lost_steps(events: Any, by_agent: Mapping[int, list[Row]]) -> Iterable[float]:
     """Measure since when agents that crashed had evaluated, or been deciding; those that waited for an answer say nothing."""
     since: dict[int, float] = {}
+    before: dict[int, float] = {}
     for kind, agent, time in _listed(of_kinds(events, "started", "finished", "crashed"), "kind", "agent", "time"):
         if kind == "started":
             since[agent] = time
-        elif (begun := since.pop(agent, None)) is not None and kind == "crashed":
-            ends = [row["finished"] for row in by_agent.get(agent, ()) if row["finished"] <= time]
-            yield time - max([begun, *ends])
+            continue
+        begun, rows = since.pop(agent, None), by_agent.get(agent, ())
+        if kind == "finished":
+            continue
+        was_back = agent not in before or any(before[agent] <= row["started"] < time for row in rows)
+        if begun is not None and was_back:
+            yield time - max([begun, *(row["finished"] for row in rows if row["finished"] <= time)])
+        before[agent] = time
 
 
 def _listed(table: Any, *names: str) -> Iterable[tuple[Any, ...]]:

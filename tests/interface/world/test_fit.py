@@ -155,11 +155,22 @@ def test_a_crash_takes_until_its_agent_evaluates_again_also_where_a_spare_proces
         assert (measured.crashes, measured.downtimes) == (1, [took])
 
 
+def test_a_new_process_that_is_gone_before_it_has_evaluated_is_no_crash_of_its_own(tmp_path: Path) -> None:
+    crashes = [{"kind": "crash", "agents": [1], "at": at, "restart": 0.1} for at in (2.5, 2.75)]
+    run_study(load_study({**STUDY, "budget": {"iterations": 3}, "fault": crashes}), tmp_path / "run")
+    events = pq.read_table(tmp_path / "run" / "events.parquet")
+    for back, counted in ((3.25, (1, [0.75])), (2.625, (2, [0.125, 0.5]))):
+        measured = Measurements()
+        _lives(measured, events, {1: [{"started": back}, {"started": 3.25}]})
+        assert (measured.crashes, measured.downtimes) == counted
+
+
 def test_a_host_that_falls_silent_takes_until_that_is_noticed_too() -> None:
     """Agent 0 is gone 2.5 after its last end, of which 0.5 is the mean age of an evaluation; agent 1 had nothing to lose."""
-    kinds = ["started", "finished", "started", "crashed", "crashed"]
-    events = pa.table({"kind": kinds, "agent": [1, 1, 0, 0, 1], "time": [0.0, 1.5, 1.0, 5.0, 5.0]})
-    assert list(_lost_steps(events, {0: [{"finished": 2.5}, {"finished": 6.0}]})) == [2.5]
+    kinds = ["started", "finished", "started", "crashed", "crashed", "started", "crashed"]
+    events = pa.table({"kind": kinds, "agent": [1, 1, 0, 0, 1, 0, 0], "time": [0.0, 1.5, 1.0, 5.0, 5.0, 5.0, 5.5]})
+    rows = [{"started": 1.0, "finished": 2.5}, {"started": 6.0, "finished": 7.0}]
+    assert list(_lost_steps(events, {0: rows})) == [2.5]
     measured = Measurements(durations=[1.0] * 9, agents=[0] * 9, points=[[0.5]] * 9, crashes=1, alive=10.0, downtimes=[0.25])
     assert fit_world(measured).faults == [{"kind": "crash", "rate": 0.1, "restart": 0.25}]
     measured.lost_steps = [2.5]

@@ -151,7 +151,11 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()), help="the folder for runs")
     parser.add_argument(
-        "--with", dest="tables", action="append", default=[], help="pass over studies without this table, such as cluster"
+        "--with",
+        dest="tables",
+        action="append",
+        default=[],
+        help="pass over studies without this table, such as cluster; may be given several times",
     )
     parser.add_argument("--shrink", action="store_true")
     return parser.parse_args(arguments)

@@ -60,12 +60,14 @@ def mean_costs(federation: Any) -> list[float]:
     return [float(np.mean([one.cost(x) for x in points])) for one in objectives_of(federation)]
 
 
-def in_time(finished: np.ndarray, value: np.ndarray, end: float) -> np.ndarray:
-    """Give the best value by each time of a grid."""
+def in_time(finished: np.ndarray, value: np.ndarray, end: float, worst: float) -> np.ndarray:
+    """Give the best value by each time of a grid, `worst` before the first."""
+    if not len(value):
+        return np.full(GRID, worst)
     order = np.argsort(finished, kind="stable")
     best = np.maximum.accumulate(value[order])
     place = np.searchsorted(finished[order], np.linspace(0.0, end, GRID + 1)[1:], side="right") - 1
-    return np.where(place >= 0, best[np.maximum(place, 0)], -np.inf)
+    return np.where(place >= 0, best[np.maximum(place, 0)], worst)
 
 
 def curves(directory: Path, end: float) -> dict[tuple[str, int], np.ndarray]:
@@ -76,7 +78,10 @@ def curves(directory: Path, end: float) -> dict[tuple[str, int], np.ndarray]:
     found = dict[tuple[str, int], np.ndarray]()
     for key in {(str(name), int(number)) for name, number in zip(label, replicate, strict=True)}:
         mine = (label == key[0]) & (replicate == key[1])
-        each = [in_time(finished[mine & (agent == one)], value[mine & (agent == one)], end) for one in np.unique(agent)]
+        each = []
+        for one in np.unique(agent):
+            own = mine & (agent == one)
+            each.append(in_time(finished[own], value[own], end, value[agent == one].min()))
         found[key] = np.mean(each, axis=0)
     return found
 
@@ -152,7 +157,7 @@ def _alone(study: Any, federation: Any, objective: Any, times: tuple[float, floa
         now += whole * reached / axis.largest
         finished.append(now)
         values.append(value)
-    return in_time(np.array(finished), np.array(values), end)
+    return in_time(np.array(finished), np.array(values), end, min(values))
 
 
 def printed(found: dict[tuple[str, str], list[np.ndarray]]) -> None:

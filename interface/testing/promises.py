@@ -46,6 +46,10 @@ def broken_laws(study: Study, folder: Path, seconds: float, again: bool = False)
     """Run a study in a fork and check its tables, and with `again` replay it; `seconds` is the limit of each."""
     directory = folder / "run"
     ended = forked(lambda: begin_or_go_on(study, directory), folder, seconds)
+    if ended.killed:  # frequent snapshots take all the time of a run in which very much happens before it is given up
+        shutil.rmtree(directory, ignore_errors=True)
+        rarer = load_study({**study.document(), "recovery": {"events": 20000}})
+        ended = forked(lambda: begin_or_go_on(rarer, directory), folder, seconds)
     if ended.error.startswith(_LEGAL_ENDS):
         return []
     if ended.code:

@@ -6,6 +6,8 @@ STYLED := actors algorithms benchmarks coordinator docs/conf.py examples interfa
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
 export OMP_NUM_THREADS := 1
+# Ray gives its workers the lowest priority but four, so that beside other tests on two cores they would hardly run.
+export RAY_worker_niceness := 0
 # Tests start some hundred processes, which need not compile the package each time, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=
 

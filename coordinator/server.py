@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,10 @@ class Server:
         rounds = state.rounds
         if state.outages:
             return []
+        if self._idles and rounds.number > self._rules.problem.iterations:  # after the last round nobody opens another one
+            self._rest(rounds, rounds.reported)
+            rounds.reported = set()
+            return []
         closes = self._should_close(rounds) or (rounds.deadline_passed and bool(rounds.reported))
         closes = closes and (self._oldest is None or not self._stays_open(state, self._oldest))
         # A buffer that can no longer be filled, because everybody waits, is answered as it is.
@@ -128,12 +132,17 @@ class Server:
             effects = [After(one.delay + rounds.unmasking, one.event) if isinstance(one, After) else one for one in effects]
         return effects
 
-    def _next_cohort(self, state: CoreState, reported: Sequence[int]) -> list[int]:
-        """Let those who have reported be idle again, and enlist others for the next round; nobody after the last one."""
-        rounds = state.rounds
+    @staticmethod
+    def _rest(rounds: Rounds, reported: Collection[int]) -> None:
+        """Let agents that have reported be idle again."""
         rounds.active.difference_update(reported)
         for agent in reported:
             del rounds.waiting[agent]
+
+    def _next_cohort(self, state: CoreState, reported: Sequence[int]) -> list[int]:
+        """Let those who have reported be idle again, and enlist others for the next round; nobody after the last one."""
+        rounds = state.rounds
+        self._rest(rounds, reported)
         if rounds.number >= self._rules.problem.iterations:
             return []
         cohort = self.enlist(state, rounds.number + 1)

@@ -116,6 +116,17 @@ def test_a_straggler_is_not_asked_again_before_it_has_reported() -> None:
     assert ran.of("late")
 
 
+def test_who_reports_after_the_last_round_closes_no_other() -> None:
+    late = 0
+    for seed in range(20):
+        deadline = idle(0.65, Deadline(0.8))
+        ran = world(exchange=deadline, agents=4, iterations=3, latency=Lognormal(4.0, 1.2), seed=seed).run()
+        last = max(record.time for record in ran.of("round"))
+        late += sum(record.time > last for record in ran.of("late"))
+        assert max(record.step for record in ran.of("round")) <= 3
+    assert late
+
+
 @every_mode_with_rounds
 def test_whatever_goes_wrong_what_must_hold_holds(exchange: Exchange) -> None:
     @profile(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None, max_examples=25)

@@ -113,24 +113,34 @@ RAY_SHELLS = {
 }
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Give what stands right below a node and can hold an import; expressions cannot, and are most of a tree."""
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        below = getattr(node, field, ())
+        yield from below if isinstance(below, list) else ()
+
+
 def _imports(tree: ast.AST, later: bool = False) -> Iterator[Import]:
-    for node in ast.iter_child_nodes(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, later) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield from (Import(f"{'.' * node.level}{node.module or ''}.{alias.name}", later) for alias in node.names)
         else:
-            inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
             typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
             yield from _imports(node, later or inside or typing)
 
 
 @cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
 def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+    return _parsed(path.read_text(encoding="utf-8"))
 
 
-@cache
 def _imported_by(path: Path) -> list[Import]:
     return list(_imports(_tree(path)))
 

@@ -51,6 +51,7 @@ def test_two_agents_find_the_joint_optimum_of_the_text(name: str) -> None:
     _judge(name, 0)
 
 
+@pytest.mark.long
 def test_without_noise_an_allocation_is_as_near_as_that_of_the_faithful_surrogate() -> None:
     """Ours over seeds 0 to 7: .0006 at worst. With noise fitted from 1e-8 on it was .0013 in the mean of seeds 0 to 5."""
     case = next(case for case in bench.CASES if case.name == "A3 allocation")

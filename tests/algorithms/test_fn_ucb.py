@@ -173,6 +173,7 @@ def contextual(agents: int, rounds: int, seed: int) -> float:
     return regret / agents
 
 
+@pytest.mark.long
 def test_five_agents_do_better_than_one() -> None:
     """Over 8 other seeds the difference had mean 3.4 and standard deviation 2.2: three of them give a false alarm with
     probability 0.004, if it is normal (seeds 0 to 2)."""

@@ -75,6 +75,7 @@ def test_with_a_share_of_one_nobody_is_idle() -> None:
     assert [row[:-1] for row in map(str, asked.rows)] == [row[:-1] for row in map(str, everybody.rows)]
 
 
+@pytest.mark.long
 def test_all_are_asked_equally_often() -> None:
     """Each round asks 4 of 20, all equally likely; chi-square over 400 rounds, false alarm below 1e-4."""
     ran = world(exchange=idle(0.2), iterations=399).run()

@@ -65,13 +65,13 @@ def harmonic(n: int) -> float:
 # Exchange modes with exponential evaluation times.
 
 
-@pytest.mark.parametrize("n", [2, 7])
+@pytest.mark.parametrize("n", [2, pytest.param(7, marks=pytest.mark.long)])
 def test_a_barrier_waits_for_the_slowest_of_n(n: int) -> None:
     """The mean of the largest of n exponential times is mean times H_n; rounds are independent. Seed 3, |z| < 4.3."""
     agrees(lengths(tidy(Barrier(), agents=n, iterations=600, seed=3).run()), 2.0 * harmonic(n))
 
 
-@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("k", [3, *(pytest.param(k, marks=pytest.mark.long) for k in (1, 6))])
 def test_with_late_messages_carried_a_round_waits_for_the_kth_of_n(k: int) -> None:
     """All n work whenever a round opens, and exponential times have no memory: mean (H_n - H_{n-k}). Seed 4, |z| < 4.3."""
     ran = tidy(FirstK(k, "carry"), agents=6, iterations=350, seed=4).run()
@@ -105,7 +105,7 @@ def race(n: int, k: int, b: int) -> tuple[float, dict[int, float]]:
     return mean, law
 
 
-@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("k", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_with_late_messages_dropped_a_round_waits_for_the_kth_of_those_who_began_it(k: int) -> None:
     """A Markov chain in the number of those who begin a round, solved exactly. Seed 5, means of 40 batches, |z| < 4.3."""
     n = 6
@@ -176,7 +176,7 @@ def test_steps_that_are_resumed_advance_exactly_while_their_agent_is_there() -> 
 # The network.
 
 
-@pytest.mark.parametrize("load", [0.3, 0.8])
+@pytest.mark.parametrize("load", [pytest.param(0.3, marks=pytest.mark.long), 0.8])
 def test_the_link_of_the_coordinator_is_an_m_d_1_queue(load: float) -> None:
     """Mean wait rho / (2 mu (1 - rho)), Pollaczek and Khinchine. Seed 9, means of 40 batches, |z| < 4.3."""
     n, mean = 10, 2.0
@@ -205,7 +205,7 @@ def test_bytes_take_their_time_on_each_link() -> None:
     assert times[42, 42] - times[42, 6] == pytest.approx(4 * 36 * 8 / 64)
 
 
-@pytest.mark.parametrize("p", [0.2, 0.7])
+@pytest.mark.parametrize("p", [pytest.param(0.2, marks=pytest.mark.long), 0.7])
 def test_the_transmissions_of_a_message_are_geometric(p: float) -> None:
     """Mean 1 / (1 - p) and P(1) = 1 - p; the time to arrive is theirs. Seed 10, |z| < 4.3 for each of the two."""
     world = {"retry": 0.75, "attempts": 10_000, "plan": (Loss(tuple(range(20)), p, direction="up"),)}
@@ -235,7 +235,7 @@ def test_a_message_is_given_up_after_so_many_transmissions() -> None:
 # Crashes.
 
 
-@pytest.mark.parametrize("restart", [0.5, 2.0])
+@pytest.mark.parametrize("restart", [0.5, pytest.param(2.0, marks=pytest.mark.long)])
 def test_an_agent_that_crashes_at_a_rate_is_there_unless_a_crash_was_just_before(restart: float) -> None:
     """Crashes strike the dead as well, so an agent is there at time t when none struck in (t - restart, t]: with probability
     exp(-rate restart), that of an empty M/D/infinity queue. 400 agents at time 30, exact binomial tail, seed 12: below 1e-4."""

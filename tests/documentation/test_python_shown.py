@@ -191,8 +191,12 @@ PAGES = sorted(
 )  # they have a test of their own
 
 
+# Each takes some seconds; what these show has tests of its own besides.
+LATER = {f"docs/{name}.md" for name in ("coming_from", "fork", "report", "tuning")}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.long] * (page in LATER)) for page in PAGES])
 def test_the_blocks_of_a_page_run_one_after_the_other(page: str, tmp_path: Path) -> None:
     (tmp_path / "page.py").write_text(_script(page), encoding="utf-8")
     told = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)

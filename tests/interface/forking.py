@@ -109,7 +109,8 @@ def prepare() -> None:
             (Path(folder) / "modules").write_text("\n".join(sys.modules))
             os._exit(0)
         os.wait()
-        for name in (Path(folder) / "modules").read_text().splitlines():
+        private = ["dp_accounting.rdp", "dp_accounting.pld.privacy_loss_distribution"]
+        for name in [*(Path(folder) / "modules").read_text().splitlines(), *private]:
             if name != "__main__":
                 with contextlib.suppress(ImportError):
                     importlib.import_module(name)

@@ -57,6 +57,7 @@ def test_wrong_labels_are_exchanged_so_the_share_of_each_class_stays() -> None:
     assert all(np.array_equal(clean.label[half.train], half.given) for half in clean.splits)
 
 
+@pytest.mark.long
 def test_the_landscape_has_a_small_good_region_that_differs_between_agents() -> None:
     """Fixed seed: 8 agents, a 9 x 9 grid; loose bounds round what was measured over 30 agents."""
     federation = Digits()

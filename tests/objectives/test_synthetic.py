@@ -132,7 +132,7 @@ def test_agents_of_a_family_are_equal_or_unrelated_at_the_ends_of_likeness() -> 
     assert abs(np.corrcoef(*(member(GPFamily(likeness=0.0), agent, 1).scores(points) for agent in (0, 1)))[0, 1]) < 0.9
 
 
-@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("dimensions", [1, *(pytest.param(d, marks=pytest.mark.long) for d in (2, 3))])
 def test_no_point_of_a_fine_grid_is_better_than_the_best_value_of_a_family(dimensions: int) -> None:
     side = np.linspace(0.0, 1.0, {1: 2001, 2: 101, 3: 26}[dimensions])
     grid = np.stack(np.meshgrid(*[side] * dimensions, indexing="ij"), axis=-1).reshape(-1, dimensions)

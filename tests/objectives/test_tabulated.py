@@ -205,6 +205,7 @@ def test_a_path_counts_from_the_folder_of_the_study_file(branin: Path, tmp_path:
         fedbo.load_study(study("branin.table"))
 
 
+@pytest.mark.long
 def test_what_is_in_the_table_counts_in_the_studys_digest_and_where_it_lies_does_not(branin: Path, tmp_path: Path) -> None:
     shutil.copytree(branin, tmp_path / "moved.table")
     digest = fedbo.load_study(study(branin)).digest()

@@ -92,7 +92,7 @@ def many_restarts(posterior: Posterior, criterion: Criterion, dim: int, count: i
     return max(-float(minimize(function, x, jac=True, method="L-BFGS-B", bounds=box).fun) for x in starts)
 
 
-@pytest.mark.parametrize("dim", [2, 6, 10, 20])
+@pytest.mark.parametrize("dim", [2, 6, *(pytest.param(dim, marks=pytest.mark.long) for dim in (10, 20))])
 def test_maxima_are_those_of_many_restarts(dim: int) -> None:
     """In at most one of eight problems the search may be .05 behind, in the logarithm of the improvement."""
     behind = 0

@@ -197,6 +197,7 @@ print(exponential(-1.0), sum(exponential.stats.cache_hits.values()))
 """
 
 
+@pytest.mark.long
 def test_the_cache_is_used_again_and_given_up_when_any_routine_has_changed(tmp_path: Path) -> None:
     package = tmp_path / "compiled_copy"
     shutil.copytree(ROOT / "surrogates" / "compiled", package, ignore=shutil.ignore_patterns("__pycache__"))

@@ -259,6 +259,7 @@ def everything():
 """
 
 
+@pytest.mark.long
 def test_a_fresh_process_gives_the_same_bits() -> None:
     space: dict[str, Callable[[], list[str]]] = {}
     exec(SCRIPT, space)  # noqa: S102

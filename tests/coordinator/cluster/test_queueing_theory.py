@@ -81,7 +81,7 @@ def erlang_c(workers: int, load: float) -> float:
     return busy / (sum(load**n / math.factorial(n) for n in range(workers)) + busy)
 
 
-@pytest.mark.parametrize(("workers", "rate"), [(1, 0.5), (4, 2.6)])
+@pytest.mark.parametrize(("workers", "rate"), [(4, 2.6), pytest.param(1, 0.5, marks=pytest.mark.long)])
 def test_waiting_times_are_those_of_erlang(workers: int, rate: float, tmp_path: Path) -> None:
     """In M/M/c the mean wait is C / (c mu - lambda), with Erlang's C."""
     ran = one_each(tmp_path, equal(workers), rate, Exponential(1.0), 4000, seed=1)
@@ -175,6 +175,7 @@ def test_lost_work_takes_as_long_as_renewal_theory_says() -> None:
     assert agrees(np.diff(ends), math.expm1(rate * length) * (1 / rate + gone))
 
 
+@pytest.mark.long
 def test_work_that_goes_on_from_checkpoints_takes_as_long_as_renewal_theory_says() -> None:
     """With r preemptions for each unit of time, each of which adds c, work of length L takes L / (1 - r c) (Wald)."""
     rate, length, away, cost = 0.4, 1.5, 0.5, 0.3

@@ -114,6 +114,7 @@ def test_bins_are_powers_of_two_about_an_eighth_of_a_loss_and_not_too_many(share
     assert loss_sums.bin_width({}) == loss_sums._FINE
 
 
+@pytest.mark.long
 @FEW
 @given(parts=st.dictionaries(st.builds(PrivacyCharge, SHARE, NOISE), st.integers(1, 20), min_size=1, max_size=3))
 def test_dp_accounting_itself_says_the_same(parts: dict[PrivacyCharge, int]) -> None:
@@ -178,7 +179,7 @@ def test_epsilon_without_sampling_at_the_ends() -> None:
 
 
 @BY
-@pytest.mark.parametrize("target", [0.8, 200.0])
+@pytest.mark.parametrize("target", [0.8, pytest.param(200.0, marks=pytest.mark.long)])
 def test_the_multiplier_sought_is_enough_and_hardly_more(by: str, target: float) -> None:
     found = multiplier_for(target, 1e-3, 60, 0.25, by)
     assert (

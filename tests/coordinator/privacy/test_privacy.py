@@ -708,7 +708,7 @@ def flips(mode: Exchange) -> Iterator[tuple[Discreet, list[list[Any]]]]:
 
 @pytest.mark.parametrize(
     "mode",
-    [pytest.param(mode, marks=pytest.mark.long if mode.deadline in (0.4, 4.0) else []) for mode in CLAIMED],
+    [pytest.param(mode, marks=pytest.mark.long if isinstance(mode, Deadline) else []) for mode in CLAIMED],
     ids=lambda mode: f"{mode.mode} {mode.deadline}",
 )
 def test_where_the_gain_is_claimed_nothing_that_happens_tells_whether_an_agent_was_asked(mode: Exchange) -> None:

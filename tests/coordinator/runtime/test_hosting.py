@@ -160,6 +160,7 @@ def test_a_step_that_is_interrupted_and_goes_on_gives_the_same_bytes_in_packed_a
     assert found[0] == found[1]
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_an_order_that_a_later_decision_replaces_is_never_carried_out(ray_session: None) -> None:
     """The first order would take too long; it still waits to be sent when its agent is asked to decide again."""
@@ -178,6 +179,7 @@ def test_an_order_that_a_later_decision_replaces_is_never_carried_out(ray_sessio
         assert hosts.result(0).failed == ()
 
 
+@pytest.mark.long
 @pytest.mark.ray
 def test_an_idle_host_begins_while_other_agents_of_its_round_are_still_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_session: None

@@ -20,6 +20,7 @@ def _said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) ->
     return printed.out if code == 0 else printed.err
 
 
+@pytest.mark.long
 def test_new_files_pass_their_own_tests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kind in ("objective", "algorithm"):
         said = _said(capsys, "new", kind, f"my_{kind}", "--folder", str(tmp_path)).splitlines()

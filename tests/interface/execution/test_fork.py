@@ -55,7 +55,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param({"mode": "deadline", "length": 1.5, "late": "carry"}, TROUBLE, marks=pytest.mark.long),
         ({"mode": "first_k", "k": 2}, {"evaluation": {"parallel": 2, "prefetch": 1}}),
         pytest.param({"mode": "buffered", "k": 2}, {}, marks=pytest.mark.long),
-        ({"mode": "immediate"}, TROUBLE),
+        pytest.param({"mode": "immediate"}, TROUBLE, marks=pytest.mark.long),
     ],
 )
 def test_with_nothing_changed_a_run_is_the_same_to_the_bit(exchange: Any, more: dict[str, Any], tmp_path: Path) -> None:
@@ -169,6 +169,7 @@ def test_what_agents_work_on_when_a_setting_changes_was_decided_before(tmp_path:
     assert begun and all(was[key] == now[key] for key in begun) and was != now
 
 
+@pytest.mark.long
 def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "fork"
     assert main(["fork", str(run), "--every", "3", "--set", LOSS, "--out", str(out), "--quiet"]) == 0

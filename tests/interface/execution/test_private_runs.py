@@ -30,7 +30,7 @@ STUDY: dict[str, Any] = {
     "timing": {"evaluation": {"model": "lognormal"}, "latency": {"model": "pareto", "mean": 0.2}},
     "exchange": {"mode": "deadline", "length": 1.5},
     "fault": [{"kind": "loss", "probability": 0.2}],
-    "recovery": {"events": 60},
+    "recovery": {"events": 200},
 }
 LEDGER = ("privacy.parquet", "privacy_agents.parquet")
 
@@ -65,10 +65,12 @@ def test_what_is_private_neither_leaves_out_nor_changes_the_others(ran: fedbo.Re
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("first", "more"), [(25, 120), pytest.param(25, 40, marks=pytest.mark.long), pytest.param(60, 40, marks=pytest.mark.long)]
+    ("first", "more"), [(60, 400), *(pytest.param(25, more, marks=pytest.mark.long) for more in (40, 120))]
 )
 def test_kills_leave_the_same_ledger(first: int, more: int, forks: Forks, tmp_path: Path) -> None:
-    small = {**STUDY, "study": {"name": "killed", "seed": 4}, "budget": {"iterations": 5}, "algorithm": [PRIVATE]}
+    steps = 5 if more < 400 else 3
+    small = {**STUDY, "study": {"name": "killed", "seed": 4}, "budget": {"iterations": steps}, "algorithm": [PRIVATE]}
+    small["recovery"] = {"events": 60}
     study = write_study(small, tmp_path / "study.toml")
     assert forks("run", study, tmp_path / "alone").code == 0
     expected = files(tmp_path / "alone")
@@ -81,15 +83,16 @@ def test_kills_leave_the_same_ledger(first: int, more: int, forks: Forks, tmp_pa
 
 @pytest.mark.slow
 def test_secure_noise_is_repeated_by_a_resume_and_by_nobody_else(forks: Forks, tmp_path: Path) -> None:
-    secure = {**STUDY, "privacy": {"secure_noise": True}, "algorithm": [PRIVATE]}
+    small = {"study": {"name": "secure", "seed": 3}, "budget": {"iterations": 5}, "recovery": {"events": 20}}
+    secure = {**STUDY, **small, "privacy": {"secure_noise": True}, "algorithm": [PRIVATE]}
     study, runs = write_study(secure, tmp_path / "study.toml"), []
     for name in ("one", "other"):
         directory = tmp_path / name
-        assert forks("run", study, directory, before=60).killed
+        assert forks("run", study, directory, before=40).killed
         (key,) = directory.glob("parts/*-0000/noise.key")
         assert len(key.read_bytes()) == 32 and key.stat().st_mode & 0o777 == 0o600
         told = key.read_bytes()
-        assert begin_or_go_on(forks, study, directory, before=20).killed
+        assert begin_or_go_on(forks, study, directory, before=10).killed
         assert key.read_bytes() == told, "what was released before would be released again under other noise"
         assert begin_or_go_on(forks, study, directory).code == 0
         assert not list(directory.rglob("noise.key")), "a key outlived its run"

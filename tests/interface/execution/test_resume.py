@@ -92,8 +92,8 @@ def test_a_run_goes_on_under_another_hosting_and_back_with_the_same_bytes(
     assert (manifest["status"], manifest["resumed"]) == ("complete", 2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_a_run_that_keeps_what_was_done_and_goes_on_from_there(
     number: signal.Signals, undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks
 ) -> None:
@@ -137,8 +137,8 @@ def test_a_signal_to_all_processes_of_a_run_ends_it_as_one_to_its_driver_does(
     "room",
     [
         pytest.param(100, marks=pytest.mark.long),
-        pytest.param(2500, marks=pytest.mark.long),
-        8000,
+        2500,
+        pytest.param(8000, marks=pytest.mark.long),
         pytest.param(20000, marks=pytest.mark.long),
     ],
 )
@@ -177,7 +177,7 @@ def test_a_real_disk_that_is_full_is_told_by_the_command(
         subprocess.run(["umount", disk], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_do_not_run_in_one_directory(
     undisturbed: tuple[Path, dict[str, bytes]], tmp_path: Path, forks: Forks, refused: Callable[..., str]
 ) -> None:

@@ -81,6 +81,7 @@ def test_segments_take_the_part_of_the_time_that_they_are_of_the_fidelity_and_a_
         assert stopping is None or {1, 3, 9} <= set(since.values())
 
 
+@pytest.mark.long
 def test_an_evaluation_that_goes_on_to_its_end_has_the_value_that_it_has_without_a_stopper(tmp_path: Path) -> None:
     fedbo.run(study(None), out=tmp_path / "whole")
     fedbo.run(study({"kind": "median", "others": 100}), out=tmp_path / "never")

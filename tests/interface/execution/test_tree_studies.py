@@ -16,7 +16,7 @@ from killing import TROUBLED, tables
 
 import fedbo
 
-PULLS = 30
+PULLS = 20
 STUDY: dict[str, Any] = {
     **TROUBLED,
     "study": {"name": "trees", "seed": 3},
@@ -29,7 +29,7 @@ STUDY: dict[str, Any] = {
         {"name": "d_blin", "factor": 0.05},
         {"name": "a_blin", "factor": 0.05, "point": "uniform"},
     ],
-    "recovery": {"events": 40},
+    "recovery": {"events": 30},
 }
 
 

@@ -239,6 +239,7 @@ def test_a_quick_run_says_so_and_compares_with_published_numbers_only_what_can_b
     assert row["reason"] is None and row["difference"] is not None
 
 
+@pytest.mark.long
 def test_what_was_interrupted_is_gone_on_with(
     capsys: pytest.CaptureFixture[str], write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,6 +274,7 @@ def test_what_was_interrupted_is_gone_on_with(
     assert json.loads((out / "summary.json").read_text())["pending"] == []
 
 
+@pytest.mark.long
 def test_a_page_shows_the_figures_that_are_there_and_those_that_are_not_also_when_one_is_asked_for(
     write: Write, tmp_path: Path
 ) -> None:

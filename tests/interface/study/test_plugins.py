@@ -287,20 +287,21 @@ def test_an_unknown_callback_is_refused() -> None:
         callback("mlflw")
 
 
-def test_contracts_of_a_distribution_are_tests(install: Install, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "ended", "words"),
+    [
+        ("toss_bad", 1, "durations must be an array of the size that was asked for"),
+        pytest.param("coins", 0, "6 passed", marks=pytest.mark.long),
+        pytest.param("nobody", 4, "nobody: declares no plug-ins; those that do: bad, coins", marks=pytest.mark.long),
+    ],
+)
+def test_contracts_of_a_distribution_are_tests(name: str, ended: int, words: str, install: Install, tmp_path: Path) -> None:
     broken_too = MODULE.replace("mean: float = 2.0", "mean: float = 2.0\n    def draw(self, rng, size): return [1.0] * size")
     good, bad = install("coins", "1.2", ALL), install("bad", "0.1", {"timings": {"crooked": "toss_{n}:Slow"}}, broken_too)
     code = "import sys; sys.path[:0] = sys.argv[1:3]; import pytest; sys.exit(pytest.main(sys.argv[3:]))"
     plain = ["-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-p", "no:xdist", "--noconftest"]
     (tmp_path / "empty").mkdir()
 
-    def tried(name: str) -> subprocess.CompletedProcess[str]:
-        arguments = [sys.executable, "-c", code, good, bad, *plain, "--fedbo-contract", name, str(tmp_path / "empty")]
-        return subprocess.run([*map(str, arguments)], capture_output=True, text=True, cwd=tmp_path / "empty")
-
-    told = tried("coins")
-    assert told.returncode == 0 and "6 passed" in told.stdout, told.stdout + told.stderr
-    told = tried("toss_bad")
-    assert told.returncode == 1 and "durations must be an array of the size that was asked for" in told.stdout, told.stdout
-    told = tried("nobody")
-    assert told.returncode == 4 and "nobody: declares no plug-ins; those that do: bad, coins" in told.stderr, told.stderr
+    arguments = [sys.executable, "-c", code, good, bad, *plain, "--fedbo-contract", name, str(tmp_path / "empty")]
+    told = subprocess.run([*map(str, arguments)], capture_output=True, text=True, cwd=tmp_path / "empty")
+    assert told.returncode == ended and words in told.stdout + told.stderr, told.stdout + told.stderr

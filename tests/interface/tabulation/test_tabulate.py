@@ -85,7 +85,7 @@ def test_chunks_of_any_size_in_any_order_give_the_same_bits(tmp_path: Path) -> N
     assert rows_of(folder).equals(rows_of(whole))
 
 
-@pytest.mark.parametrize("number", [1, 70])
+@pytest.mark.parametrize("number", [pytest.param(1, marks=pytest.mark.long), 70])
 def test_a_table_whose_maker_died_is_gone_on_with_to_the_same_bits(
     number: int, counted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,6 +147,7 @@ def test_more_points_and_more_steps_keep_the_old_bits(counted: Path) -> None:
     assert bits(folder) == bits(Path("direct")), "what there is was taken away"
 
 
+@pytest.mark.long
 def test_agents_may_be_tabulated_one_after_the_other() -> None:
     made("t", agents=[1], **SIZE)
     with pytest.raises(ValueError, match=r"has no evaluations of 1 agents; add them with: fedbo tabulate, --agents 0,"):
@@ -155,6 +156,7 @@ def test_agents_may_be_tabulated_one_after_the_other() -> None:
     assert bits(Path("t")) == bits(made("whole"))
 
 
+@pytest.mark.long
 def test_refinement_finds_better_points_than_the_design() -> None:
     sets = ["agents=3"]
     plain = fedbo.tabulate("branin", overrides=sets, points=64, out="plain")

@@ -169,6 +169,7 @@ def test_sites_stop_evaluations_early_and_a_replay_gives_the_same(parallel: int,
     assert replay(tmp_path / "run", verify=True, trust=True).same
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")

@@ -127,6 +127,7 @@ def test_a_tuning_study_names_the_file_of_its_start(tmp_path: Path) -> None:
         tuning_study(tuned_functions.meeting, SPACE, 2, {**options, "start": []})
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")

@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 run: setup  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
-test: setup  ## pass the tests, in three to four minutes on two cores
+test: setup  ## pass the tests, in three minutes on two cores
 	$(MAKE) --no-print-directory --jobs 2 with-ray without-ray
 
 test-long: setup  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies

@@ -37,7 +37,6 @@ STUDY: dict[str, Any] = {
     "budget": {"iterations": 6},
     "algorithm": [{"name": "fts", "every": 1, "p": 0.5, "length_scale": 0.2, "noise": 0.01, "features": 20}],
     "evaluation": {"failure": "stop"},
-    "recovery": {"events": 4},
 }
 FUNCTION = """
 from pathlib import Path
@@ -53,14 +52,14 @@ def turns(x):
 
 
 @pytest.fixture
-def cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that failed in its middle, so that it has snapshots, logs of evaluations and tables."""
+def cut_short(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that failed in its middle: it has snapshots and tables, and if these were rare surely a log of evaluations."""
     names = {"broken": str(tmp_path / "broken"), "count": str(tmp_path / "count")}
     (tmp_path / "turning.py").write_text(FUNCTION.format(**names), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "turning", raising=False)
     with pytest.raises(fedbo.RunError, match="turned"):
-        fedbo.run(STUDY, out=tmp_path / "run")
+        fedbo.run({**STUDY, "recovery": {"events": getattr(request, "param", 4)}}, out=tmp_path / "run")
     (tmp_path / "broken").unlink()
     return tmp_path / "run"
 
@@ -71,9 +70,12 @@ def found(directory: Path) -> dict[str, list[int]]:
     return {name: places for name, places in scanned.items() if places}
 
 
-def test_no_file_of_a_run_has_a_pickle_in_it(cut_short: Path) -> None:
+@pytest.mark.parametrize(
+    ("cut_short", "expected"), [(4, {".core", ".agents", ".parquet"}), (1000, {".jsonl"})], indirect=["cut_short"]
+)
+def test_no_file_of_a_run_has_a_pickle_in_it(cut_short: Path, expected: set[str]) -> None:
     kinds = {path.suffix for path in cut_short.rglob("*") if path.is_file()}
-    assert {".core", ".agents", ".jsonl", ".json", ".toml", ".parquet"} <= kinds
+    assert {".json", ".toml", *expected} <= kinds
     assert found(cut_short) == {}
     fedbo.resume(cut_short)
     assert found(cut_short) == {}

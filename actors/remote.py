@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import ray
@@ -24,7 +23,6 @@ from fedbo.actors.hosts import Ends, raise_if_failed
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
 _COMMITS = 500  # steps that count and of which a host has not been told: until then it keeps what its agents were before
-_CALLS = 2  # under way, before a host gets more to do
 _MOST = 112  # requests in one call: with messages of a hundred numbers they are just less than Ray sends by way of its store
 
 
@@ -94,9 +92,8 @@ class RayHosts:
     """Agents in Ray actors. Several calls of an actor may be under way.
 
     A request is sent as soon as its actor has fewer than two calls to work on; the rest waits in a buffer, so that the
-    load on Ray falls when the actors are busy. The agents of a round are asked at one moment: actors work while others are
-    still being asked, which of a hundred thousand takes seconds. None of this can change a result: a request is complete when
-    it is made.
+    load on Ray falls when the actors are busy. The agents of a round are asked at one moment: an actor with nothing to do gets
+    a first call while others are still being asked. None of this can change a result: a request is complete when it is made.
     """
 
     def __init__(self, actors: Sequence[Any], task: Task, numbers: Sequence[int], config: HostConfig | None = None) -> None:
@@ -142,14 +139,14 @@ class RayHosts:
         return self.remote[agent % len(self.remote)]
 
     def submit(self, request: StepRequest) -> None:
-        """Put the request in its host's buffer, of which a host that has hardly anything to do gets some."""
+        """Put the request in its host's buffer, and send a full one to a host that has nothing to do."""
         host = self._host_of(request.agent)
         host.buffer.pop(request.agent, None)  # a request that is replaced loses its place
         host.buffer[request.agent] = request
         self._reports.pop((request.agent, self._given.get(request.agent, request.lease)), None)
         self._given[request.agent] = request.lease
-        if len(host.buffer) % _MOST == 0:
-            self._feed(host)
+        if len(host.buffer) >= _MOST and not host.calls:
+            self._send(host)
 
     def decide(self, request: StepRequest) -> DecisionSize:
         """Wait for the agent's decision."""
@@ -167,11 +164,10 @@ class RayHosts:
             host.call("commit", host.take_commits())
 
     def flush(self, ends: Ends = dict) -> None:
-        """Send the buffers of hosts that are about to run out of work, and large ones, what ends first before all else."""
+        """Send the buffers of hosts that are about to run out of work, what ends first before all else."""
         for host in self.remote:
-            is_large = len(host.buffer) > _MOST
-            if is_large or (host.buffer and len(host.calls) < _CALLS):
-                if is_large:
+            if host.buffer and len(host.calls) < 2:
+                if len(host.buffer) > _MOST:
                     known = ends()
                     host.buffer = dict(sorted(host.buffer.items(), key=lambda item: known.get(item[0], 0.0)))
                 self._send(host)
@@ -219,17 +215,8 @@ class RayHosts:
     def restart_dead(self) -> None:
         """In virtual time nothing is restarted: the run begins again from its last snapshot."""
 
-    def _feed(self, host: RemoteHost) -> None:
-        """Take in what a host has done, and give it something to do if there is little left."""
-        while host.calls and _all_there(host.calls[:1]):
-            self._collect(host)
-        if len(host.calls) < _CALLS:
-            self._send(host, _MOST)
-
-    def _send(self, host: RemoteHost, most: int | None = None) -> None:
-        """Send the requests in the buffer of a host, or the first of them."""
-        numbers = list(islice(host.buffer, most))
-        requests = [host.buffer.pop(number) for number in numbers]
+    def _send(self, host: RemoteHost) -> None:
+        requests, host.buffer = list(host.buffer.values()), {}
         for first in range(0, len(requests), _MOST):  # the engine goes on with some while the host works on others
             columns = from_requests(requests[first : first + _MOST])
             host.calls.append(host.call("work_in_columns", host.take_commits(), columns))

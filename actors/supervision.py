@@ -183,10 +183,7 @@ class SupervisedHosts(RayHosts):
             except ray.exceptions.RayActorError:
                 self._take(host, self._processes.restart(host))
 
-    def _feed(self, host: RemoteHost) -> None:
-        """Let requests wait until nothing else is due: steps are long here."""
-
-    def _send(self, host: RemoteHost, most: int | None = None) -> None:
+    def _send(self, host: RemoteHost) -> None:
         if host.process == 0:
             self._processes.restart(host)
         requests, host.buffer = list(host.buffer.values()), {}

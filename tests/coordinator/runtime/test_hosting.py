@@ -204,9 +204,9 @@ def test_an_idle_host_begins_while_other_agents_of_its_round_are_still_asked(
                 packed.submit(StepRequest(agent, 0, lease=1))
             (host,) = packed.remote
             assert (host.channel is not None) == has_channel
-            assert host.calls and 0 < len(host.buffer) < 200
+            assert len(host.calls) == 1 and 0 < len(host.buffer) < 200
             packed.flush(lambda: {agent: -float(agent) for agent in range(300)})
-            assert len(host.buffer) <= 112
+            assert not host.buffer
             assert [packed.result(agent) for agent in range(300)] == expected
 
 

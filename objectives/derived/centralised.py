@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fedbo.objectives.base import Array, Federation, Metric, Objective, Parameter, cost_of, observe, reports_costs
+from fedbo.objectives.base import Array, Objective, cost_of, observe
+from fedbo.objectives.derived.federation import DerivedFederation
 
 _KEPT = 4096  # points whose mean is remembered, since tree methods come back to theirs
 
@@ -66,10 +67,8 @@ def _noise_free(objective: Objective, x: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Centralised:
+class Centralised(DerivedFederation):
     """Some federation's parameters and metric, with a single agent; `mean` makes its objective of theirs."""
-
-    federation: Federation
 
     @property
     def random_per_replicate(self) -> bool:
@@ -80,21 +79,6 @@ class Centralised:
     def n_agents(self) -> int:
         """Count the one."""
         return 1
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Give those of the federation."""
-        return self.federation.parameters
-
-    @property
-    def metric(self) -> Metric:
-        """Give that of the federation."""
-        return self.federation.metric
-
-    @property
-    def costly(self) -> bool:
-        """Say whether evaluations report their costs."""
-        return reports_costs(self.federation)
 
     def mean(self, objectives: Sequence[Objective]) -> MeanObjective:
         """Make the objective from those of all agents."""

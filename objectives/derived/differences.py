@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt
 
-from fedbo.objectives.base import Array, Federation, Metric, Objective, Parameter, cost_of, observe, reports_costs
+from fedbo.objectives.base import Array, Objective, Parameter, cost_of, observe
+from fedbo.objectives.derived.federation import DerivedFederation
 from fedbo.objectives.derived.mean import BatchFunction, even_points
 from fedbo.objectives.models.cosines import CosineSum, drawn_cosines
 from fedbo.objectives.space import from_unit, to_unit
@@ -96,33 +97,17 @@ class DifferingAgent:
 
 
 @dataclass(frozen=True)
-class DifferingFederation:
+class DifferingFederation(DerivedFederation):
     """A federation whose agents differ by more than its own settings say; their draws come after those of their functions."""
 
     random_per_replicate: ClassVar[bool] = True
 
-    federation: Federation
     differences: Differences
 
     @property
     def n_agents(self) -> int:
         """Count the agents."""
         return self.federation.n_agents
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Give the parameters of the federation."""
-        return self.federation.parameters
-
-    @property
-    def metric(self) -> Metric:
-        """Give the metric of the federation."""
-        return self.federation.metric
-
-    @property
-    def costly(self) -> bool:
-        """Say whether the federation reports costs."""
-        return reports_costs(self.federation)
 
     def __getattr__(self, name: str) -> Any:
         """Give what the federation says of itself besides, where that still holds."""

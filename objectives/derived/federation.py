@@ -1,0 +1,29 @@
+"""What all federations have that are made of another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedbo.objectives.base import Federation, Metric, Parameter, reports_costs
+
+
+@dataclass(frozen=True)
+class DerivedFederation:
+    """A federation that is made of another one, with its parameters, its metric and its costs."""
+
+    federation: Federation
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Give the parameters of the federation."""
+        return self.federation.parameters
+
+    @property
+    def metric(self) -> Metric:
+        """Give the metric of the federation."""
+        return self.federation.metric
+
+    @property
+    def costly(self) -> bool:
+        """Say whether evaluations report their costs."""
+        return reports_costs(self.federation)

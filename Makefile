@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What is imported is compiled then, in much less time than all that is installed.
+PIP := --quiet --disable-pip-version-check --no-compile
 STYLED := actors algorithms benchmarks coordinator docs/conf.py examples interface objectives settings setup.py surrogates tests
 # One thread for each process: the replicates and hosts are what runs in parallel.
 export OPENBLAS_NUM_THREADS := 1
@@ -13,31 +15,31 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test test-long with-ray without-ray mutants check bench site release-check format style types setup clean
 
-run: setup  ## run the main job: thirty agents tune a classifier together
+run: $(VENV)/compiled  ## run the main job: thirty agents tune a classifier together
 	$(BIN)/fedbo run examples/digits.toml
 
-test: setup  ## pass the tests, in three minutes on two cores
+test: $(VENV)/compiled  ## pass the tests, in three minutes on two cores
 	$(MAKE) --no-print-directory --jobs 2 with-ray without-ray
 
-test-long: setup  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
+test-long: $(VENV)/compiled  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
 	$(BIN)/python -m pytest -m "ray and long"
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "long and not ray"
 
 check: setup  ## everything that a commit must pass
 	$(MAKE) --no-print-directory --jobs 4 style types with-ray without-ray
 
-with-ray: setup
+with-ray: $(VENV)/compiled
 	$(BIN)/python -m pytest -m "ray and not long" $$(grep -rl --include="test_*.py" "mark\.ray" tests)
 
-without-ray: setup
+without-ray: $(VENV)/compiled
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
 
-mutants: setup  ## plant faults at random and count those that the tests do not notice
+mutants: $(VENV)/compiled  ## plant faults at random and count those that the tests do not notice
 	$(BIN)/python benchmarks/mutation.py record
 	$(BIN)/python benchmarks/mutation.py run --mutants 200
 
 REVISION ?=
-bench: setup  ## compare the speed of the core with that of an earlier revision: make bench REVISION=HEAD~10
+bench: $(VENV)/compiled  ## compare the speed of the core with that of an earlier revision: make bench REVISION=HEAD~10
 	$(BIN)/python benchmarks/against.py $(REVISION) --quick
 
 site: $(VENV)/docs  ## build the documentation into build/site; a link that leads nowhere is an error
@@ -67,13 +69,16 @@ setup: $(VENV)/ready
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit('fedbo needs Python 3.11 or later; call make PYTHON=python3.11') if sys.version_info < (3, 11) else None"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt setuptools
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install $(PIP) --constraint constraints.txt setuptools
+	$(BIN)/python -m pip install $(PIP) --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+$(VENV)/compiled: $(VENV)/ready  # beside which types are checked
 	$(BIN)/python -m fedbo.surrogates.compiled
 	touch $@
 
 $(VENV)/docs: $(VENV)/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[docs]"
+	$(BIN)/python -m pip install $(PIP) --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
 clean:  ## remove what the commands above have made

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require, require_agent
-from fedbo.objectives.datasets.partitions import PARTITIONS, partition
+from fedbo.objectives.datasets.partitions import OF_EACH, PARTITIONS, partition
 from fedbo.objectives.digits import digit_images
 from fedbo.objectives.models.fedavg import (
     ClientData,
@@ -196,11 +196,14 @@ def _dealt(federation: FedAvgTraining, number: int, rng: np.random.Generator) ->
     """Give a server's images, those that validate at the end, their labels, and the parts of its clients."""
     scale = federation.heterogeneity
     images, label = digit_images()
-    order = _rng(len(SERVERS), _DATA).permutation(len(label))
-    pool = order[:DEVELOPED_ON] if SERVERS[number] in PARTS["development"] else order[DEVELOPED_ON:]
+    all_rows = _rng(len(SERVERS), _DATA).permutation(len(label))
+    pool = all_rows[:DEVELOPED_ON] if SERVERS[number] in PARTS["development"] else all_rows[DEVELOPED_ON:]
     count = round(IMAGES * 1.6 ** (scale * rng.uniform(-1.0, 1.0)))
-    weight = np.exp(0.5 * scale * rng.standard_normal(CLASSES))[label[pool]]
-    rows = rng.choice(pool, count + VALIDATION, replace=False, p=weight / weight.sum())
+    order = rng.permutation(pool)
+    of_each = np.concatenate([order[label[order] == one][:OF_EACH] for one in range(CLASSES)])  # whatever the weights are
+    rest = np.setdiff1d(order, of_each)
+    weight = np.exp(0.5 * scale * rng.standard_normal(CLASSES))[label[rest]]
+    rows = np.append(of_each, rng.choice(rest, count + VALIDATION - len(of_each), replace=False, p=weight / weight.sum()))
     concentration = 0.3 * 10.0 ** (scale * rng.uniform(-1.0, 1.0))
     skew = CLASSES_EACH if federation.partition == "classes" else concentration
     parts = partition(federation.partition, label[rows[:count]], CLIENTS, skew, _rng(number, _DEALING))

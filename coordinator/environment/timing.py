@@ -22,8 +22,18 @@ Array = npt.NDArray[np.float64]
 
 
 __all__ = [
-    *("TIMINGS", "Constant", "Cost", "DecisionTimeModel", "Exponential", "Gamma", "LogLinear", "Lognormal", "Pareto"),
-    *("SpeedClasses", "Timing", "same_for_all"),
+    "TIMINGS",
+    "Constant",
+    "Cost",
+    "DecisionTimeModel",
+    "Exponential",
+    "Gamma",
+    "LogLinear",
+    "Lognormal",
+    "Pareto",
+    "SpeedClasses",
+    "Timing",
+    "same_for_all",
 ]
 
 

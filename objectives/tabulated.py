@@ -147,6 +147,7 @@ class Tabulated:
         if points is None:
             raise TableError(f"agent {agent}: all its evaluations in the table '{folder}' failed; leave this agent out")
         surface: Surface
+        costs: Surface | None
         if self.interpolation == "nearest":
             surface, best = nearest(points), float(np.max(values(points)))
             costs = surface.through(log_costs(points)) if self.costly else None

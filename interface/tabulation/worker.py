@@ -67,7 +67,8 @@ class JobResult(NamedTuple):
     surface: dict[str, Any] | None = None
 
 
-class TableRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TableRow:
     """An evaluation of a table: what its columns hold."""
 
     agent: int
@@ -145,13 +146,14 @@ class Tabulator:
 
     def _row(self, job: TableJob, index: int, u: Array) -> TableRow:
         x = from_unit(self._plan.federation.parameters, u)
+        error: str | None = None
         try:
             curve, cost = self._evaluated(job, index, x)
         except Exception as failure:  # what goes wrong is a row of its own
             curve, cost, error = [float("nan")], None, f"{type(failure).__name__}: {failure}"
         else:
-            wrong = next((value for value in curve if not np.isfinite(value)), None)
-            error = None if wrong is None else f"the objective gave {wrong}, not a finite number"
+            if (wrong := next((value for value in curve if not np.isfinite(value)), None)) is not None:
+                error = f"the objective gave {wrong}, not a finite number"
         value = float("nan") if error else curve[-1]
         return TableRow(job.agent, job.kind, index, x.tolist(), u.tolist(), value, error, cost, None if error else curve[:-1])
 
@@ -196,8 +198,8 @@ def _read(path: Path, agent: int | None) -> pa.Table:
 
 
 def _table(rows: Sequence[TableRow], schema: pa.Schema) -> pa.Table:
-    columns = dict(zip(TableRow._fields, zip(*rows, strict=True), strict=True))
-    return pa.Table.from_arrays([pa.array(list(columns[one.name]), one.type) for one in schema], schema=schema)
+    columns = [pa.array([getattr(row, one.name) for row in rows], one.type) for one in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _seen(before: pa.Table, made: Sequence[TableRow], block: int) -> DesignHistory:

@@ -11,7 +11,7 @@ moves in steps of 0.011.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ import numpy.typing as npt
 from annotated_types import Ge, Le, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
+from fedbo.objectives.datasets.digit_images import digit_images
 from fedbo.objectives.datasets.partitions import PARTITIONS, label_skew, partition
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import OneOf, check
@@ -123,15 +124,6 @@ class Digits:
         if self.partition == "dirichlet":
             return split_digits(self.agents, self.alpha, seed)
         return partition_digits(self.partition, self.agents, self.classes if self.partition == "classes" else self.alpha, seed)
-
-
-@cache
-def digit_images() -> tuple[Array, Indices]:
-    """Give the images `(1797, 64)`, whose pixels run from 0 to 16, and their labels `(1797,)`."""
-    from sklearn.datasets import load_digits
-
-    images, label = load_digits(return_X_y=True)
-    return images, label.astype(np.int64)
 
 
 @lru_cache(maxsize=64)

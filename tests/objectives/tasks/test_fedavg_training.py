@@ -10,11 +10,11 @@ import pytest
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Fidelity, MultiFidelity
+from fedbo.objectives.datasets.digit_images import digit_images
 from fedbo.objectives.datasets.partitions import PARTITIONS
-from fedbo.objectives.digits import digit_images
-from fedbo.objectives.fedavg_training import CLIENTS, PARAMETERS, PARTS, SERVERS, FedAvgTraining, ServerAgent, settings_of
 from fedbo.objectives.models.fedavg import fedavg_round
 from fedbo.objectives.space import from_unit
+from fedbo.objectives.tasks.fedavg_training import CLIENTS, PARAMETERS, PARTS, SERVERS, FedAvgTraining, ServerAgent, settings_of
 
 RNG = Streams(0).rng("nothing is drawn")
 POINT = np.array([0.3, 1.5, 2.0, 16.0, 0.5])
@@ -47,7 +47,7 @@ def test_a_training_is_continued_and_not_begun_again(monkeypatch: pytest.MonkeyP
         done.append(arguments[3])
         return fedavg_round(*arguments)
 
-    monkeypatch.setattr("fedbo.objectives.fedavg_training.fedavg_round", counted)
+    monkeypatch.setattr("fedbo.objectives.tasks.fedavg_training.fedavg_round", counted)
     one, other = server(rounds=6), np.array([0.1, 1.0, 1.0, 32.0, 0.2])
     for rounds in (2, 6):
         error(one, rounds), error(one, rounds, other)

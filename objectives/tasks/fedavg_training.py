@@ -17,8 +17,8 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, require, require_agent
+from fedbo.objectives.datasets.digit_images import digit_images
 from fedbo.objectives.datasets.partitions import OF_EACH, PARTITIONS, partition
-from fedbo.objectives.digits import digit_images
 from fedbo.objectives.models.fedavg import (
     ClientData,
     FedAvgSettings,
@@ -223,6 +223,3 @@ def _mislabelled(label: Indices, rng: np.random.Generator) -> Indices:
     chosen = rng.permutation(len(label))[: round(MISLABELLED * len(label))]
     given[chosen] = label[np.roll(chosen, 1)]
     return given
-
-
-FEDERATIONS = {"fedavg_training": FedAvgTraining}

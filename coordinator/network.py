@@ -36,6 +36,7 @@ from fedbo.coordinator.events import (
 from fedbo.coordinator.messages import declared_size, decode, encode, size, varies
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.state import CoreState
+from fedbo.settings.durations import transmission_time
 
 Key = tuple[int, int, int, str]  # of a transmission: its agent, its number there, its attempt and its direction
 
@@ -139,7 +140,7 @@ class Network:
         for agent in agents:
             both = (self.latency, self.latency) if self.latency is not None else [way(agent, number) for way in self._asked]
             bandwidth = self._environment.of(agent).bandwidth
-            longest = max(longest, sum(both) + (bytes_ / bandwidth if bandwidth else 0.0))
+            longest = max(longest, transmission_time(sum(both), bytes_, bandwidth))
         return longest
 
     def _delay(self, key: Key, bytes_: int) -> float:
@@ -152,8 +153,7 @@ class Network:
             delay = self._first[way](agent, number)
         if not self._has_bandwidth:
             return delay
-        bandwidth = self._environment.of(agent).bandwidth
-        return delay + bytes_ / bandwidth if bandwidth else delay
+        return transmission_time(delay, bytes_, self._environment.of(agent).bandwidth)
 
     def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
         return make(MessageAtLink, (message,)) if self._link else make(MessageReceived, (message,))

@@ -11,7 +11,7 @@ moves in steps of 0.011.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -19,17 +19,15 @@ import numpy.typing as npt
 from annotated_types import Ge, Le, Lt
 
 from fedbo.objectives.base import Array, Metric, Parameter, require, require_agent
-from fedbo.objectives.datasets.partitions import by_classes, iid, unequal
+from fedbo.objectives.datasets.digit_images import digit_images
+from fedbo.objectives.datasets.partitions import PARTITIONS, label_skew, partition
 from fedbo.objectives.space import inside
 from fedbo.settings.ranges import OneOf, check
 
 Indices = npt.NDArray[np.int64]
 
 CLASSES = 10
-FAVOURITES = 2  # classes that every agent surely holds …
-OF_EACH = 4  # … and with so many images, so that both halves of every split see both
 MAX_AGENTS = 100
-PARTITIONS = ("classes", "dirichlet", "iid", "quantity")
 PARAMETERS = (Parameter("C", 1e-1, 1e4, log=True), Parameter("gamma", 1e-4, 1e1, log=True))
 
 
@@ -117,7 +115,7 @@ class Digits:
         """Build one agent's objective: the images are dealt to all at once; contrast, splits and wrong labels are its own."""
         require_agent(agent, self.agents)
         rows = self._parts(int(shared_rng.integers(2**63)))[agent]
-        images, label = _digits()
+        images, label = digit_images()
         scale = np.exp(self.contrast * agent_rng.standard_normal()) / 16.0  # pixels run from 0 to 16
         splits = tuple(_split(label[rows], self.mislabelled, agent_rng) for _ in range(self.splits))
         return DigitsAgent(images[rows] * scale, label[rows], splits)
@@ -128,63 +126,16 @@ class Digits:
         return partition_digits(self.partition, self.agents, self.classes if self.partition == "classes" else self.alpha, seed)
 
 
-@cache
-def _digits() -> tuple[Array, Indices]:
-    from sklearn.datasets import load_digits
-
-    images, label = load_digits(return_X_y=True)
-    return images, label.astype(np.int64)
-
-
 @lru_cache(maxsize=64)
 def split_digits(agents: int, alpha: float, seed: int) -> tuple[Indices, ...]:
-    """Split all images among agents: the rows of each, of nearly equal number, with Dirichlet label skew.
-
-    Each agent draws its taste, class probabilities from Dirichlet(alpha), and is given `OF_EACH` images of its two
-    favourite classes; then the agents draw one class after the other, in turn, from what is left (Hsu et al. 2019 let
-    one agent after the other draw, which leaves the last with what nobody wanted).
-    """
-    rng = np.random.Generator(np.random.Philox(seed))
-    label = _digits()[1]
-    taste = rng.dirichlet(np.full(CLASSES, alpha), size=agents)
-    counts = _counts(taste, np.bincount(label, minlength=CLASSES), rng)
-    piles = [rng.permutation(np.flatnonzero(label == digit)) for digit in range(CLASSES)]
-    ends = counts.cumsum(axis=0)
-    return tuple(
-        np.concatenate([pile[end - n : end] for pile, end, n in zip(piles, row_ends, row, strict=True)])
-        for row_ends, row in zip(ends, counts, strict=True)
-    )
+    """Split all images among agents: the rows of each, of nearly equal number, with Dirichlet label skew."""
+    return label_skew(digit_images()[1], agents, alpha, np.random.Generator(np.random.Philox(seed)))
 
 
 @lru_cache(maxsize=64)
-def partition_digits(partition: str, agents: int, skew: float, seed: int) -> tuple[Indices, ...]:
+def partition_digits(name: str, agents: int, skew: float, seed: int) -> tuple[Indices, ...]:
     """Split all images among agents at random, by classes, of which each has `skew`, or in numbers of concentration `skew`."""
-    rng, label = np.random.Generator(np.random.Philox(seed)), _digits()[1]
-    if partition == "iid":
-        return iid(label, agents, rng)
-    if partition == "classes":
-        return by_classes(label, agents, int(skew), rng)
-    return unequal(label, agents, skew, rng)
-
-
-def _counts(taste: Array, supply: Indices, rng: np.random.Generator) -> Indices:
-    """Count the images of each agent and class: `(agents, classes)`, columns summing to the supply."""
-    left, agents = supply.copy(), len(taste)
-    counts = np.zeros(taste.shape, dtype=np.int64)
-    for own, likes in zip(counts, taste, strict=True):
-        # a class that nearly ran out is passed over, so that a favourite always comes in full
-        digits = [digit for digit in np.argsort(-likes, kind="stable") if left[digit] >= OF_EACH][:FAVOURITES]
-        own[digits] += OF_EACH
-        left[digits] -= OF_EACH
-    while left.any():
-        hungry = np.flatnonzero(counts.sum(axis=1) < -(-supply.sum() // agents))
-        for agent in hungry[: left.sum()]:
-            wanted = taste[agent] * (left > 0)
-            weight = wanted if wanted.sum() > 0.0 else left.astype(np.float64)
-            digit = rng.choice(CLASSES, p=weight / weight.sum())
-            counts[agent, digit] += 1
-            left[digit] -= 1
-    return counts
+    return partition(name, digit_images()[1], agents, skew, np.random.Generator(np.random.Philox(seed)))
 
 
 def _split(label: Indices, mislabelled: float, rng: np.random.Generator) -> Split:

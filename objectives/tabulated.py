@@ -7,7 +7,9 @@ surface, whose error `fedbo tabulate` states, and not on the objective itself.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -15,10 +17,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from fedbo.objectives.base import Array, Metric, Parameter, Refused, require_agent
+from fedbo.objectives.base import Array, Fidelity, Metric, Parameter, Refused, require_agent
 from fedbo.objectives.space import to_unit
 from fedbo.objectives.tables.surfaces import SAMPLE, Nearest, PosteriorMean, Process, fit
-from fedbo.objectives.tables.table import DESIGN, FACTS, TableError, complete_facts, points_of
+from fedbo.objectives.tables.table import CURVE, DESIGN, FACTS, TableError, complete_facts, levels, points_of
 
 Surface = Nearest | PosteriorMean
 _CHECKED = 64  # of the best points: among their values on the surface its largest known one is sought
@@ -26,19 +28,50 @@ _CHECKED = 64  # of the best points: among their values on the surface its large
 
 @dataclass(frozen=True, eq=False)
 class TabulatedAgent:
-    """One agent's surface; `best_value` is the largest value of it that is known, and no value exceeds it."""
+    """One agent's surface; `best_value` is the largest value of it that is known, and no value exceeds it.
+
+    Where the table has a fidelity axis, `levels` are its fidelities and `curve` the surfaces at all of them but the last;
+    where it has costs, `log_cost` is the surface of their logarithm.
+    """
 
     surface: Surface
     best_value: float
     parameters: tuple[Parameter, ...] = field(repr=False)
+    levels: tuple[int, ...] = ()
+    curve: tuple[Surface, ...] = ()
+    log_cost: Surface | None = None
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give the surface's value at x `(d,)`; nothing is drawn."""
-        return min(self.surface(to_unit(self.parameters, x)), self.best_value)
+        return self._at_level(x, len(self.curve))
 
     def score(self, x: Array) -> float | None:
         """Give None: an observation is already noise-free."""
         return None
+
+    def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
+        """Give the surface's value at x `(d,)` and a fidelity; between two levels it is linear in the fidelity."""
+        place = bisect_left(self.levels, fidelity)
+        above = self._at_level(x, place)
+        if self.levels[place] == fidelity:
+            return above
+        low, high = self.levels[place - 1], self.levels[place]
+        below = self._at_level(x, place - 1)
+        return below + (above - below) * (fidelity - low) / (high - low)
+
+    def score_at(self, x: Array, fidelity: int) -> float | None:
+        """Give None: an observation is already noise-free."""
+        return None
+
+    def cost(self, x: Array) -> float:
+        """Give the cost at x `(d,)` of the surface of its logarithm; 1 where the table has none."""
+        u = to_unit(self.parameters, x)
+        return 1.0 if self.log_cost is None else float(np.exp(self.log_cost(u)))
+
+    def _at_level(self, x: Array, place: int) -> float:
+        if place == len(self.curve):
+            return min(self.surface(to_unit(self.parameters, x)), self.best_value)
+        return self.curve[place](to_unit(self.parameters, x))
 
 
 @dataclass(frozen=True)
@@ -83,6 +116,17 @@ class Tabulated:
         return Metric(**self._facts()["metric"])
 
     @property
+    def costly(self) -> bool:
+        """Say whether the table has costs."""
+        return bool(self._facts().get("costly", False))
+
+    @property
+    def fidelity(self) -> Fidelity | None:
+        """Give the fidelity axis of the federation that was tabulated."""
+        axis = self._facts().get("fidelity")
+        return Fidelity(**axis) if axis else None
+
+    @property
     def described(self) -> str:
         """Say which federation was tabulated, how and how densely."""
         facts = self._facts()
@@ -102,10 +146,16 @@ class Tabulated:
         points = points_of(folder, facts["points_sha256"]).get(agent)
         if points is None:
             raise TableError(f"agent {agent}: all its evaluations in the table '{folder}' failed; leave this agent out")
+        surface: Surface
+        costs: Surface | None
         if self.interpolation == "nearest":
-            return TabulatedAgent(nearest(points), float(np.max(values(points))), self.parameters)
-        process = Process(tuple(entry["gp"]["length_scales"]), entry["gp"]["noise"], entry["gp"]["mean"])
-        return TabulatedAgent(mean(points, process), entry["gp"]["best_value"], self.parameters)
+            surface, best = nearest(points), float(np.max(values(points)))
+            costs = surface.through(log_costs(points)) if self.costly else None
+        else:
+            surface, best = mean(points, _process(entry["gp"])), entry["gp"]["best_value"]
+            costs = cost_mean(points, _process(entry["cost"])) if self.costly else None
+        chosen = levels(self.fidelity) if self.fidelity else ()
+        return TabulatedAgent(surface, best, self.parameters, chosen, tuple(map(surface.through, curves(points))), costs)
 
     def _facts(self) -> dict[str, Any]:
         folder = Path(self.table)
@@ -131,15 +181,33 @@ def mean(points: pa.Table, process: Process) -> PosteriorMean:
     return PosteriorMean(process, (places(points), values(points)), _designed(points))
 
 
+def cost_mean(points: pa.Table, process: Process) -> PosteriorMean:
+    """Make the surface of a process's mean through the logarithm of the costs of one agent's evaluations."""
+    return PosteriorMean(process, (places(points), log_costs(points)), _designed(points))
+
+
 def fitted(points: pa.Table) -> dict[str, Any]:
     """Fit a process to evaluations of one agent, and give it as a table's facts hold it: with its largest value known."""
-    u, y, designed = places(points), values(points), _designed(points)
-    chosen = sample(len(y), designed)
-    process = fit(u[chosen], y[chosen])
-    surface = PosteriorMean(process, (u, y), designed)
+    u, y = places(points), values(points)
+    process = _fitted(points, y)
+    surface = PosteriorMean(process, (u, y), _designed(points))
     best = max(surface(u[place]) for place in np.argsort(-y, kind="stable")[:_CHECKED])
-    scales = list(process.length_scales)
-    return {"length_scales": scales, "noise": process.noise, "mean": process.mean, "best_value": best}
+    return {**asdict(process), "length_scales": list(process.length_scales), "best_value": best}
+
+
+def fitted_cost(points: pa.Table) -> dict[str, Any]:
+    """Fit a process to the logarithm of the costs of one agent's evaluations, and give it as a table's facts hold it."""
+    process = _fitted(points, log_costs(points))
+    return {**asdict(process), "length_scales": list(process.length_scales)}
+
+
+def _fitted(points: pa.Table, y: Array) -> Process:
+    chosen = sample(len(y), _designed(points))
+    return fit(places(points)[chosen], y[chosen])
+
+
+def _process(entry: Mapping[str, Any]) -> Process:
+    return Process(tuple(entry["length_scales"]), entry["noise"], entry["mean"])
 
 
 def sample(count: int, designed: int) -> list[int]:
@@ -165,6 +233,19 @@ def places(points: pa.Table) -> Array:
 def values(points: pa.Table) -> Array:
     """Give the values `(n,)`, to be maximised."""
     return np.asarray(points["value"].to_numpy(), dtype=np.float64)
+
+
+def log_costs(points: pa.Table) -> Array:
+    """Give the logarithms `(n,)` of the costs."""
+    return np.log(np.asarray(points["cost"].to_numpy(), dtype=np.float64))
+
+
+def curves(points: pa.Table) -> Array:
+    """Give the values `(levels - 1, n)` at all levels of the fidelity axis but the last; none where there is no axis."""
+    if CURVE.name not in points.column_names:
+        return np.empty((0, len(points)))
+    flat = points[CURVE.name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.ascontiguousarray(flat.reshape(len(points), -1).T, dtype=np.float64)
 
 
 def _designed(points: pa.Table) -> int:

@@ -1,8 +1,8 @@
 """Federations of real hyperparameter-tuning tasks: each agent tunes the same model on a data set of its own.
 
 What an evaluation comes to and how long it takes is read from what others have measured: from surrogate networks (`lcbench`,
-`xgboost_tasks`; Pfisterer et al. 2022) or from complete tables (`mlp_tasks`, `fcnet`, `nas_tasks`). The agents of `part`
-"development" are for choosing methods and settings, those of "held_out" for what is published.
+`xgboost_tasks`; Pfisterer et al. 2022) or from complete tables (`mlp_tasks`, `fcnet`, `nas_tasks`); `fedavg_training` trains.
+The agents of `part` "development" are for choosing methods and settings, those of "held_out" for what is published.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fedbo.objectives.base import Fidelity, Metric, Objective, Parameter, requir
 from fedbo.objectives.tasks.best_known import BEST
 from fedbo.objectives.tasks.collections import FCNET, LCBENCH, MLP, NAS, XGBOOST, Collection, Part
 from fedbo.objectives.tasks.complete_tables import Grid, TableTask
+from fedbo.objectives.tasks.fedavg_training import FedAvgTraining
 from fedbo.objectives.tasks.scenarios import EpochTask, Scenario, SurrogateTask
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.ranges import check
@@ -223,4 +224,5 @@ FEDERATIONS = {
     "mlp_tasks": MLPTasks,
     "fcnet": FCNet,
     "nas_tasks": NASTasks,
+    "fedavg_training": FedAvgTraining,
 }

@@ -35,7 +35,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "derived": "base space models",
         "suites": "",
         "tables": "base",
-        "tasks": "base space datasets typed_spaces",
+        "tasks": "base space datasets models typed_spaces",
         "typed_spaces": "base space",
         ".": "datasets models derived suites tables tasks typed_spaces",
     },

@@ -14,10 +14,27 @@ import numpy.typing as npt
 from annotated_types import Ge, Gt, Lt
 
 from fedbo.coordinator.environment.measured import Empirical
+from fedbo.settings.durations import Constant, Exponential, Gamma, Lognormal, Pareto, lasting_factor
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
 
 Array = npt.NDArray[np.float64]
+
+
+__all__ = [
+    "TIMINGS",
+    "Constant",
+    "Cost",
+    "DecisionTimeModel",
+    "Exponential",
+    "Gamma",
+    "LogLinear",
+    "Lognormal",
+    "Pareto",
+    "SpeedClasses",
+    "Timing",
+    "same_for_all",
+]
 
 
 class Timing(Protocol):
@@ -33,128 +50,6 @@ class Timing(Protocol):
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Give `size` durations, before the agent's factor."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """Every duration is `mean`."""
-
-    model: ClassVar[str] = "constant"
-    costs: ClassVar[bool] = False
-    mean: Annotated[float, Ge(0), Lt(inf)] = 1.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Give 1: all agents are alike."""
-        return 1.0
-
-    def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Give `size` times the mean."""
-        return np.full(size, self.mean)
-
-
-@dataclass(frozen=True, slots=True)
-class Lognormal:
-    """Log-normal durations with expectation `mean`: heavy enough a tail that stragglers appear.
-
-    `sigma` is the standard deviation of the logarithm from one evaluation to the next; `between` that of the logarithm
-    of an agent's lasting factor, so that some agents are always slow.
-    """
-
-    model: ClassVar[str] = "lognormal"
-    costs: ClassVar[bool] = False
-    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
-    sigma: Annotated[float, Ge(0), Lt(inf)] = 1.0
-    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
-        return _lasting(rng, self.between)
-
-    def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations."""
-        return np.asarray(self.mean * np.exp(self.sigma * rng.standard_normal(size) - 0.5 * self.sigma**2))
-
-
-@dataclass(frozen=True, slots=True)
-class Exponential:
-    """Exponentially distributed durations with expectation `mean`: how long one has waited says nothing about the rest.
-
-    `between` is the standard deviation of the logarithm of an agent's lasting factor.
-    """
-
-    model: ClassVar[str] = "exponential"
-    costs: ClassVar[bool] = False
-    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
-    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
-        return _lasting(rng, self.between)
-
-    def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations."""
-        return rng.exponential(self.mean, size)
-
-
-@dataclass(frozen=True, slots=True)
-class Pareto:
-    """Pareto durations with expectation `mean`: a few take very long, P(longer than x) falls as x to the power of -`alpha`.
-
-    The shortest is mean * (alpha - 1) / alpha; at `alpha` of 2 or below the variance is infinite. `between` is the standard
-    deviation of the logarithm of an agent's lasting factor.
-    """
-
-    model: ClassVar[str] = "pareto"
-    costs: ClassVar[bool] = False
-    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
-    alpha: Annotated[float, Gt(1), Lt(inf), "else its expectation is infinite"] = 2.5
-    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
-        return _lasting(rng, self.between)
-
-    def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations."""
-        minimum = self.mean * (self.alpha - 1) / self.alpha
-        return np.asarray(minimum * (1.0 + rng.pareto(self.alpha, size)))  # NumPy's is the Lomax law, which begins at 0
-
-
-@dataclass(frozen=True, slots=True)
-class Gamma:
-    """Gamma durations with expectation `mean` and variance mean**2 / `shape`: a whole shape is that many stages in a row.
-
-    `between` is the standard deviation of the logarithm of an agent's lasting factor.
-    """
-
-    model: ClassVar[str] = "gamma"
-    costs: ClassVar[bool] = False
-    mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
-    shape: Annotated[float, Gt(0), Lt(inf)] = 2.0
-    between: Annotated[float, Ge(0), Lt(inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
-        return _lasting(rng, self.between)
-
-    def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw `size` durations."""
-        return rng.gamma(self.shape, self.mean / self.shape, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +94,7 @@ class LogLinear:
 
     def speed(self, rng: np.random.Generator) -> float:
         """Draw one agent's lasting factor, with expectation 1."""
-        return _lasting(rng, self.between)
+        return lasting_factor(rng, self.between)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Draw `size` durations in the middle of the cube; what they take elsewhere is their cost, which the task tells."""
@@ -256,8 +151,3 @@ def same_for_all(models: Iterable[Timing]) -> float | None:
     """Give the only duration of all these models, if they have but one: nothing need be looked up then."""
     found = {float(model.mean) if isinstance(model, Constant) else None for model in models}
     return found.pop() if len(found) == 1 else None
-
-
-def _lasting(rng: np.random.Generator, between: float) -> float:
-    """Draw an agent's log-normal factor with expectation 1."""
-    return float(np.exp(between * rng.standard_normal() - 0.5 * between**2))

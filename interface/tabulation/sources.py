@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fedbo.objectives.base import Federation
+from fedbo.objectives.base import Federation, fidelity_of, reports_costs
 from fedbo.objectives.catalog import catalogue
 from fedbo.settings.errors import unknown
 from fedbo.study.document import Document, StudyError, parse_override, with_value
@@ -34,7 +34,7 @@ class ObjectiveSource:
     def identity(self) -> dict[str, Any]:
         """Give what must be equal, as JSON has it, for a table to be resumed."""
         federation = self.federation
-        said = {
+        said: dict[str, Any] = {
             "federation": self.name,
             "settings": self.settings,
             "seed": self.seed,
@@ -44,6 +44,10 @@ class ObjectiveSource:
             "metric": asdict(federation.metric),
             "design": "sobol, scrambled",
         }
+        if reports_costs(federation):
+            said["costly"] = True
+        if axis := fidelity_of(federation):
+            said["fidelity"] = asdict(axis)
         found: dict[str, Any] = json.loads(json.dumps(said))
         return found
 

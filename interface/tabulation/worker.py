@@ -10,17 +10,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
 from fedbo.actors.evaluation.evaluator import evaluate
 from fedbo.actors.storage.rows import write_table
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Array, Federation, Objective
+from fedbo.objectives.base import Array, Federation, Objective, cost_of, fidelity_of, reports_costs
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.tables.surfaces import Process
-from fedbo.objectives.tables.table import DESIGN, POINTS, POINTS_FILE
-from fedbo.objectives.tabulated import fitted, left_out, mean, nearest, places, values
+from fedbo.objectives.tables.table import COST, CURVE, DESIGN, POINTS, POINTS_FILE, levels, read_rows
+from fedbo.objectives.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
 from fedbo.results.grouping import starts
 from fedbo.study.paths import DirectoryError
 from fedbo.tabulation.design import BLOCK, DesignHistory, sobol, step
@@ -43,6 +42,12 @@ class TablePlan:
         """Give the folder of the parts."""
         return self.folder / "parts"
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Give the columns of the table: those of costs and curves only where the federation has them."""
+        costs = [COST] if reports_costs(self.federation) else []
+        return pa.schema([*POINTS, *costs, *([CURVE] if fidelity_of(self.federation) else [])])
+
 
 class TableJob(NamedTuple):
     """A job: evaluations `first` to before `stop` of an agent's design or refinement, or the fit of its surface."""
@@ -62,7 +67,19 @@ class JobResult(NamedTuple):
     surface: dict[str, Any] | None = None
 
 
-TableRow = tuple[int, str, int, list[float], list[float], float, str | None]
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """An evaluation of a table: what its columns hold."""
+
+    agent: int
+    origin: str
+    index: int
+    x: list[float]
+    u: list[float]
+    value: float
+    error: str | None
+    cost: float | None = None
+    curve: list[float] | None = None
 
 
 class Tabulator:
@@ -74,6 +91,8 @@ class Tabulator:
         self._dim = len(plan.federation.parameters)
         self._built: tuple[int, Objective] | None = None
         self._design = np.empty((0, self._dim))
+        axis = fidelity_of(plan.federation)
+        self._costly, self._levels = reports_costs(plan.federation), () if axis is None else levels(axis)
 
     def stop(self) -> None:
         """End the present job after its present evaluation; it may be called from another thread."""
@@ -85,11 +104,11 @@ class Tabulator:
             return JobResult(job.agent, 0, surface=_surface(self._plan, job.agent))
         count, best = 0, None
         for rows in self._parts(job, stopped or (lambda: self._stopped)):
-            first, last = rows[0][2], rows[-1][2]
+            first, last = rows[0].index, rows[-1].index
             name = f"agent-{job.agent:05d}-{job.kind}-{first:08d}-{last + 1:08d}.parquet"
-            write_table(_table(rows), self._plan.parts / name)
+            write_table(_table(rows, self._plan.schema), self._plan.parts / name)
             count += len(rows)
-            best = max([*(row[5] for row in rows if row[6] is None), *([] if best is None else [best])], default=None)
+            best = max([*(row.value for row in rows if row.error is None), *([] if best is None else [best])], default=None)
         return JobResult(job.agent, count, best)
 
     def _parts(self, job: TableJob, stopped: Callable[[], bool]) -> Iterator[list[TableRow]]:
@@ -127,15 +146,23 @@ class Tabulator:
 
     def _row(self, job: TableJob, index: int, u: Array) -> TableRow:
         x = from_unit(self._plan.federation.parameters, u)
-        value, error = float("nan"), None
-        objective = self._objective(job.agent)
+        error: str | None = None
         try:
-            value = evaluate(objective, x, self._streams(job, index))[1]
-            if not np.isfinite(value):
-                value, error = float("nan"), f"the objective gave {value}, not a finite number"
+            curve, cost = self._evaluated(job, index, x)
         except Exception as failure:  # what goes wrong is a row of its own
-            value, error = float("nan"), f"{type(failure).__name__}: {failure}"
-        return job.agent, job.kind, index, x.tolist(), u.tolist(), value, error
+            curve, cost, error = [float("nan")], None, f"{type(failure).__name__}: {failure}"
+        else:
+            if (wrong := next((value for value in curve if not np.isfinite(value)), None)) is not None:
+                error = f"the objective gave {wrong}, not a finite number"
+        value = float("nan") if error else curve[-1]
+        return TableRow(job.agent, job.kind, index, x.tolist(), u.tolist(), value, error, cost, None if error else curve[:-1])
+
+    def _evaluated(self, job: TableJob, index: int, x: Array) -> tuple[list[float], float | None]:
+        """Give the noise-free values at all levels of the fidelity axis, and the cost where it is reported."""
+        objective, streams = self._objective(job.agent), self._streams(job, index)
+        cost = cost_of(objective, x) if self._costly else None
+        curve = [evaluate(objective, x, streams, fidelity=level)[1] for level in self._levels[:-1]]
+        return [*curve, evaluate(objective, x, streams)[1]], cost
 
     def _objective(self, agent: int) -> Objective:
         """Build an agent's objective as a study with this seed and replicate builds it."""
@@ -154,35 +181,35 @@ def rows_of(folder: Path, agent: int | None = None) -> pa.Table:
     pattern = "agent-*.parquet" if agent is None else f"agent-{agent:05d}-*.parquet"
     paths = [path for path in [folder / POINTS_FILE] if path.exists()] + sorted((folder / "parts").glob(pattern))
     tables = [_read(path, agent) for path in paths]
-    whole = pa.concat_tables([POINTS.empty_table(), *tables]).sort_by([(name, "ascending") for name in _KEY])
+    whole = pa.concat_tables([POINTS.empty_table(), *tables], promote_options="default").sort_by(
+        [(name, "ascending") for name in _KEY]
+    )
     first = starts(*(whole[name].to_numpy() for name in _KEY))
     return whole.filter(pa.array(first)).combine_chunks()
 
 
 def _read(path: Path, agent: int | None) -> pa.Table:
     try:
-        table = pq.read_table(path, schema=POINTS)
+        table = read_rows(path.read_bytes())
     except (pa.ArrowException, OSError) as error:
         words = f"'{path}': is damaged ({str(error).splitlines()[0]}); delete it and give the command again"
         raise DirectoryError(words) from None
     return table if agent is None else table.filter(pa.array(table["agent"].to_numpy() == agent))
 
 
-def _table(rows: Sequence[TableRow]) -> pa.Table:
-    columns: list[Any] = [list(values) for values in zip(*rows, strict=True)]
-    return pa.Table.from_arrays(
-        [pa.array(values, field.type) for values, field in zip(columns, POINTS, strict=True)], schema=POINTS
-    )
+def _table(rows: Sequence[TableRow], schema: pa.Schema) -> pa.Table:
+    columns = [pa.array([getattr(row, one.name) for row in rows], one.type) for one in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _seen(before: pa.Table, made: Sequence[TableRow], block: int) -> DesignHistory:
     """Give what is known when the steps of a block are drawn: the design, and the refinement before the block."""
     early = (before["origin"].to_numpy() == DESIGN) | (before["index"].to_numpy() < block)
     u, value = places(before)[early], values(before)[early]
-    since = [row for row in made if row[2] < block]
+    since = [row for row in made if row.index < block]
     if since:
-        u = np.vstack([u, [row[4] for row in since]])
-        value = np.append(value, [row[5] for row in since])
+        u = np.vstack([u, [row.u for row in since]])
+        value = np.append(value, [row.value for row in since])
     return DesignHistory(u, value)
 
 
@@ -195,4 +222,5 @@ def _surface(plan: TablePlan, agent: int) -> dict[str, Any] | None:
     process = fitted(points)
     through = Process(tuple(process["length_scales"]), process["noise"], process["mean"])
     errors = {"nearest": left_out(points, nearest(points)), "gp": left_out(points, mean(points, through))}
-    return {"gp": process, "left_out": {name: error if np.isfinite(error) else None for name, error in errors.items()}}
+    costs = {"cost": fitted_cost(points)} if "cost" in points.column_names else {}
+    return costs | {"gp": process, "left_out": {name: error if np.isfinite(error) else None for name, error in errors.items()}}

@@ -1,4 +1,4 @@
-"""Partitions of labelled rows among agents: at random, by a few classes each, or in unequal numbers.
+"""Partitions of labelled rows among agents: at random, by a few classes each, with Dirichlet label skew, or in unequal numbers.
 
 Each row goes to one agent. Every agent has at least two classes of which it has two rows or more, so that both halves of a
 split can see both; where a draw does not give that, it is drawn again.
@@ -11,9 +11,22 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+PARTITIONS = ("classes", "dirichlet", "iid", "quantity")
 LEAST = 12  # rows of every agent, however unequal the numbers
+FAVOURITES = 2  # classes of which every agent under `label_skew` surely has rows …
+OF_EACH = 4  # … namely so many, so that both halves of every split see both
 _TRIES = 1000
+
+
+def partition(name: str, label: Indices, agents: int, skew: float, rng: np.random.Generator) -> tuple[Indices, ...]:
+    """Deal all rows by the partition of a name: `skew` counts the classes of an agent, or is the concentration of Dirichlet."""
+    if name == "iid":
+        return iid(label, agents, rng)
+    if name == "classes":
+        return by_classes(label, agents, int(skew), rng)
+    return (label_skew if name == "dirichlet" else unequal)(label, agents, skew, rng)
 
 
 def iid(label: Indices, agents: int, rng: np.random.Generator) -> tuple[Indices, ...]:
@@ -38,6 +51,44 @@ def by_classes(label: Indices, agents: int, classes: int, rng: np.random.Generat
     """
     count = int(label.max()) + 1
     return _again(label, lambda: _shared(label, _holders(agents, classes, count, rng), rng))
+
+
+def label_skew(label: Indices, agents: int, alpha: float, rng: np.random.Generator) -> tuple[Indices, ...]:
+    """Deal all rows in nearly equal numbers, with Dirichlet(alpha) label skew: a small alpha is skewed.
+
+    Each agent draws its taste, class probabilities from Dirichlet(alpha), and is given `OF_EACH` rows of its two favourite
+    classes; then the agents draw one class after the other, in turn, from what is left (Hsu et al. 2019 let one agent after
+    the other draw, which leaves the last with what nobody wanted).
+    """
+    classes = int(label.max()) + 1
+    taste = rng.dirichlet(np.full(classes, alpha), size=agents)
+    counts = _counts(taste, np.bincount(label, minlength=classes), rng)
+    piles = [rng.permutation(np.flatnonzero(label == one)) for one in range(classes)]
+    ends = counts.cumsum(axis=0)
+    return tuple(
+        np.concatenate([pile[end - n : end] for pile, end, n in zip(piles, row_ends, row, strict=True)])
+        for row_ends, row in zip(ends, counts, strict=True)
+    )
+
+
+def _counts(taste: Array, supply: Indices, rng: np.random.Generator) -> Indices:
+    """Count the rows of each agent and class: `(agents, classes)`, columns summing to the supply."""
+    left, agents = supply.copy(), len(taste)
+    counts = np.zeros(taste.shape, dtype=np.int64)
+    for own, likes in zip(counts, taste, strict=True):
+        # a class that nearly ran out is passed over, so that a favourite always comes in full
+        favourites = [one for one in np.argsort(-likes, kind="stable") if left[one] >= OF_EACH][:FAVOURITES]
+        own[favourites] += OF_EACH
+        left[favourites] -= OF_EACH
+    while left.any():
+        hungry = np.flatnonzero(counts.sum(axis=1) < -(-supply.sum() // agents))
+        for agent in hungry[: left.sum()]:
+            wanted = taste[agent] * (left > 0)
+            weight = wanted if wanted.sum() > 0.0 else left.astype(np.float64)
+            one = rng.choice(len(supply), p=weight / weight.sum())
+            counts[agent, one] += 1
+            left[one] -= 1
+    return counts
 
 
 def _holders(agents: int, classes: int, count: int, rng: np.random.Generator) -> list[list[int]]:

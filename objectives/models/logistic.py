@@ -61,10 +61,10 @@ def descend(x: Array, label: Labels, order: Labels, step: DescentSettings) -> Ar
 
 
 def softmax(logits: Array) -> Array:
-    """Turn logits `(n, c)` into probabilities, in place."""
-    logits -= logits.max(axis=1, keepdims=True)
+    """Turn logits `(…, c)` into probabilities, in place."""
+    logits -= logits.max(axis=-1, keepdims=True)
     np.exp(logits, out=logits)
-    logits /= logits.sum(axis=1, keepdims=True)
+    logits /= logits.sum(axis=-1, keepdims=True)
     return logits
 
 

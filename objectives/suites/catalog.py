@@ -90,7 +90,21 @@ def _real(part: Part, suffix: str) -> Suite:
     )
 
 
-# Tables are published of `tuning`; whoever chooses a setting looks at `tuning_development` alone.
+def _fedavg(part: Part, suffix: str) -> Suite:
+    """Give the suite of federated trainings with the servers of one part."""
+    kinds = ("dirichlet", "classes", "quantity", "iid")
+    tasks = (
+        SuiteTask(f"fedavg-{kind}", "fedavg_training", {"partition": kind}, part, fidelity="round", costly=True)
+        for kind in kinds
+    )
+    summary = f"tuning of federated training, simulated times; {part.replace('_', '-')} servers; nothing is fetched"
+    return Suite(f"fedavg{suffix}", 1, summary, tuple(tasks))
+
+
+# Tables are published of `tuning` and `fedavg`; whoever chooses a setting looks at their `_development` suites alone.
 TUNING = _real("held_out", "")
 TUNING_DEVELOPMENT = _real("development", "_development")
-SUITES: dict[str, Suite] = {suite.name: suite for suite in (SYNTHETIC, TUNING, TUNING_DEVELOPMENT)}
+FEDAVG = _fedavg("held_out", "")
+FEDAVG_DEVELOPMENT = _fedavg("development", "_development")
+_ALL = (SYNTHETIC, TUNING, TUNING_DEVELOPMENT, FEDAVG, FEDAVG_DEVELOPMENT)
+SUITES: dict[str, Suite] = {suite.name: suite for suite in _ALL}

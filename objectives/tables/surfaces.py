@@ -8,7 +8,8 @@ about it alone (Vecchia 1988), so that it costs the same for any number of point
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,12 @@ class Nearest:
         """Give the value at u `(d,)`."""
         return float(self._y[self._tree.query(u)[1]])
 
+    def through(self, y: Array) -> Nearest:
+        """Give the surface of other values `(n,)` at the same points."""
+        other = copy(self)
+        other._y = y
+        return other
+
     def without(self, place: int) -> float:
         """Give the value at a point, as if it had not been evaluated."""
         _, near = self._tree.query(self._tree.data[place], min(2, len(self._y)))
@@ -90,6 +97,14 @@ class PosteriorMean:
     def __call__(self, u: Array) -> float:
         """Give the mean at u `(d,)`."""
         return self._at(u / self._scales, None)
+
+    def through(self, y: Array) -> PosteriorMean:
+        """Give the mean of a process with the same length scales and noise through other values `(n,)` at the same points."""
+        other = copy(self)
+        other._process = replace(self._process, mean=float(y.mean()))
+        other._gap = y - other._process.mean
+        other.low, other.high = float(y.min()), float(y.max())
+        return other
 
     def without(self, place: int) -> float:
         """Give the mean at a point, as if it had not been evaluated."""

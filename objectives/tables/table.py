@@ -7,18 +7,22 @@ that is complete is read here, and only if its points are those that were writte
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from fedbo.objectives.base import Fidelity
 
 FACTS, POINTS_FILE = "table.json", "points.parquet"
 DESIGN, REFINE = "design", "refine"
 _OF_CONTENT = ("federation", "settings", "seed", "replicate", "parameters", "metric", "n_agents", "agents", "points_sha256")
+_OF_SOME = ("costly", "fidelity")  # only what reports costs, or has a fidelity axis
+_LEVELS = 32  # fidelities at most
 
 
 def _column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
@@ -39,6 +43,15 @@ POINTS = pa.schema(
         _column("error", pa.string(), nullable=True),
     ]
 )
+# Where the objective reports costs, and where it has a fidelity axis: the values at all its levels but the last.
+COST, CURVE = _column("cost", pa.float64(), nullable=True), pa.field("curve", _VECTOR)
+
+
+def levels(axis: Fidelity) -> tuple[int, ...]:
+    """List the fidelities of a table: all, or 32 of more, evenly on a logarithmic scale and with both ends."""
+    every = np.arange(axis.smallest, axis.largest + 1) if axis.largest - axis.smallest < _LEVELS else None
+    chosen = np.geomspace(axis.smallest, axis.largest, _LEVELS).round() if every is None else every
+    return tuple(int(one) for one in np.unique(chosen))
 
 
 class TableError(ValueError):
@@ -77,7 +90,14 @@ def read_points(folder: Path, sha256: str) -> pa.Table:
         raise TableError(f"'{folder}': has lost its {POINTS_FILE}; make the table again in another folder") from None
     if hashlib.sha256(data).hexdigest() != sha256:
         raise TableError(f"'{path}': is damaged, it is not what was written; make the table again in another folder")
-    return pq.read_table(io.BytesIO(data), schema=POINTS)
+    return read_rows(data)
+
+
+def read_rows(data: bytes) -> pa.Table:
+    """Read evaluations from the bytes of a file: the columns `POINTS`, and costs and curves where it has them."""
+    held = pq.read_schema(pa.BufferReader(data)).names
+    schema = pa.schema([*POINTS, *(one for one in (COST, CURVE) if one.name in held)])
+    return pq.read_table(pa.BufferReader(data), schema=schema)
 
 
 @lru_cache(maxsize=8)
@@ -92,5 +112,5 @@ def points_of(folder: Path, sha256: str) -> dict[int, pa.Table]:
 def fingerprint(folder: Path) -> str:
     """Give a SHA-256 of what a complete table holds, wherever it lies and however long it took; TableError."""
     facts = complete_facts(folder)
-    content = {key: facts[key] for key in _OF_CONTENT}
+    content = {key: facts[key] for key in (*_OF_CONTENT, *_OF_SOME) if key in facts}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -10,7 +10,8 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.digits import OF_EACH, PARTITIONS, Digits, DigitsAgent, partition_digits, split_digits
+from fedbo.objectives.datasets.partitions import OF_EACH, PARTITIONS
+from fedbo.objectives.digits import Digits, DigitsAgent, partition_digits, split_digits
 from fedbo.objectives.space import from_unit
 
 LABEL = load_digits().target

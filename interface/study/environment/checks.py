@@ -210,7 +210,8 @@ def _slopes(study: Study, model: LogLinear, loc: Loc) -> Iterator[InvalidSetting
 
 def _costly() -> str:
     known = sorted(name for name, declared in federations().items() if hasattr(declared, "costly"))
-    return ", ".join(f"{name} with a cost" if name == "python_function" else name for name in known)
+    some = ("python_function", "tabulated")  # which have costs only if what they stand for has them
+    return ", ".join(f"{name} with a cost" if name in some else name for name in known)
 
 
 def _short_days(study: Study) -> Iterator[InvalidSetting]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fedbo.actors.stopping.stoppers import STOPPERS
+from fedbo.actors.stopping.stoppers import STOPPERS, Median
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.algorithms.base import Overlapping
 from fedbo.objectives.base import Fidelity, fidelity_of, reported_fidelity_of
@@ -44,6 +44,23 @@ def _on(study: Study, fidelity: Fidelity | None) -> Stopping | None:
     return Stopping(study.stopping.make(), fidelity.smallest, fidelity.largest)
 
 
+def invalid_rungs(stopper: Any, fidelity: Fidelity) -> Iterator[InvalidSetting]:
+    """List what is wrong with the rungs of a stopper on a fidelity axis."""
+    key = "grace" if isinstance(stopper, Median) else "smallest"
+    first = getattr(stopper, key)
+    if first is not None and not fidelity.smallest <= first < fidelity.largest:
+        words = f"must be at least {fidelity.smallest} and below {fidelity.largest}, the {fidelity.name}s of the objectives"
+        yield InvalidSetting((key,), words)
+    elif isinstance(stopper, Median) and (fidelity.largest - 1) // stopper.interval > _RUNGS:
+        yield InvalidSetting(("interval",), f"would have more than {_RUNGS:,} rungs; raise it")
+
+
+def not_in_real_time(stopper: Any) -> Iterator[InvalidSetting]:
+    """List the settings of a stopper that only virtual time has."""
+    if getattr(stopper, "variant", "stop") == "promote":
+        yield InvalidSetting(("variant",), 'must be "stop" in real time, where no evaluation can pause')
+
+
 def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
     """List what does not go together with stopping early."""
     if study.stopping is None:
@@ -56,16 +73,9 @@ def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
             words = "needs evaluations that report, in real time; leave it out, or take typed_function and say how many steps"
         yield InvalidSetting(("stopping",), words if real else f"{words}, or take learning_curves")
         return
-    key = "grace" if study.stopping.kind == "median" else "smallest"
-    first = getattr(stopper, key)
-    if first is not None and not fidelity.smallest <= first < fidelity.largest:
-        words = f"must be at least {fidelity.smallest} and below {fidelity.largest}, the {fidelity.name}s of the objectives"
-        yield InvalidSetting(("stopping", key), words)
-    elif study.stopping.kind == "median" and (fidelity.largest - 1) // stopper.interval > _RUNGS:
-        yield InvalidSetting(("stopping", "interval"), f"would have more than {_RUNGS:,} rungs; raise it")
-    if real and getattr(stopper, "variant", "stop") == "promote":
-        words = 'must be "stop" in real time, where no evaluation can pause'
-        yield InvalidSetting(("stopping", "variant"), words)
+    yield from (InvalidSetting(("stopping", *found.loc), found.remedy) for found in invalid_rungs(stopper, fidelity))
+    if real:
+        yield from (InvalidSetting(("stopping", *found.loc), found.remedy) for found in not_in_real_time(stopper))
     for number, table in enumerate(study.algorithm):
         made = table.make()
         if not (real or (isinstance(made, Overlapping) and made.queries == 1)):

@@ -210,7 +210,8 @@ def main() -> None:
                 fedbo.resume(out) if unfinished(out) else fedbo.run(study_of(stopper, given), out=out)
             for (label, _), curve in sorted(curves(out, given.time).items()):
                 found.setdefault((label, stopper), []).append(curve)
-    printed(found | (by_optuna(given) if given.optuna else {}))
+    if ("ts", "none") in found:
+        printed(found | (by_optuna(given) if given.optuna else {}))
     compared(found)
 
 

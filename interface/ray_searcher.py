@@ -27,9 +27,9 @@ class RaySearcher(Searcher):
 
     The space is Tune's `param_space`, of which the domains are tuned and the rest is passed on, or `space`, anything that
     `fedbo.tune` takes, such as a ConfigSpace with conditions. Nested dictionaries are kept. The experiment's mode overrides
-    `terms.mode`. A trial counts with the last `metric` that it reported, also where a scheduler has stopped it; one that failed
-    teaches nothing, until Tune has tried it again (of which Tune's ConcurrencyLimiter does not tell). One process may use a
-    folder at a time.
+    `terms.mode`. A trial counts with the last `metric` that it reported, also where a scheduler has stopped it, running or
+    paused; one that failed teaches nothing, until Tune has tried it again (of which Tune's ConcurrencyLimiter does not tell).
+    One process may use a folder at a time.
 
     All that matters is in the agent's folder. `save` writes as JSON which trials are open; points under way that a restored
     experiment knows nothing of are given up.
@@ -52,6 +52,7 @@ class RaySearcher(Searcher):
         self._meeting = meeting
         self._written = None if space is None else written_space(space)
         self._failed: dict[str, str] = {}  # by trial: its token
+        self._reported: dict[str, float] = {}  # by trial that is not over: its last value
 
     def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
         """Take over what the experiment tunes; a space is taken once, and with one already there can be no other."""
@@ -68,9 +69,15 @@ class RaySearcher(Searcher):
         (one,) = self._agent.ask(client=trial_id)
         return _nested(one.configuration)
 
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Note what a trial has come to: Tune does not say so again when a scheduler stops one that is paused."""
+        if (value := result.get(str(self._metric))) is not None:
+            self._reported[trial_id] = float(value)
+
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Tell the agent what a trial was worth; told before, or not known to it, it is no news."""
-        value = None if error or not result else result.get(str(self._metric))
+        last = self._reported.pop(trial_id, None)
+        value = None if error else (result or {}).get(str(self._metric), last)
         for one in self._agent.pending(trial_id):
             self._agent.tell(one.token, None if value is None else float(value))
             if value is None:
@@ -96,7 +103,7 @@ class RaySearcher(Searcher):
         """Write down, as JSON, of which agent this is and which of its points are open."""
         tokens = [] if self._written is None else [one.token for one in self._agent.pending()]
         state = {"folder": str(self._folder), "number": self._number, "space": self._written, "metric": self._metric}
-        state |= {"mode": self._mode, "open": tokens, "failed": self._failed}
+        state |= {"mode": self._mode, "open": tokens, "failed": self._failed, "reported": self._reported}
         Path(checkpoint_path).write_text(json.dumps(state), encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:
@@ -108,7 +115,7 @@ class RaySearcher(Searcher):
                 f"'{self._folder}'; restore with that one"
             )
         self._written, self._metric, self._mode = state["space"], state["metric"], state["mode"]
-        self._failed = state["failed"]
+        self._failed, self._reported = state["failed"], state.get("reported", {})
         for one in self._agent.pending() if self._written is not None else ():
             if one.token not in state["open"]:
                 self._agent.tell(one.token, None)

@@ -106,6 +106,7 @@ RAY_SHELLS = {
     "actors/supervision.py",
     "coordinator/runtime/actor.py",
     "interface/execution/cluster.py",
+    "interface/ray_scheduler.py",
     "interface/ray_searcher.py",
     "interface/testing/carrying_out.py",
     "interface/testing/promises.py",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import mean, median
 
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.coordinator.environment.faults import Crash
 from fedbo.study.stopping import stopping_of
+from fedbo.testing.laws.rung_exchange import NEAR, Knowledge, Pooled, better_elsewhere, is_checkable
 from fedbo.testing.run_tables import Row, RunTables
 
 Key = tuple[int, int]  # step and point
@@ -29,49 +29,55 @@ def stopping_early(run: RunTables) -> Iterator[str]:
     forgets = run.suffers(Crash) or "lost" in repr(run.study.availability) + repr(run.study.group)
     if stopping is None or forgets or run.study.evaluation.make().retries:
         return
-    events = defaultdict[int, list[Row]](list)
-    for event in run.of("rung", "promoted"):
-        events[event["agent"]].append(event)
+    values = _in_rows(run, stopping)
+    events = defaultdict[int, list[tuple[Row, Pooled]]](list)
+    known: Iterable[tuple[Row, Pooled]] = ((event, {}) for event in run.of("rung", "promoted"))
+    if getattr(stopping.stopper, "compare", "own") == "quantiles":
+        known = Knowledge(run, stopping, values).by_event() if is_checkable(run) else ()
+    for event, others in known:
+        events[event["agent"]].append((event, others))
     for agent, lines in events.items():
-        yield from _RungReplay(run, stopping, agent).of(lines)
+        yield from _RungReplay(run, stopping, agent, values[agent]).of(lines)
+
+
+def _in_rows(run: RunTables, stopping: Stopping) -> dict[int, dict[tuple[Key, int], float]]:
+    """Give for each agent the value of each evaluation at each fidelity that stands in the rows."""
+    found = defaultdict[int, dict[tuple[Key, int], float]](dict)
+    for row in run.rows:
+        if row["rungs"] is not None:
+            key = row["step"], row["query"]
+            bracket = stopping.first(run.streams.of(row["agent"]), *key).bracket
+            levels = [level for level in stopping.brackets[bracket] if level <= row["fidelity"]]
+            found[row["agent"]] |= {(key, level): value for level, value in zip(levels[::-1], row["rungs"][::-1], strict=False)}
+    return found
 
 
 class _RungReplay:
     """The rungs of one agent, built line by line."""
 
-    def __init__(self, run: RunTables, stopping: Stopping, agent: int) -> None:
+    def __init__(self, run: RunTables, stopping: Stopping, agent: int, values: Mapping[tuple[Key, int], float]) -> None:
         self._stopping, self._agent, self._stopper = stopping, agent, run.study.stopping
-        self._streams = run.streams.of(agent)
-        self._values = self._in_rows(run)
+        self._streams, self._values = run.streams.of(agent), values
         self._rungs: dict[Place, dict[Key, float]] = defaultdict(dict)
         self._paused: dict[Key, Place] = {}
+        self._others: Pooled = {}
 
     def _bracket(self, key: Key) -> int:
         return self._stopping.first(self._streams, *key).bracket
 
-    def _in_rows(self, run: RunTables) -> dict[tuple[Key, int], float]:
-        """Give the value of each evaluation at each fidelity that stands in the rows."""
-        found = dict[tuple[Key, int], float]()
-        for row in run.rows:
-            if row["agent"] == self._agent and row["rungs"] is not None:
-                key = row["step"], row["query"]
-                levels = [level for level in self._stopping.brackets[self._bracket(key)] if level <= row["fidelity"]]
-                found |= {(key, level): value for level, value in zip(levels[::-1], row["rungs"][::-1], strict=False)}
-        return found
-
-    def of(self, lines: list[Row]) -> Iterator[str]:
-        """List what does not follow."""
-        due: Key | None = None
-        for line in lines:
+    def of(self, lines: Iterable[tuple[Row, Pooled]]) -> Iterator[str]:
+        """List what does not follow; each line comes with what the agent knew of others. Equal values may count either way."""
+        due: set[Key | None] = {None}
+        for line, self._others in lines:
             point, fidelity, *words = line["detail"].split()
             key = (line["step"], int(point))
             if line["kind"] == "promoted":
-                if key != due:
+                if key not in due:
                     yield f"agent {self._agent} promoted {key} at {line['time']}, due was {due}"
                 self._paused.pop(key, None)
-                due = None
+                due = {None}
                 continue
-            if due is not None:
+            if None not in due:
                 yield f"agent {self._agent} did not promote {due} before {line['time']}"
             if words == ["failed"] or (key, int(fidelity)) not in self._values and words == ["end"]:
                 due = self._due()  # it failed
@@ -79,25 +85,32 @@ class _RungReplay:
             if (key, int(fidelity)) not in self._values:
                 return  # under way when the run ended: no row has its values
             wanted = self._reach(key, int(fidelity))
-            if [wanted] != words:
+            if words[0] not in wanted:
                 yield f"agent {self._agent}: {words[0]} of {key} at fidelity {fidelity}, where {wanted} follows"
-            due = None if wanted == "go" else self._due()
+            due = {None} if words == ["go"] else self._due()
 
-    def _reach(self, key: Key, fidelity: int) -> str:
-        """Note a value at a rung and give the verdict."""
+    def _reach(self, key: Key, fidelity: int) -> set[str]:
+        """Note a value at a rung and give the verdict, or both where it hangs on which of two equal values is the better."""
         place, value = (self._bracket(key), fidelity), self._values[key, fidelity]
         self._rungs[place][key] = value
         if fidelity == self._stopping.largest:
-            return "end"
+            return {"end"}
         assert self._stopper is not None
         settings = self._stopper.settings
         if self._stopper.kind == "median":
-            return self._median(place, key, settings["others"])
+            return {self._median(place, key, settings["others"])}
         if settings["variant"] == "promote":
             self._paused[key] = place
-            return "pause"
+            return {"pause"}
         better = sum(other > value for other in self._rungs[place].values())
-        return "go" if better < max(1, math.floor(len(self._rungs[place]) / settings["reduction"])) else "stop"
+        return {
+            "go" if not better or better + ahead < (len(self._rungs[place]) + count) // settings["reduction"] else "stop"
+            for count, ahead in self._elsewhere(place, value)
+        }
+
+    def _elsewhere(self, place: Place, value: float) -> list[tuple[int, float]]:
+        """Count the values of others and the better ones, with equal ones and without."""
+        return [better_elsewhere(self._others, self._rungs, place, value, slack) for slack in (-NEAR, NEAR)]
 
     def _median(self, place: Place, key: Key, least: int) -> str:
         """Compare the best of an evaluation with the median of the others' means."""
@@ -108,18 +121,24 @@ class _RungReplay:
         others = [mean(so_far(one)) for one in self._rungs[place] if one != key]
         return "stop" if len(others) >= least and max(so_far(key)) < median(others) else "go"
 
-    def _due(self) -> Key | None:
+    def _due(self) -> set[Key | None]:
         """Give the promotion that is due: the first, from the top, with fewer better than a share of its rung (Alg. 2)."""
         assert self._stopper is not None
         if self._stopper.settings.get("variant") != "promote":
-            return None
+            return {None}
+        return {self._due_among(which) for which in ((0, 1) if self._others else (0,))}
+
+    def _due_among(self, which: int) -> Key | None:
+        assert self._stopper is not None
+        reduction = self._stopper.settings["reduction"]
         for place in sorted(self._rungs, key=lambda one: (-one[1], one[0])):
             values = list(self._rungs[place].items())
-            share = math.floor(len(values) / self._stopper.settings["reduction"])
             fit = []
             for number, (key, value) in enumerate(values):
                 before = sum(other > value or (other == value and turn < number) for turn, (_, other) in enumerate(values))
-                if before < share and self._paused.get(key) == place:
+                count, ahead = self._elsewhere(place, value)[which]
+                is_best = before == 0 and len(values) >= reduction
+                if (is_best or before + ahead < (len(values) + count) // reduction) and self._paused.get(key) == place:
                     fit.append((before, key))
             if fit:
                 return min(fit)[1]

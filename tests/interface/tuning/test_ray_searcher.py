@@ -64,6 +64,23 @@ def test_values_count_once_and_failures_teach_nothing(tmp_path: Path) -> None:
     searcher.close()
 
 
+def test_a_trial_that_is_stopped_while_it_is_paused_counts_with_its_last_report(tmp_path: Path) -> None:
+    searcher = searcher_of(tmp_path / "agent")
+    for trial in ("t1", "t2", "t3"):
+        searcher.suggest(trial)
+        for loss in (3.0, 2.0):
+            searcher.on_trial_result(trial, {"loss": loss})
+    searcher.on_trial_result("t1", {"seconds": 1.0})
+    searcher.save_to_dir(str(tmp_path), "one")
+    copy = RaySearcher(tmp_path / "agent", terms=searcher._terms)
+    copy.restore_from_dir(str(tmp_path))
+    copy.on_trial_complete("t1")  # as Tune tells of one that is paused
+    copy.on_trial_complete("t2", {"loss": 1.0})
+    copy.on_trial_complete("t3", error=True)
+    assert list(copy._agent._log.told.values()) == [2.0, 1.0, None]
+    copy.close()
+
+
 def test_a_saved_searcher_goes_on_and_holds_no_pickle(tmp_path: Path) -> None:
     searcher = searcher_of(tmp_path / "agent")
     limited = ConcurrencyLimiter(searcher, max_concurrent=2)
@@ -145,4 +162,33 @@ def test_an_experiment_of_ray_tune_runs_fails_and_is_restored(tmp_path: Path, mo
     )
     assert len([result for result in again.fit() if not result.error]) == 3
     assert len(searcher._agent._log.told) == 3, "nothing is told twice"
+    searcher.close()
+
+
+@pytest.mark.long
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.usefixtures("ray_session")
+@pytest.mark.filterwarnings("ignore")  # Tune's own
+def test_what_a_scheduler_of_tune_stops_counts_with_its_last_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+
+    def train(config: dict[str, Any]) -> None:
+        for step in range(1, 10):
+            tune.report({"loss": config["model"]["n"] + 1.0 / step})
+
+    searcher = RaySearcher(tmp_path / "agent", terms=fedbo.Terms("random", seed=3))
+    scheduler = tune.schedulers.ASHAScheduler(max_t=9, reduction_factor=3)
+    tuner = tune.Tuner(
+        tune.with_resources(train, {"cpu": 0.5}),
+        param_space=SPACE,
+        tune_config=tune.TuneConfig(
+            metric="loss", mode="min", num_samples=6, search_alg=ConcurrencyLimiter(searcher, max_concurrent=1),
+            scheduler=scheduler, reuse_actors=True,
+        ),
+        run_config=tune.RunConfig(name="run", storage_path=str(tmp_path), verbose=0),
+    )  # fmt: skip
+    results = tuner.fit()
+    assert {result.metrics["training_iteration"] for result in results} > {9}, "some end early"
+    assert list(searcher._agent._log.told.values()) == [result.metrics["loss"] for result in results]
     searcher.close()

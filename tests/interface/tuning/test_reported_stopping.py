@@ -146,6 +146,10 @@ def test_real_time_needs_evaluations_that_report_and_cannot_pause() -> None:
     for wrong, words in (
         ({"stopping": "asha"}, "needs evaluations that report, in real time; leave it out, or take typed_function and say how"),
         ({"stopping": {"kind": "asha", "variant": "promote"}, "steps": 4}, "variant = 'promote': must be \"stop\" in real"),
+        (
+            {"stopping": {"kind": "asha", "compare": "quantiles"}, "steps": 4},
+            "compare = 'quantiles': must be \"own\" in real time",
+        ),
         ({"stopping": {"kind": "asha", "smallest": 9}, "steps": 4}, "must be at least 1 and below 4, the steps of the object"),
     ):
         with pytest.raises(StudyError, match=re.escape(words)):

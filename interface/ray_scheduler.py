@@ -1,0 +1,160 @@
+"""A trial scheduler for Ray Tune that stops trials by the rules of `[stopping]`, and goes on where it was after a restore.
+
+Needs Ray Tune: pip install 'ray[tune]'.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler
+
+from fedbo.actors.stopping.rungs import RungState
+from fedbo.actors.stopping.stopping import Stopping
+from fedbo.actors.storage import atomic
+from fedbo.actors.storage.evaluations import Query
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import Fidelity
+from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
+from fedbo.study.stopping import StoppingTable, invalid_rungs, not_in_real_time
+
+
+class RayScheduler(FIFOScheduler):
+    """Stops trials at rungs by a stopper, with the code that stops evaluations of a study.
+
+    `stopping` is the name of a stopper or the table `[stopping]`: "asha", "hyperband" or "median"; nothing pauses. A trial has
+    `steps` steps by `time_attr`, and ends with the last one. It is judged at the first result at or beyond a rung by its value
+    of `metric`; a result that lacks one of both is passed over, and what is no number is worse than everything. With brackets,
+    that of a trial is drawn by its id.
+
+    What trials came to at rungs is kept in `folder`, a line each, and read again there: a restored experiment goes on with the
+    rungs and verdicts of before. Another experiment takes another folder. ValueError when an argument is wrong, or the folder
+    is of a scheduler with other arguments.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        stopping: str | Mapping[str, Any],
+        steps: int,
+        time_attr: str = "training_iteration",
+        metric: str | None = None,
+        mode: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._folder, self._steps, self._time_attr = Path(folder).resolve(), steps, time_attr
+        self._table = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
+        self._metric, self._mode = metric, mode
+        self._stopping = _stopping_on(self._table, steps)
+        self._log: _RungLog | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what trials came to: Tune stores a scheduler when an experiment begins; the log has what came after."""
+        return {**self.__dict__, "_log": None}
+
+    def set_search_properties(self, metric: str | None, mode: str | None, **spec: Any) -> bool:
+        """Take over metric and mode of the experiment; they can be no others than those given here."""
+        if metric not in (None, self._metric or metric) or mode not in (None, self._mode or mode):
+            return False
+        self._metric, self._mode = metric or self._metric, mode or self._mode
+        return True
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        """Read what trials came to before; ValueError without metric and mode."""
+        if self._metric is None or self._mode not in ("min", "max"):
+            raise ValueError("RayScheduler: no metric and mode; give both to TuneConfig, or here, the mode as 'min' or 'max'")
+        if self._log is None:
+            head = {"stopping": self._table, "steps": self._steps, "metric": self._metric, "mode": self._mode}
+            self._log = _RungLog(self._folder, head, self._stopping, 1.0 if self._mode == "max" else -1.0)
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        """Judge a trial at every rung that it has passed since its last result."""
+        if self._time_attr not in result or self._metric not in result:
+            return str(self.CONTINUE)
+        assert self._log is not None
+        value = result[self._metric]
+        goes_on = self._log.report(trial.trial_id, result[self._time_attr], -inf if value is None else float(value))
+        return str(self.CONTINUE if goes_on else self.STOP)
+
+    def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
+        """Note the last result, of which Tune says nothing before where a criterion of its own ends the trial."""
+        self.on_trial_result(tune_controller, trial, result)
+
+    def debug_string(self) -> str:
+        """Say how many trials were stopped."""
+        stopped = 0 if self._log is None else self._log.stopped
+        return f"Using {self._table['kind']} of fedbo: num_stopped={stopped}"
+
+
+class _RungLog:
+    """What trials came to at rungs: a log in a folder, and the state of the stopper that follows from its lines."""
+
+    def __init__(self, folder: Path, head: dict[str, Any], stopping: Stopping, sign: float) -> None:
+        self._stopping, self._sign, self._rungs = stopping, sign, RungState()
+        self._at: dict[str, Query] = {}  # by trial: its present segment, or its last one
+        self._ends: dict[str, int] = {}  # by trial that was stopped or has ended: the fidelity of that
+        self.stopped = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / "rungs.jsonl"
+        with self._path.open("a+b") as file:
+            file.seek(0)
+            whole, end, _ = file.read().rpartition(b"\n")
+            file.truncate(len(whole) + len(end))  # its writer may have been killed within the last line
+            lines = [json.loads(line) for line in whole.splitlines()] or [head]
+            if not whole:
+                atomic.append(file.fileno(), json.dumps(head).encode() + b"\n")
+        if lines[0] != head:
+            raise ValueError(f"'{folder}': has rungs of {json.dumps(lines[0])}; give the same arguments, or a new folder")
+        for trial, _, value in lines[1:]:
+            self._judge(trial, value)
+
+    def report(self, trial: str, step: float, value: float) -> bool:
+        """Note the value of a trial at every rung that it has passed, on disk first; say whether it goes on."""
+        while trial not in self._ends and (fidelity := self._fidelity(trial)) <= step:
+            with self._path.open("ab", buffering=0) as file:
+                atomic.append(file.fileno(), json.dumps([trial, fidelity, value]).encode() + b"\n")
+            self._judge(trial, value)
+        return step < self._ends.get(trial, inf)
+
+    def _fidelity(self, trial: str) -> int:
+        """Give the next rung of a trial."""
+        if trial not in self._at:
+            number = int.from_bytes(hashlib.sha256(trial.encode()).digest()[:7])
+            span = self._stopping.first(Streams(0, owner=0), number, 0)
+            self._at[trial] = Query(0, 0, 0, np.zeros(0), step=number, span=span)
+        return self._at[trial].fidelity or 0
+
+    def _judge(self, trial: str, value: float) -> None:
+        """Judge a trial at its next rung."""
+        fidelity, signed = self._fidelity(trial), self._sign * value if isfinite(value) else -inf
+        self._rungs, verdict, self._at[trial] = self._stopping.judge(self._rungs, self._at[trial], signed)
+        self.stopped += verdict == "stop"
+        if verdict != "go":
+            self._ends[trial] = fidelity
+
+
+def _stopping_on(table: dict[str, Any], steps: int) -> Stopping:
+    """Make the stopper of a table, on so many steps; ValueError with a line for what is wrong."""
+    if type(steps) is not int or steps < 2:
+        raise ValueError(f"steps = {steps!r}: must be a whole number, at least 2")
+    found = list[InvalidSetting]()
+    try:
+        stopper = StoppingTable.model_validate(table).make()
+        found += invalid_rungs(stopper, Fidelity("step", 1, steps))
+        found += not_in_real_time(stopper)
+    except ValidationError as error:
+        found += from_pydantic(error, {}).faults
+    except InvalidSettings as error:
+        found += error.faults
+    if found:
+        document = {"stopping": table}
+        raise ValueError("; ".join(InvalidSetting(("stopping", *one.loc), one.remedy).line(document) for one in found))
+    return Stopping(stopper, 1, steps)

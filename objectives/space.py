@@ -75,7 +75,7 @@ def _columns(points: Array) -> list[Array]:
 class _Box(NamedTuple):
     """The lower and upper ends `(d,)` of a box, which parameters have a log range, and pairs of ends if all are linear.
 
-    `unit` are the pairs of ends of the unit cube, `ranges` those of the box, linear or not, and `whole` the axes of whole numbers.
+    `unit` are the pairs of ends of the unit cube, `ranges` those of the box, linear or not, `whole` the axes of whole numbers.
     """
 
     low: Array

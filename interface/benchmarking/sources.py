@@ -18,8 +18,8 @@ from fedbo.study.files import resolve_paths
 class BenchmarkSource:
     """A task before its methods are chosen: its name, the tables of its study, and a file or suite to be named in errors.
 
-    With `optional`, it is left out where its data or a library are missing. Where it has no [exchange], a method that would send
-    before the start alone sends after every iteration.
+    With `optional`, it is left out where its data or a library are missing. Where it has no [exchange], a method that would
+    send before the start alone sends after every iteration.
     """
 
     name: str

@@ -1,9 +1,9 @@
 """The network of `surrogate_network` at one point, compiled by Numba: `outputs`.
 
-At one point the products are with vectors, and the time goes into reading the matrices. So weights are read as the 32 bits that
-were published, and of the two halves of a block that are multiplied, the one without the gate is computed only where the gate is
-open. Sums are made in the order in which they are written, on every processor. To be imported where it is called, since Numba
-takes half a second to import.
+At one point the products are with vectors, and the time goes into reading the matrices. So weights are read as the 32 bits
+that were published, and of the two halves of a block that are multiplied, the one without the gate is computed only where the
+gate is open. Sums are made in the order in which they are written, on every processor. To be imported where it is called, since
+Numba takes half a second to import.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _block(hidden: Array, layers: PointLayers, block: int, normal: Array, gate: 
 
 @_compiled
 def _gate(gate: Array, normal: Array, weights: Array, offset: Array) -> None:
-    """Write the gate `(u,)` before it is cut off at 0, of weights `(h, u)`: eight rows at once, so that it is read less often."""
+    """Write the gate `(u,)` before it is cut off at 0, of weights `(h, u)`, eight rows of which are read at once."""
     for unit in range(len(gate)):
         gate[unit] = offset[unit]
     for k in range(0, len(normal), 8):

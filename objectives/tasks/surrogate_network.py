@@ -2,7 +2,8 @@
 
 The network of Gorishniy et al. 2021 for tables: categories are embedded, numbers transformed to a common range, and some blocks
 h + B (a(h) relu(g(h))) follow, each after a batch normalisation. Normalisations and ranges are folded into the matrices
-beside them, in double precision, so that an evaluation is little more than products of matrices. One point is evaluated by compiled code (`point_network`).
+beside them, in double precision, so that an evaluation is little more than products of matrices. One point is evaluated by
+compiled code (`point_network`).
 """
 
 from __future__ import annotations

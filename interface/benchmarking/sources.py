@@ -18,8 +18,8 @@ from fedbo.study.files import resolve_paths
 class BenchmarkSource:
     """A task before its methods are chosen: its name, the tables of its study, and a file or suite to be named in errors.
 
-    With `optional`, it is left out where its data or a library are missing. Where it has no [exchange], a method that would
-    send before the start alone sends after every iteration.
+    With `optional`, it is left out where its data or a library are missing. Where it has no [exchange], a method that can
+    send after every iteration does.
     """
 
     name: str
@@ -41,13 +41,16 @@ def _table(wanted: str, known: Sequence[Mapping[str, Any]], immediate: bool) -> 
             if table.get(key) == wanted:
                 return {**table, "label": wanted}
     name, _, preset = wanted.partition("/")
-    if not preset and immediate and _sends_once(name):
+    if not preset and immediate and _pauses(name):
         return {"name": name, "label": wanted, "every": 1}
     return {"name": name, "label": wanted, **({"preset": preset} if preset else {})}
 
 
-def _sends_once(name: str) -> bool:
-    """Say whether a method sends before the start alone, which without rounds comes too late, and could send again."""
+def _pauses(name: str) -> bool:
+    """Say whether a method sends before the start but not after the first iteration, although it could.
+
+    Without rounds what is sent before the start alone comes too late for most.
+    """
     if name not in catalogue() or "every" not in entry(name).free():
         return False
     made = entry(name).make()

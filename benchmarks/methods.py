@@ -5,7 +5,8 @@
 
 It reads the runs that are whole, and prints Markdown. An agent's scores are in units of what lies between the worst and the
 best that any method found for it; a replicate's value is the mean over its agents. Intervals and tests are of replicates,
-paired, so that they speak of these agents, and Holm's correction is over all comparisons of a task.
+paired, so that they speak of these agents; of a single replicate they are of its agents, paired, and speak of that replicate.
+Holm's correction is over all comparisons of a task.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Comparison:
 class Task:
     """A task of the bench: the best value so far of each method at places of its axis, in native units and of the range.
 
-    `native` and `share` are `(replicates, places)`, the means over agents; `sent` are the bytes that an agent sends in all.
+    `native` and `share` are `(replicates, agents, places)`; `sent` are the bytes that an agent sends in all.
     """
 
     result: Result
@@ -79,9 +80,9 @@ def task_of(result: Result) -> Task:
     for method, mine in grouped(result.traces, lambda trace: trace.algorithm).items():
         own = grouped(mine, lambda trace: trace.replicate)
         best = {number: [_best(trace, axis, at) for trace in sorted(own[number], key=lambda one: one.agent)] for number in own}
-        native[method] = np.array([np.mean(best[number], axis=0) for number in sorted(best)])
+        native[method] = np.array([best[number] for number in sorted(best)])
         low, span = np.array([ends[agent] for agent in sorted(ends)]).T
-        share[method] = np.array([np.mean((np.array(best[n]) - low[:, None]) / span[:, None], axis=0) for n in sorted(best)])
+        share[method] = (native[method] - low[:, None]) / span[:, None]
     sent = {row.algorithm: row.bytes_up for row in result.summary()}
     return Task(result, axis, at, native, share, sent)
 
@@ -107,8 +108,13 @@ def comparisons(task: Task) -> list[Comparison]:
     return found
 
 
+def _units(found: Array) -> Array:
+    """Give what intervals are over, `(n, places)`: the means of replicates, or of a single replicate its agents."""
+    return np.asarray(found.mean(axis=1) if len(found) > 1 else found[0])
+
+
 def _compared(task: Task, method: str, other: str) -> Comparison:
-    ours, theirs = task.share[method], task.share[other]
+    ours, theirs = _units(task.share[method]), _units(task.share[other])
     with np.errstate(all="ignore"):
         test = ttest_rel(ours, theirs)
         interval = test.confidence_interval(0.95)
@@ -129,9 +135,9 @@ def values_table(task: Task) -> str:
     """Write what every method has found, and what an agent sends for it."""
     count, agents = len(next(iter(task.native.values()))), len(task.result.study.targets)
     metric = task.result.metric()
-    lines = [f"## `{task.name}`: {agents} agents, {count} replicates; {metric.name}", "", SOURCE, ""]
+    lines = [f"## `{task.name}`: {agents} agents, {count} replicate{'s' * (count > 1)}; {metric.name}", "", SOURCE, ""]
     lines += [f"| | {' | '.join(_headings(task))} | sent by an agent |", "|---" * (len(task.at) + 2) + "|"]
-    means = {method: found.mean(axis=0) for method, found in task.native.items()}
+    means = {method: found.mean(axis=(0, 1)) for method, found in task.native.items()}
     leaders = [max(means, key=lambda method: float(means[method][place])) for place in range(len(task.at))]
     for method, mean in means.items():
         cells = [
@@ -166,7 +172,7 @@ def stopping_table(without: Task, stopped: Task) -> str:
     lines = [f"## `{stopped.name}` minus `{without.name}`", "", SOURCE, ""]
     lines += [f"| | {' | '.join(_headings(stopped))} |", "|---" * (len(stopped.at) + 1) + "|"]
     for method in stopped.native:
-        ours, theirs = stopped.native[method], without.native[method]
+        ours, theirs = _units(stopped.native[method]), _units(without.native[method])
         test = ttest_rel(ours, theirs)
         half = np.ptp(np.array(test.confidence_interval(0.95)), axis=0) / 2.0
         cells = [f"{m:+.4f} ± {h:.4f}" for m, h in zip((ours - theirs).mean(axis=0), half, strict=True)]
@@ -183,7 +189,7 @@ def drawn(tasks: list[Task]) -> Figure:
         for place, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, place + 1, title=task.name)
             for number, method in enumerate(method for method in DRAWN if method in task.share):
-                mean = task.share[method].mean(axis=0)
+                mean = task.share[method].mean(axis=(0, 1))
                 line = ":" if method in ("random", "pooled") else "--" if method in ("ts", "gp_ei") else "-"
                 colour = COLOURS[number % len(COLOURS)]
                 axes.plot(task.at, 100 * mean, line, color=colour, marker="o", markersize=3, label=method)

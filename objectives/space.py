@@ -13,14 +13,15 @@ from fedbo.objectives.base import Array, Parameter
 
 Ends = tuple[tuple[float, float], ...]
 _FEW = 8  # numbers of which Python's own are faster than an array of them
+_FEW_CHECKED = 24  # the same where they are only checked
 _MOST_KNOWN = 256
 
 
 def inside(parameters: Sequence[Parameter], x: npt.ArrayLike) -> Array:
     """Give x `(d,)` or `(n, d)` in native units as floats, or refuse it: ValueError when it is outside the box."""
-    low, high, _, ends, _ = _box(parameters)
+    low, high, _, _, _, ranges, whole = _box(parameters)
     points = _shaped(len(parameters), np.asarray(x, dtype=np.float64))
-    if ends and points.size <= _FEW and _are_inside(_rows(points), ends):
+    if points.size <= _FEW_CHECKED and _are_inside(rows := _rows(points), ranges) and _are_whole(rows, whole):
         return points
     if not ((points >= low) & (points <= high)).all():  # written so that NaN is outside
         raise _outside(points, [(p.name, p.low, p.high) for p in parameters])
@@ -37,7 +38,7 @@ def from_unit(parameters: Sequence[Parameter], u: npt.ArrayLike) -> Array:
     A linear parameter is `low + u (high - low)`, in this order of operations, which is also that of the published
     experiments. ValueError when a coordinate is not in [0, 1].
     """
-    low, high, curved, ends, unit = _box(parameters)
+    low, high, curved, ends, unit, _, _ = _box(parameters)
     points = _shaped(len(parameters), np.asarray(u, dtype=np.float64))
     if ends and 0 < points.size <= _FEW and _are_inside(rows := _rows(points), unit):
         native = [_native(row, ends) for row in rows]
@@ -74,7 +75,7 @@ def _columns(points: Array) -> list[Array]:
 class _Box(NamedTuple):
     """The lower and upper ends `(d,)` of a box, which parameters have a log range, and pairs of ends if all are linear.
 
-    `unit` are the pairs of ends of the unit cube.
+    `unit` are the pairs of ends of the unit cube, `ranges` those of the box, linear or not, `whole` the axes of whole numbers.
     """
 
     low: Array
@@ -82,6 +83,8 @@ class _Box(NamedTuple):
     curved: tuple[int, ...]
     ends: Ends
     unit: Ends
+    ranges: Ends
+    whole: tuple[int, ...]
 
 
 _KNOWN: dict[int, tuple[Sequence[Parameter], _Box]] = {}
@@ -104,9 +107,9 @@ def _box(parameters: Sequence[Parameter]) -> _Box:
 def _made(parameters: tuple[Parameter, ...]) -> _Box:
     low, high = (np.array([getattr(parameter, end) for parameter in parameters]) for end in ("low", "high"))
     linear = not any(parameter.log or parameter.whole for parameter in parameters)
-    ends = tuple(zip(low.tolist(), high.tolist(), strict=True)) if linear else ()
-    curved = tuple(i for i, parameter in enumerate(parameters) if parameter.log)
-    return _Box(low, high, curved, ends, ((0.0, 1.0),) * len(parameters))
+    ranges = tuple(zip(low.tolist(), high.tolist(), strict=True))
+    curved, whole = (tuple(i for i, each in enumerate(parameters) if getattr(each, kind)) for kind in ("log", "whole"))
+    return _Box(low, high, curved, ranges if linear else (), ((0.0, 1.0),) * len(parameters), ranges, whole)
 
 
 def _rows(points: Array) -> list[list[float]]:
@@ -121,6 +124,11 @@ def _are_inside(rows: Sequence[Sequence[float]], ends: Ends) -> bool:
             if not low <= number <= high:
                 return False
     return True
+
+
+def _are_whole(rows: list[list[float]], axes: Sequence[int]) -> bool:
+    """Say whether few points have whole numbers at these axes."""
+    return all(row[axis].is_integer() for row in rows for axis in axes)
 
 
 def _native(u: list[float], ends: Ends) -> list[float]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedbo.algorithms.catalog import catalogue, entry
 from fedbo.objectives.suites.catalog import SUITES
 from fedbo.settings.errors import unknown
 from fedbo.study.document import StudyError, read
@@ -17,7 +18,8 @@ from fedbo.study.files import resolve_paths
 class BenchmarkSource:
     """A task before its methods are chosen: its name, the tables of its study, and a file or suite to be named in errors.
 
-    With `optional`, it is left out where its data or a library are missing.
+    With `optional`, it is left out where its data or a library are missing. Where it has no [exchange], a method that can
+    send after every iteration does.
     """
 
     name: str
@@ -30,16 +32,29 @@ class BenchmarkSource:
         known = list(self.tables.get("algorithm", ()))
         if not wanted:
             return known
-        return [_table(one, known) for one in wanted]
+        return [_table(one, known, "exchange" not in self.tables) for one in wanted]
 
 
-def _table(wanted: str, known: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _table(wanted: str, known: Sequence[Mapping[str, Any]], immediate: bool) -> dict[str, Any]:
     for key in ("label", "name"):
         for table in known:
             if table.get(key) == wanted:
                 return {**table, "label": wanted}
     name, _, preset = wanted.partition("/")
+    if not preset and immediate and _pauses(name):
+        return {"name": name, "label": wanted, "every": 1}
     return {"name": name, "label": wanted, **({"preset": preset} if preset else {})}
+
+
+def _pauses(name: str) -> bool:
+    """Say whether a method sends before the start but not after the first iteration, although it could.
+
+    Without rounds what is sent before the start alone comes too late for most.
+    """
+    if name not in catalogue() or "every" not in entry(name).free():
+        return False
+    made = entry(name).make()
+    return made.sends(0) and not made.sends(1)
 
 
 def benchmark_sources(suite: str) -> list[BenchmarkSource]:

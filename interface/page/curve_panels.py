@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedbo.page.axes import spanned
-from fedbo.plots.style import COLOURS, time_label
+from fedbo.plots.style import colour_at, time_label
 from fedbo.results.curves import Axis, Curve, IncumbentTrace, curve, grid, mean_and_error, replicate_means
 from fedbo.results.grouping import by_cell_and_algorithm, by_replicate, by_run
 from fedbo.results.result import Result
@@ -47,7 +47,7 @@ class Panel:
 
 def colour_of(result: Result, label: str) -> str:
     """Give the colour of an algorithm, the same in all figures of a study."""
-    return COLOURS[result.study.labels.index(label) % len(COLOURS)]
+    return colour_at(result.study.labels.index(label))
 
 
 def curve_panels(result: Result, cell: int) -> list[Panel]:

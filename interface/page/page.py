@@ -131,7 +131,8 @@ def _statistics(results: Sequence[Result]) -> Markup:
         drawn = io.StringIO()
         draw_overview(found).savefig(drawn, format="svg", metadata={"Date": None})
     picture = base64.b64encode(drawn.getvalue().encode()).decode()
-    figure = Markup('<img alt="Mean ranks and performance profiles" src="data:image/svg+xml;base64,{}">').format(picture)
+    image = '<div class="scroll ranks"><img alt="Mean ranks and performance profiles" src="data:image/svg+xml;base64,{}"></div>'
+    figure = Markup(image).format(picture)
     return Markup("\n").join([figure, *(html_of(statistics_table(table)) for table in found.tables())])
 
 

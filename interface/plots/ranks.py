@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.plots.style import COLOURS, FAINT, INK, STYLE, decades
+from fedbo.plots.style import FAINT, INK, STYLE, colour_at, decades
 from fedbo.statistics.costs import factors_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def draw_overview(found: Overview) -> Figure:
         draw_ranks(figure.add_subplot(grid[0, :]), found.ranking)
         for place, one in enumerate(costs):
             draw_profile(figure.add_subplot(grid[1, place]), one, costs)
+        figure.legend(*figure.axes[-1].get_legend_handles_labels(), loc="outside lower center", ncols=min(count, 7))
         return figure
 
 
@@ -41,7 +42,7 @@ def draw_ranks(axes: Axes, found: Ranking) -> None:
         best = place in left
         level = order.index(place) if best else count - 1 - order.index(place)
         y, end = -shift - 0.55 * level, 1 - 0.03 * (count - 1) if best else count + 0.03 * (count - 1)
-        axes.plot([found.mean[place]] * 2 + [end], [0, y, y], color=COLOURS[place % len(COLOURS)], linewidth=1.5)
+        axes.plot([found.mean[place]] * 2 + [end], [0, y, y], color=colour_at(place), linewidth=1.5)
         words = f"{found.labels[place]}  {found.mean[place]:.2f}" if best else f"{found.mean[place]:.2f}  {found.labels[place]}"
         axes.text(end, y, f"{words} " if best else f" {words}", ha="right" if best else "left", va="center", fontsize=10.5)
     for number, group in enumerate(found.groups):
@@ -58,7 +59,7 @@ def draw_ranks(axes: Axes, found: Ranking) -> None:
     axes.text(1, 1.1, f"critical difference {found.critical:.2f}{longer}", fontsize=9.5, color=FAINT, va="bottom")
     axes.set_ylim(-shift - 0.55 * (lines - 1) - 0.4, 1.75)
     axes.set_xlim(1 - 0.32 * (count - 1), count + 0.32 * (count - 1))
-    axes.set_title(f"Mean ranks over {found.tasks} tasks: bars join methods that do not differ")
+    axes.set_title(f"Mean ranks over {found.tasks} task{'s' * (found.tasks > 1)}: bars join methods that do not differ")
     axes.set_axis_off()
 
 
@@ -67,12 +68,10 @@ def draw_profile(axes: Axes, found: CostToLevel, all_of_them: Sequence[CostToLev
     factors = factors_of(all_of_them)
     shares = found.profile(factors)
     for place, label in enumerate(found.labels):
-        colour = COLOURS[place % len(COLOURS)]
-        axes.plot(factors, shares[:, place], drawstyle="steps-post", color=colour, linewidth=2.0, label=label)
+        axes.plot(factors, shares[:, place], drawstyle="steps-post", color=colour_at(place), linewidth=2.0, label=label)
     decades(axes, 1.0, float(factors[-1]))
     axes.set_ylim(-0.02, 1.04)
     axes.set_title(f"Performance profile: {found.axis}")
     axes.set_xlabel(f"{found.axis}, as a multiple of the best method's")
     if found is all_of_them[0]:
         axes.set_ylabel(f"share that reached the level of {found.labels[0]}")
-        axes.legend(loc="lower right")

@@ -45,9 +45,15 @@ STYLE: Any = {
 }
 
 
+def colour_at(place: int) -> str:
+    """Give the colour of the algorithm at a place; those beyond the last colour get the same again, darker."""
+    colour, shade = COLOURS[place % len(COLOURS)], 0.55 ** (place // len(COLOURS))
+    return "#" + "".join(f"{round(int(colour[at : at + 2], 16) * shade):02X}" for at in (1, 3, 5))
+
+
 def colours(result: Result) -> dict[str, str]:
     """Give every algorithm its colour, the same in all figures of a study."""
-    return {label: COLOURS[place % len(COLOURS)] for place, label in enumerate(result.study.labels)}
+    return {label: colour_at(place) for place, label in enumerate(result.study.labels)}
 
 
 def time_label(result: Result) -> str:

@@ -10,5 +10,9 @@ from fedbo.statistics.statistics_table import StatisticsTable
 
 
 def statistics_table(table: StatisticsTable) -> RenderableType:
-    """Write a table with what is to be known of it below."""
-    return Group(table_of("", table.headings, table.rows), Text("\n".join([table.caption, *table.remarks]), style="dim"))
+    """Write a table with what is to be known of it below; final values with a line for each method, so that its name fits."""
+    headings, rows = table.headings, table.rows
+    if table.name == "finals":
+        (_, *headings), *rows = zip(*[table.headings, *table.rows], strict=True)
+        headings = ["algorithm", *headings]
+    return Group(table_of("", headings, rows), Text("\n".join([table.caption, *table.remarks]), style="dim"))

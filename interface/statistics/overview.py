@@ -79,7 +79,9 @@ def _ranks(found: Ranking) -> StatisticsTable:
         f"{found.critical:.3g} apart (Nemenyi); those with a letter in common do not. Friedman's chi2 = {found.chi2:.3g}, "
         f"F = {found.f:.3g}, p {'' if found.p < 0.001 else '= '}{_chance(found.p)}."
     )
-    warning = ("With so few tasks ranks can hardly differ.",) if found.tasks < 5 else ()
+    if found.tasks == 1:
+        caption = "Ranks on the only task, 1 is best: of one task nothing can be tested."
+    warning = ("With so few tasks ranks can hardly differ.",) if 1 < found.tasks < 5 else ()
     return StatisticsTable("ranks", caption, ("algorithm", "mean rank", "group"), rows, warning)
 
 

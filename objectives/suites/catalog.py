@@ -86,7 +86,7 @@ def _real(part: Part, suffix: str) -> Suite:
     if part == "development":
         tasks = tasks[:-1]  # of three image sets none is for development
     return Suite(
-        f"tuning{suffix}", 1, f"hyperparameter tuning with measured run times; {part.replace('_', '-')} agents", tuple(tasks)
+        f"tuning{suffix}", 2, f"hyperparameter tuning with measured run times; {part.replace('_', '-')} agents", tuple(tasks)
     )
 
 

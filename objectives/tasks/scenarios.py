@@ -7,7 +7,7 @@ inactive is 0, or the code 0 of its category.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,10 @@ class Scenario:
     outputs: tuple[str, ...]
     seconds: str
 
+    def __hash__(self) -> int:
+        """Give the hash of the name, since that of all fields is a tenth of an evaluation."""
+        return hash(self.name)
+
     @property
     def space(self) -> Space:
         """Give the typed space that is tuned, in the publisher's order; DataMissing without the publisher's files."""
@@ -59,8 +63,8 @@ class Scenario:
 class Inputs:
     """Where coordinates go: `axes` of a point to `columns` of the numbers, categories by their `codes`, after the data set's.
 
-    `active` says which axes count for each value of the axis `parent`, or in its only row without such an axis. `fidelities`
-    are the columns of the fidelities.
+    `active` says which axes count for each value of the axis `parent`, or in its only row without such an axis; `pairs` are the
+    columns and axes that count, for each. `fidelities` are the columns of the fidelities.
     """
 
     columns: Codes
@@ -70,6 +74,7 @@ class Inputs:
     data_sets: Mapping[str, int]
     parent: int | None
     active: Mask
+    pairs: tuple[tuple[tuple[int, int], ...], ...]
 
 
 @cache
@@ -101,14 +106,17 @@ def _inputs(scenario: Scenario) -> Inputs:
     assert len(parents) <= 1, "what is active must hang on one parameter"
     cells = np.tile(np.array(space.defaults), (space.levels[parents[0]] if parents else 1, 1))
     cells[:, parents] = np.arange(len(cells))[:, None]
+    active = space.active(cells)
+    placed = [(scenario.numbers.index(name), axis) for axis, name in numbers]
     return Inputs(
-        columns=np.array([scenario.numbers.index(name) for _, name in numbers]),
+        columns=np.array([column for column, _ in placed]),
         axes=np.array([axis for axis, _ in numbers]),
         fidelities=np.array([scenario.numbers.index(name) for name in scenario.fidelities]),
         codes=tuple((axis, np.array([coding[name][one] for one in space.choices[axis] or ()])) for name, axis in categories),
         data_sets=coding[scenario.categories[0]],
         parent=parents[0] if parents else None,
-        active=space.active(cells),
+        active=active,
+        pairs=tuple(tuple((column, axis) for column, axis in placed if row[axis]) for row in active),
     )
 
 
@@ -131,6 +139,18 @@ class SurrogateTask:
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Give the predicted quantity at x `(d,)`; nothing is drawn."""
         return self.sign * float(self._at(x)[self._place(self.quantity)])
+
+    def outputs_at(self, x: Array, fidelity: Sequence[float]) -> Array:
+        """Give all outputs `(o,)` of the network at one point `(d,)` and a fidelity `(f,)`: `outputs` but for rounding."""
+        row = inside(self.scenario.space.parameters, x).tolist()
+        inputs, scenario = self.scenario.inputs, self.scenario
+        numbers = [0.0] * len(scenario.numbers)
+        for column, axis in inputs.pairs[int(row[inputs.parent]) if inputs.parent is not None else 0]:
+            numbers[column] = row[axis]
+        for column, value in zip(inputs.fidelities, fidelity, strict=True):
+            numbers[column] = value
+        codes = [inputs.data_sets[self.data_set], *(table[int(row[axis])] for axis, table in inputs.codes)]
+        return scenario.network.at(np.array(codes), np.array(numbers))
 
     def score(self, x: Array) -> float | None:
         """Give None: an observation is already noise-free."""
@@ -165,7 +185,7 @@ class SurrogateTask:
         key = np.asarray(x, dtype=np.float64).tobytes()
         if key not in self._last:
             self._last.clear()
-            self._last[key] = self.outputs(x)
+            self._last[key] = self.outputs_at(x, self.fidelity)
         return self._last[key]
 
     def _place(self, output: str) -> int:
@@ -178,7 +198,7 @@ class EpochTask(SurrogateTask):
 
     def evaluate_at(self, x: Array, fidelity: int, rng: np.random.Generator) -> float:
         """Give the predicted quantity at x `(d,)` after so many epochs; nothing is drawn."""
-        return self.sign * float(self.outputs(x, np.array([float(fidelity)]))[self._place(self.quantity)])
+        return self.sign * float(self.outputs_at(x, (float(fidelity),))[self._place(self.quantity)])
 
     def score_at(self, x: Array, fidelity: int) -> float | None:
         """Give None: an observation is already noise-free."""

@@ -2,7 +2,8 @@
 
 The network of Gorishniy et al. 2021 for tables: categories are embedded, numbers transformed to a common range, and some blocks
 h + B (a(h) relu(g(h))) follow, each after a batch normalisation. Normalisations and ranges are folded into the matrices
-beside them, in double precision, so that an evaluation is little more than products of matrices.
+beside them, in double precision, so that an evaluation is little more than products of matrices. One point is evaluated by
+compiled code (`point_network`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +21,15 @@ from fedbo.objectives.base import Array
 from fedbo.objectives.tasks.onnx_graph import Graph, Operation, read_graph
 
 Codes = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.float32]
 _EPSILON = 1e-5  # of the batch normalisations
-_SMALL = 1e-12  # what is added before a logarithm
+SMALL = 1e-12  # what is added before a logarithm
 # How a column is transformed before the first layer, and after the last one, operation by operation.
 _BEFORE = {("Sub", "Div"): "", ("Add", "Log", "Sub", "Div"): "log", ("Div", "Neg", "Exp", "Sub", "Sub", "Div"): "nexp"}
 _AFTER = {("Mul", "Add"): "", ("Mul", "Add", "Exp", "Sub"): "log", ("Mul", "Add", "Add", "Log", "Neg", "Mul"): "nexp"}
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
+class Columns(NamedTuple):
     """How columns are transformed: places of those on a logarithmic scale, and of those where exp(-x / `scale`) is taken.
 
     `low` and `width` are the range of what is transformed.
@@ -42,16 +44,40 @@ class Columns:
     def before(self, x: Array) -> Array:
         """Transform inputs `(…, c)`; their range is folded into the layer that follows."""
         x = np.array(x, dtype=np.float64)
-        x[..., self.log] = np.log(x[..., self.log] + _SMALL)
-        x[..., self.nexp] = np.exp(-x[..., self.nexp] / self.scale) - _SMALL
+        x[..., self.log] = np.log(x[..., self.log] + SMALL)
+        x[..., self.nexp] = np.exp(-x[..., self.nexp] / self.scale) - SMALL
         return x
 
     def after(self, y: Array) -> Array:
         """Turn outputs `(…, o)` from [0, 1] into what they stand for."""
         y = y * self.width + self.low
-        y[..., self.log] = np.exp(y[..., self.log]) - _SMALL
-        y[..., self.nexp] = -np.log(y[..., self.nexp] + _SMALL) * self.scale
+        y[..., self.log] = np.exp(y[..., self.log]) - SMALL
+        y[..., self.nexp] = -np.log(y[..., self.nexp] + SMALL) * self.scale
         return y
+
+
+class PointLayers(NamedTuple):
+    """The layers for one point: b blocks of u units, a hidden vector of length h, c numbers, o outputs.
+
+    `factor` and `offset (b + 1, h)` are the normalisations before each block and before the head. The weights of blocks have 32
+    bits, as published: `gate (b, h, u)`, which is cut off at 0, `value (b, u, h)`, which is multiplied with it, `narrow
+    (b, u, h)`. `first (c, h)` has the range of the inputs folded in; `embedded` are the rows of all categories, one below the
+    other.
+    """
+
+    embedded: Array
+    first: Array
+    first_offset: Array
+    factor: Array
+    offset: Array
+    gate: Weights
+    gate_offset: Array
+    value: Weights
+    value_offset: Array
+    narrow: Weights
+    narrowed: Array
+    head: Array
+    head_offset: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +85,7 @@ class SurrogateNetwork:
     """The arrays of a network: `embedded` has, for each category, what its codes contribute to the first layer, `(codes, h)`.
 
     `blocks` are the two layers of each block, `scaled` is the last normalisation; each is a pair of a factor and an offset.
+    `layers` are the same for one point, and `starts (k,)` the places in `layers.embedded` where categories begin.
     """
 
     embedded: tuple[Array, ...]
@@ -68,6 +95,14 @@ class SurrogateNetwork:
     scaled: tuple[Array, Array]
     head: tuple[Array, Array]
     outputs: Columns
+    layers: PointLayers
+    starts: Codes
+
+    def at(self, codes: Codes, numbers: Array) -> Array:
+        """Give the outputs `(o,)` at the codes `(k,)` and the numbers `(c,)` of one point, which are overwritten."""
+        from fedbo.objectives.tasks.point_network import outputs
+
+        return np.asarray(outputs(numbers, codes + self.starts, self.layers, self.inputs, self.outputs))
 
     def __call__(self, codes: Codes, numbers: Array) -> Array:
         """Give the outputs `(…, o)` at the codes of categories `(…, k)` and the numbers `(…, c)` of one point or of many."""
@@ -101,15 +136,52 @@ def _network(graph: Graph, weights: dict[str, Array]) -> SurrogateNetwork:
     starts = np.cumsum([0, *(table.shape[1] for table in tables)])
     numbers = first[wide:] / inputs.width[:, None]
     blocks = tuple(_block(weights, f"layers.{place}") for place in range(_count(weights, "layers")))
+    embedded = tuple(table @ first[start : start + table.shape[1]] for table, start in zip(tables, starts, strict=False))
+    offset = weights["first_layer.bias"] - inputs.low @ numbers
     return SurrogateNetwork(
-        embedded=tuple(table @ first[start : start + table.shape[1]] for table, start in zip(tables, starts, strict=False)),
+        embedded=embedded,
         inputs=inputs,
-        first=(numbers, weights["first_layer.bias"] - inputs.low @ numbers),
+        first=(numbers, offset),
         blocks=blocks,
         scaled=_normalisation(weights, "last_normalization"),
         head=(weights["head.weight"].T, weights["head.bias"]),
         outputs=outputs,
+        layers=_point_layers(weights, np.concatenate(embedded), numbers, offset),
+        starts=np.cumsum([0, *(len(table) for table in embedded[:-1])]),
     )
+
+
+def _point_layers(weights: dict[str, Array], embedded: Array, first: Array, first_offset: Array) -> PointLayers:
+    """Give the layers for one point, whose products are of vectors of length 128."""
+    names = [f"layers.{place}" for place in range(_count(weights, "layers"))]
+    if len(first_offset) != 128:
+        raise KeyError("a hidden layer of width 128")
+    normal = [_normalisation(weights, name) for name in (*(f"{name}.norm" for name in names), "last_normalization")]
+    widen, widened, narrow, narrowed = (
+        np.array([weights[f"{name}.{kind}"] for name in names])
+        for kind in ("linear0.weight", "linear0.bias", "linear1.weight", "linear1.bias")
+    )
+    half = narrow.shape[2]
+    return PointLayers(
+        embedded=embedded,
+        first=first,
+        first_offset=first_offset,
+        factor=np.array([factor for factor, _ in normal]),
+        offset=np.array([offset for _, offset in normal]),
+        gate=_narrowly(widen[:, half:].transpose(0, 2, 1)),
+        gate_offset=np.ascontiguousarray(widened[:, half:]),
+        value=_narrowly(widen[:, :half]),
+        value_offset=np.ascontiguousarray(widened[:, :half]),
+        narrow=_narrowly(narrow.transpose(0, 2, 1)),
+        narrowed=narrowed,
+        head=np.ascontiguousarray(weights["head.weight"].T),
+        head_offset=weights["head.bias"],
+    )
+
+
+def _narrowly(weights: Array) -> Weights:
+    """Give weights as the 32 bits that they have been read from."""
+    return np.ascontiguousarray(weights, dtype=np.float32)
 
 
 def _block(weights: dict[str, Array], name: str) -> tuple[Array, Array, Array, Array]:

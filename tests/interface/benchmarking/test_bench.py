@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,17 @@ def test_methods_are_those_of_a_file_or_bare(folder: Path) -> None:
         {"name": "ts", "label": "ts"},
         {"name": "fts", "label": "fts/faithful", "preset": "faithful"},
     ]
+
+
+def test_a_method_that_sends_once_sends_again_where_there_are_no_rounds() -> None:
+    (source, *_) = benchmark_sources("tuning")
+    assert source.algorithms(["rgpe", "gp_ei", "rgpe/faithful"]) == [
+        {"name": "rgpe", "label": "rgpe", "every": 1},
+        {"name": "gp_ei", "label": "gp_ei"},
+        {"name": "rgpe", "label": "rgpe/faithful", "preset": "faithful"},
+    ]
+    rounds = replace(source, tables={**source.tables, "exchange": {"mode": "barrier"}})
+    assert rounds.algorithms(["rgpe"]) == [{"name": "rgpe", "label": "rgpe"}]
 
 
 def test_a_quick_benchmark_is_small(folder: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from synthetic_run import document, write_run
 import fedbo
 from fedbo.plots.cells import cell_styles
 from fedbo.plots.plot import PlotError, View, figure_of
+from fedbo.plots.style import COLOURS, colour_at
 from fedbo.results.result import Result, ResultError
 from fedbo.results.timeline_bars import within, without
 
@@ -231,3 +232,8 @@ def test_optima_of_another_number_of_parameters_are_drawn_in_pairs(dimensions: i
     figure = figure_of(result, View("optima"))
     assert len(figure.axes) == panels + 1
     assert figure.axes[0].get_xlabel() == "x1"
+
+
+def test_many_algorithms_have_different_colours() -> None:
+    found = [colour_at(place) for place in range(2 * len(COLOURS))]
+    assert tuple(found[: len(COLOURS)]) == COLOURS and len(set(found)) == len(found)

@@ -177,6 +177,19 @@ def test_what_a_condition_makes_inactive_changes_nothing(scenario: Scenario) -> 
     )
 
 
+def test_one_point_by_compiled_code_is_as_by_numpy(scenario: Scenario) -> None:
+    federation = LCBench(agents=3) if scenario.name == "lcbench" else XGBoostTasks(agents=3)
+    task, rng = federation.task(federation.data_sets[2]), np.random.default_rng(5)
+    points = from_unit(federation.parameters, rng.random((200, len(federation.parameters))))
+    fidelities = rng.uniform(1.0, 10.0, (200, len(scenario.fidelities)))
+    found = np.array([task.outputs_at(x, tuple(fidelity)) for x, fidelity in zip(points, fidelities, strict=True)])
+    assert found == pytest.approx(task.outputs(points, fidelities), rel=1e-9, abs=1e-12)
+    quantity, seconds = (scenario.outputs.index(name) for name in (task.quantity, scenario.seconds))
+    assert [task.evaluate(points[0], rng), task.cost(points[0])] == [
+        task.outputs_at(points[0], task.fidelity)[place] for place in (quantity, seconds)
+    ]
+
+
 def test_an_epoch_more_takes_longer_and_is_another_value() -> None:
     try:
         early, late = (LCBench(agents=1, epoch=epoch).task("3945") for epoch in (3, 52))
@@ -217,3 +230,5 @@ def test_ten_thousand_configurations_agree_with_onnxruntime(scenario: Scenario) 
     session = runtime.InferenceSession(str(locate(f"yahpo/{scenario.name}") / "model.onnx"))
     (expected,) = session.run(None, {"x_cat": codes.astype(np.int32), "x_cont": numbers})
     check(scenario, scenario.network(codes, numbers.astype(np.float64)), expected)
+    each = [scenario.network.at(code, number) for code, number in zip(codes, numbers.astype(np.float64), strict=True)]
+    check(scenario, np.array(each), expected)

@@ -1,0 +1,121 @@
+"""Processor time of one evaluation of each tuning task, of this working tree and of an earlier revision in turn.
+
+    python benchmarks/evaluation_time.py [REVISION] [--repeats 5] [--points 10000]
+
+An evaluation is the whole of `evaluate`, from a configuration to its value. Each repetition is a process of its own, which
+times 1,000 evaluations at random configurations in pieces of 20; what is printed is the fastest piece, and the median of the
+repetitions' medians, in microseconds. Values at `--points` random configurations are compared: how many differ, and by how
+much at most, relative to the value. Without a revision this working tree alone is timed. Tasks whose data are missing are left
+out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from against import installed
+
+Measured = dict[str, list[float]]
+PIECES, PIECE = 50, 20
+
+
+def measure(points: int, values: Path) -> Measured:
+    """Time each task in this process; its values at random configurations go to a file."""
+    from fedbo.objectives.base import LibraryMissing
+    from fedbo.objectives.datasets.data import DataMissing
+    from fedbo.objectives.tuning_tasks import FEDERATIONS
+
+    times, found = Measured(), dict[str, np.ndarray]()
+    for name, federation in FEDERATIONS.items():
+        try:
+            found[name], times[name] = measured(federation(agents=1), max(points, PIECES * PIECE))
+        except (DataMissing, LibraryMissing):
+            continue
+    np.savez(values, **found)
+    return times
+
+
+def measured(federation: Any, points: int) -> tuple[np.ndarray, list[float]]:
+    """Give the values of the first agent's objective at random configurations, and the times of pieces, in microseconds."""
+    from fedbo.objectives.space import from_unit
+
+    rng, times = np.random.default_rng(0), list[float]()
+    objective = federation.objective(0, rng, rng)
+    x = from_unit(federation.parameters, rng.random((points, len(federation.parameters))))
+    values = np.array([objective.evaluate(one, rng) for one in x])
+    for piece in range(PIECES):
+        begun = time.process_time_ns()
+        for one in x[piece * PIECE : (piece + 1) * PIECE]:
+            objective.evaluate(one, rng)
+        times.append((time.process_time_ns() - begun) / PIECE / 1e3)
+    return values, times
+
+
+# An editable install is found by a finder of its own, which must not stand before the folder.
+_IN_PROCESS = """
+import json, sys
+from pathlib import Path
+sys.meta_path = [one for one in sys.meta_path if "__editable__" not in str(getattr(one, "__module__", ""))]
+sys.path.insert(0, sys.argv[1])
+import fedbo
+assert fedbo.__file__.startswith(sys.argv[1]), fedbo.__file__
+sys.path.insert(1, sys.argv[2])
+import evaluation_time
+print(json.dumps(evaluation_time.measure(int(sys.argv[3]), Path(sys.argv[4]))))
+"""
+
+
+def in_process(target: Path, points: int, values: Path) -> Measured:
+    """Measure what is installed in a folder, in a process of its own."""
+    surroundings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", _IN_PROCESS, str(target), str(Path(__file__).parent), str(points), str(values)]
+    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=surroundings, cwd=target)
+    return dict(json.loads(told.stdout.splitlines()[-1]))
+
+
+def compared(old: Path, new: Path, name: str) -> str:
+    """Say how many values of a task differ, and by how much."""
+    before, after = (np.load(path)[name] for path in (old, new))
+    gap = np.abs(after - before) / np.maximum(np.abs(before), np.finfo(float).tiny)
+    return f"{int((gap > 0).sum()):,} of {len(gap):,} values differ, by at most {gap.max():.1e}"
+
+
+def main() -> None:
+    """Measure in turn, and print a line for each task and revision."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("revision", nargs="?")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--points", type=int, default=10_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        targets = {"the working tree": installed(None, Path(folder) / "new")}
+        if given.revision:
+            targets[given.revision] = installed(given.revision, Path(folder) / "old")
+        files = {label: Path(folder) / f"{place}.npz" for place, label in enumerate(targets)}
+        found: dict[str, list[Measured]] = {label: [] for label in targets}
+        for number in range(given.repeats):
+            for label in targets if number % 2 else reversed(targets):
+                found[label].append(in_process(targets[label], 0 if number else given.points, files[label]))
+            if number == 0:
+                words = {name: compared(*reversed(files.values()), name) if given.revision else "" for name in found[label][0]}
+        for name in words:
+            for label, runs in found.items():
+                typical = median(median(run[name]) for run in runs)
+                least = min(min(run[name]) for run in runs)
+                print(f"{name:<14} {label:<18} least {least:6.1f} us, median {typical:6.1f} us")
+            if given.revision:
+                print(f"{name:<14} {words[name]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -12,11 +12,12 @@ from typing import Protocol
 
 import numpy as np
 import scipy
+from scipy.spatial.distance import cdist
 
 from fedbo.algorithms.base import Array, Decision, Origin
 from fedbo.algorithms.components.coordinates import COORDINATES, beginning, design_points, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_typed_acquisition
-from fedbo.algorithms.components.surrogate import LocalState, Surrogate, distance, settings_of_typed
+from fedbo.algorithms.components.surrogate import SAME_POINT, LocalState, Surrogate, distance, settings_of_typed
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.streams import Streams
@@ -28,6 +29,7 @@ LEARNED = ("arcsine", "stretched")
 REFIT = 5  # observations after which coordinates are chosen anew
 SEED = 20203  # of the design points of typed spaces, the same in every process
 POINTS = 64
+LEAST = -1e10  # below the logarithm of any improvement
 SPARE = 4  # points that are drawn for each design point: several may be the same configuration
 MEDIAN = PriorParameters().length_scale
 
@@ -91,7 +93,7 @@ class PriorSpace:
         if self.lattice is None:
             u = maximise_acquisition(function, local, self.coordinates, streams, SEARCH)
             return self.own.fresh(u, local, streams, origin)
-        u = maximise_typed_acquisition(partial(values, function), function, local, self.axes, streams)
+        u = maximise_typed_acquisition(partial(untaken, function, local.taken), function, local, self.axes, streams)
         x = self.lattice.project(restored(u[None, :], self.axes, self.lattice))
         return self.own.unrepeated(x, distance(local.taken, u), local, streams, origin)
 
@@ -107,9 +109,14 @@ def choices(dim: int, coordinates: str, lattice: Lattice | None) -> tuple[PriorS
     return PriorSpace(dim, first, lattice), PriorSpace(dim, LEARNED[1], lattice)
 
 
-def values(function: Acquisition, u: Array) -> Array:
-    """Give the values `(n,)` of an acquisition."""
-    return function(u, slopes=False)[0]
+def untaken(function: Acquisition, taken: Array, u: Array) -> Array:
+    """Give the values `(n,)` of an acquisition, and at points that need not be chosen again, `taken (m, e)`, hardly any.
+
+    Where few configurations are near the best one of them is it, and one that is chosen again gives way to a random one.
+    """
+    values = function(u, slopes=False)[0]
+    again = (cdist(u, taken, "chebyshev") < SAME_POINT).any(axis=1) if len(taken) else np.zeros(len(u), dtype=np.bool_)
+    return np.where(again, LEAST, values)
 
 
 @lru_cache(maxsize=64)

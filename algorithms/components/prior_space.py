@@ -1,7 +1,8 @@
 """The space in which a federated prior is learned: design points that all agents know, and coordinates of the processes.
 
-Where all inputs are real numbers these are `coordinates` of one name. A typed space, with whole numbers, categories or conditions,
-is seen as `ts` and `gp_ei` see it: a category has no order, and an inactive axis says nothing (`typed_coordinates`).
+Where all inputs are numbers these are `coordinates` of one name. A space with categories or conditions is seen as `ts` and `gp_ei`
+see it: a category has no order, and an inactive axis says nothing (`typed_coordinates`). There the processes have the length
+scales of the agent's own process, and acquisitions are compared at configurations that have not been evaluated.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Acquisition(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PriorSpace:
-    """A space of `dim` inputs in `coordinates` of a name; `lattice` is the typed space where it is one, else None."""
+    """A space of `dim` inputs in `coordinates` of a name; `lattice` is that of a space with categories or conditions, else None."""
 
     dim: int
     coordinates: str
@@ -56,7 +57,7 @@ class PriorSpace:
 
     @property
     def own(self) -> Surrogate:
-        """Give the settings of the agent's own process where all inputs are real numbers."""
+        """Give the settings of the agent's own process where all inputs are numbers."""
         return Surrogate(coordinates=self.coordinates, clip=0.0)
 
     @property
@@ -121,10 +122,10 @@ def untaken(function: Acquisition, taken: Array, u: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def is_typed(lattice: Lattice | None) -> bool:
-    """Say whether a space has anything but real numbers that are always active."""
+    """Say whether a space has categories without an order, or axes that are not always active."""
     if lattice is None:
         return False
-    return any(lattice.levels) or bool(lattice.inactive(_even(64, len(lattice.levels))).any())
+    return bool(lattice.unordered) or bool(lattice.inactive(_even(POINTS, len(lattice.levels))).any())
 
 
 @lru_cache(maxsize=64)

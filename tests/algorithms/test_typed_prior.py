@@ -97,11 +97,12 @@ def test_a_small_space_is_its_own_design() -> None:
     assert len(common_points(100, 3, typed)) == 24
 
 
-def test_real_numbers_alone_are_no_typed_space() -> None:
-    plain = read_space(json.dumps(CS.ConfigurationSpace({"x": (0.0, 1.0), "y": (0.0, 2.0)}).to_serialized_dict()))
+@pytest.mark.parametrize("parameters", [{"x": (0.0, 1.0), "y": (0.0, 2.0)}, {"x": (0.0, 1.0), "n": (1, 9)}])
+def test_numbers_alone_are_seen_as_a_cube(parameters: dict[str, Any]) -> None:
+    plain = read_space(json.dumps(CS.ConfigurationSpace(parameters).to_serialized_dict()))
     assert not is_typed(None) and not is_typed(plain) and is_typed(space()) and is_typed(whole("abc", "pq"))
     np.testing.assert_array_equal(common_points(49, 2, plain), design_points(49, 2))
-    assert [one.coordinates for one in choices(2, "learned", plain)] == ["arcsine", "stretched"]
+    assert choices(2, "learned", plain) == (PriorSpace(2, "arcsine"), PriorSpace(2, "stretched"))
 
 
 def written_out(c: dict[str, Any]) -> list[float]:

@@ -20,7 +20,16 @@ from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.acquisition import log_expected_improvement
 from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict
-from fedbo.surrogates.learned_prior import Belief, LearnedPrior, believe, expected, fit, flat_prior, interpolation_length, prediction
+from fedbo.surrogates.learned_prior import (
+    Belief,
+    LearnedPrior,
+    believe,
+    expected,
+    fit,
+    flat_prior,
+    interpolation_length,
+    prediction,
+)
 from fedbo.surrogates.posterior import factorise
 
 MOST = 10.0  # what one agent's observations may say for or against stretched coordinates, in log units

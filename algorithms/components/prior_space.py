@@ -1,8 +1,8 @@
 """The space in which a federated prior is learned: design points that all agents know, and coordinates of the processes.
 
-Where all inputs are numbers these are `coordinates` of one name. A space with categories or conditions is seen as `ts` and `gp_ei`
-see it: a category has no order, and an inactive axis says nothing (`typed_coordinates`). There the processes have the length
-scales of the agent's own process, and acquisitions are compared at configurations that have not been evaluated.
+Where all inputs are numbers these are `coordinates` of one name. A space with categories or conditions is seen as `ts` and
+`gp_ei` see it: a category has no order, and an inactive axis says nothing (`typed_coordinates`). There the residual process has
+the length scales of the agent's own process, and acquisitions are compared at configurations that have not been evaluated.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ import scipy
 from scipy.spatial.distance import cdist
 
 from fedbo.algorithms.base import Array, Decision, Origin
-from fedbo.algorithms.components.coordinates import COORDINATES, beginning, design_points, to_coordinates
+from fedbo.algorithms.components.coordinates import beginning, design_points, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_typed_acquisition
 from fedbo.algorithms.components.surrogate import SAME_POINT, LocalState, Surrogate, distance, settings_of_typed
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.gp import SCALED, fit_gp
-from fedbo.surrogates.learned_prior import PriorParameters, interpolation_length
+from fedbo.surrogates.learned_prior import PriorParameters
 from fedbo.surrogates.projected import Lattice
 
 LEARNED = ("arcsine", "stretched")
 REFIT = 5  # observations after which coordinates are chosen anew
 SEED = 20203  # of the design points of typed spaces, the same in every process
-POINTS = 64
+POINTS = 64  # by which it is seen which axes are active
 LEAST = -1e10  # below the logarithm of any improvement
 SPARE = 4  # points that are drawn for each design point: several may be the same configuration
 MEDIAN = PriorParameters().length_scale
 
 
-class Acquisition(Protocol):
-    """A function of points `(n, e)` in coordinates."""
+class CriterionFunction(Protocol):
+    """What is maximised, a function of points `(n, e)` in coordinates."""
 
     def __call__(self, u: Array, slopes: bool = True) -> tuple[Array, Array]:
         """Give values `(n,)` and gradients `(n, e)`, without `slopes` empty ones `(n, 0)`."""
@@ -44,7 +44,7 @@ class Acquisition(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PriorSpace:
-    """A space of `dim` inputs in `coordinates` of a name; `lattice` is that of a space with categories or conditions, else None."""
+    """A space of `dim` inputs in `coordinates` of a name; one with categories or conditions has a `lattice`, others None."""
 
     dim: int
     coordinates: str
@@ -89,7 +89,7 @@ class PriorSpace:
         columns = self.seen(np.zeros((1, self.dim))).shape[1]
         return tuple((np.broadcast_to(np.asarray(scale, dtype=np.float64), (columns,)) / MEDIAN).tolist())
 
-    def decide(self, function: Acquisition, local: LocalState, streams: Streams, origin: Origin) -> Decision:
+    def decide(self, function: CriterionFunction, local: LocalState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point where an acquisition is largest; `local` is in the coordinates of `seen`."""
         if self.lattice is None:
             u = maximise_acquisition(function, local, self.coordinates, streams, SEARCH)
@@ -110,7 +110,7 @@ def choices(dim: int, coordinates: str, lattice: Lattice | None) -> tuple[PriorS
     return PriorSpace(dim, first, lattice), PriorSpace(dim, LEARNED[1], lattice)
 
 
-def untaken(function: Acquisition, taken: Array, u: Array) -> Array:
+def untaken(function: CriterionFunction, taken: Array, u: Array) -> Array:
     """Give the values `(n,)` of an acquisition, and at points that need not be chosen again, `taken (m, e)`, hardly any.
 
     Where few configurations are near the best one of them is it, and one that is chosen again gives way to a random one.

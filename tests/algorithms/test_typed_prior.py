@@ -1,4 +1,4 @@
-"""The federated prior in typed spaces: a category has no order, an inactive parameter says nothing, and the posterior is right."""
+"""The federated prior in spaces with categories: these have no order, what is inactive says nothing, the posterior is right."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ KINDS, SHAPES, AGENTS = "edcba", "qspr", 3
 def space(kinds: str = KINDS, shapes: str = SHAPES, default: float = 0.5) -> Space:
     """A kind, a shape, a whole number, and a real number that only kinds "a" and "b" have: three words matter, in no order."""
     made = CS.ConfigurationSpace(seed=0)
-    kind, shape, x = CS.Categorical("kind", list(kinds)), CS.Categorical("shape", list(shapes)), CS.Float("x", (0.0, 1.0), default=default)
+    kind, shape, x = (
+        CS.Categorical("kind", list(kinds)),
+        CS.Categorical("shape", list(shapes)),
+        CS.Float("x", (0.0, 1.0), default=default),
+    )
     made.add(kind, shape, CS.Integer("n", (1, 4)), x)
     made.add(CS.InCondition(x, kind, ["a", "b"]))
     return read_space(json.dumps(made.to_serialized_dict()))
@@ -52,7 +56,9 @@ def asked(method: FedPrior | DPFedPrior, typed: Space, rounds: int) -> list[dict
     states = [method.agent_init(*both) for both in zip(problems, streams, strict=True)]
     server: Any = method.server_init(problems[0])
     drawn = np.random.default_rng(4)
-    told = [[{"kind": k, "shape": drawn.choice(list("pqrs")), "n": int(drawn.integers(1, 5))} for k in "abcdea"] for _ in problems]
+    told = [
+        [{"kind": k, "shape": drawn.choice(list("pqrs")), "n": int(drawn.integers(1, 5))} for k in "abcdea"] for _ in problems
+    ]
     said: list[dict[str, Any]] = []
     for step in range(rounds + 1):
         for agent, state in enumerate(states):
@@ -116,7 +122,9 @@ def test_the_posterior_is_that_of_a_dense_computation_over_all_configurations() 
     typed, rng = space(), np.random.default_rng(3)
     assert [parameter.name for parameter in typed.parameters] == ["kind", "n", "shape", "x"]
     kinds, shapes, numbers = (typed.centres(axis) for axis in (0, 2, 1))
-    every = np.unique(typed.project(np.array([(k, n, s, x) for k, n, s, x in itertools.product(kinds, numbers, shapes, (0.1, 0.7))])), axis=0)
+    every = np.unique(
+        typed.project(np.array([(k, n, s, x) for k, n, s, x in itertools.product(kinds, numbers, shapes, (0.1, 0.7))])), axis=0
+    )
     design, own = common_points(30, 4, typed), PriorSpace(4, "plain", typed)
     dense = np.array([written_out(typed.decode(x)) for x in every])
     at_design = np.array([written_out(typed.decode(x)) for x in design])

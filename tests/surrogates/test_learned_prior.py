@@ -170,7 +170,9 @@ def test_noise_alone_has_hardly_a_shape() -> None:
     """Of 50 draws of noise alone with deviation 1, at most ten leave a mean of more than .3; fixed seed."""
     rng = np.random.default_rng(4)
     sizes = [
-        np.abs(lp.rows_of(lp.shape_prior(lp.recovered(DESIGN, row, 1.0, lp.interpolation_length(40, 2)), 0.0, 1.0), DESIGN)[:, 0]).max()
+        np.abs(
+            lp.rows_of(lp.shape_prior(lp.recovered(DESIGN, row, 1.0, lp.interpolation_length(40, 2)), 0.0, 1.0), DESIGN)[:, 0]
+        ).max()
         for row in rng.standard_normal((50, 40))
     ]
     assert (np.array(sizes) > 0.3).sum() <= 10

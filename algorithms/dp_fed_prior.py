@@ -18,7 +18,6 @@ from annotated_types import Ge, Gt, Le, Lt
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism, Payload, Problem
 from fedbo.algorithms.catalog import Entry
-from fedbo.algorithms.components.coordinates import design_points
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, level
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
@@ -67,15 +66,15 @@ class DPFedPrior(PriorAgent):
 
     def upload(self, problem: Problem) -> Declaration | None:
         """The shape at the design points, and by how much observations speak for stretched coordinates: `(M + 1,)`."""
-        return {"shape": Field((len(design_points(self.points, problem.dim)) + 1,))}
+        return {"shape": Field((self.design_size(problem) + 1,))}
 
     def download(self, problem: Problem) -> Declaration | None:
         """The mean shape `(M,)`, the standard deviation of its noise, and what all say of stretched coordinates."""
-        return {"mean": Field((len(design_points(self.points, problem.dim)),)), "noise": Field((1,)), "stretch": Field((1,))}
+        return {"mean": Field((self.design_size(problem),)), "noise": Field((1,)), "stretch": Field((1,))}
 
-    def _learned(self, answer: Payload, local: LocalState, design: Array) -> LearnedPrior:
+    def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
         unit = sqrt(len(design))  # a standard deviation of 1 over the design
-        shape = _recovered(design.tobytes(), (unit * answer["mean"]).tobytes(), unit * float(answer["noise"][0]))
+        shape = _recovered(design.tobytes(), (unit * answer["mean"]).tobytes(), unit * float(answer["noise"][0]), length)
         return shape_prior(shape, *level(local))
 
     def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
@@ -91,7 +90,7 @@ class DPFedPrior(PriorAgent):
 
     def server_init(self, problem: Problem) -> ShapeServer:
         """Begin without a release."""
-        return ShapeServer(np.zeros(len(design_points(self.points, problem.dim)) + 1), problem.n_agents)
+        return ShapeServer(np.zeros(self.design_size(problem) + 1), problem.n_agents)
 
     def receive(self, state: ShapeServer, message: Inbound, now: float) -> ShapeServer:
         """Refuse: no single message may come this far."""
@@ -119,10 +118,10 @@ class DPFedPrior(PriorAgent):
 
 
 @lru_cache(maxsize=64)
-def _recovered(design: bytes, values: bytes, noise: float) -> Shape:
+def _recovered(design: bytes, values: bytes, noise: float, length: float) -> Shape:
     """Recover a shape, remembered since all agents of a process are told the same."""
     told = np.frombuffer(values)
-    return recovered(np.frombuffer(design).reshape(len(told), -1), told, noise)
+    return recovered(np.frombuffer(design).reshape(len(told), -1), told, noise, length)
 
 
 def _entry(control: str, summary: str) -> Entry:

@@ -17,11 +17,10 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation, bounded_products
-from fedbo.algorithms.components.coordinates import design_points
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.learned_prior import LearnedPrior, Moments, interpolation_length, learned_prior, shrunk
+from fedbo.surrogates.learned_prior import LearnedPrior, Moments, learned_prior, shrunk
 
 LEAST = 1e-9  # certainty below which nobody has looked
 
@@ -77,7 +76,7 @@ class FedPrior(PriorAgent):
         """What is known at the design points and how certainly, both `(M,)`, and how much speaks for stretched coordinates."""
         if self.control == "alone":
             return None
-        m = len(design_points(self.points, problem.dim))
+        m = self.design_size(problem)
         certainty, stretch = Field((m,), low=0.0, high=1.0), Field((1,), low=-MOST, high=MOST)
         return {"values": Field((m,)), "certainty": certainty, "stretch": stretch}
 
@@ -85,12 +84,12 @@ class FedPrior(PriorAgent):
         """Mean `(M,)` and directions `(r, M)` of the others, the largest first, the variance left over, and their choice."""
         if self.control == "alone":
             return None
-        m = len(design_points(self.points, problem.dim))
+        m = self.design_size(problem)
         return {"mean": Field((m,)), "directions": Field((None, m)), "residual": Field((1,)), "stretch": Field((1,))}
 
-    def _learned(self, answer: Payload, local: LocalState, design: Array) -> LearnedPrior:
+    def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
         moments = Moments(answer["mean"], answer["directions"], float(answer["residual"][0]))
-        return learned_prior(design, moments, interpolation_length(*design.shape))
+        return learned_prior(design, moments, length)
 
     def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
         """Write a message about all that is known."""
@@ -104,7 +103,7 @@ class FedPrior(PriorAgent):
 
     def server_init(self, problem: Problem) -> PriorServer:
         """Begin without messages."""
-        n, m = problem.n_agents, len(design_points(self.points, problem.dim))
+        n, m = problem.n_agents, self.design_size(problem)
         return PriorServer(np.zeros((n, m)), np.zeros((n, m)), np.zeros(n))
 
     def receive(self, state: PriorServer, message: Inbound, now: float) -> PriorServer:

@@ -30,7 +30,8 @@ class LearnedPrior(NamedTuple):
     """A prior from `r` directions at `design (M, d)`, with all values in units of `scale`.
 
     `coefficients (M, 1 + r)` are those of the mean, less `centre`, and of the directions in the kernel of the interpolation,
-    whose length scale is `length_scale`. `residual` is the median of s^2.
+    whose length scale is `length_scale`. `residual` is the median of s^2. With `lengths (d,)` the residual process has a length
+    scale for each input, l times these.
     """
 
     design: Array
@@ -39,6 +40,7 @@ class LearnedPrior(NamedTuple):
     scale: float
     coefficients: Array
     residual: float = 0.25
+    lengths: tuple[float, ...] | None = None
 
     @property
     def rank(self) -> int:
@@ -137,14 +139,15 @@ def shape_prior(shape: Shape, centre: float, scale: float) -> LearnedPrior:
     return LearnedPrior(shape.design, shape.length_scale, centre, scale, coefficients)
 
 
-def recovered(design: Array, values: Array, noise: float) -> Shape:
+def recovered(design: Array, values: Array, noise: float, length_scale: float) -> Shape:
     """The posterior mean of a smooth function of which `values (M,)` at `design (M, d)` are known with normal noise.
 
-    `noise` is its standard deviation. Variance and length scale of the function, whose prior mean is 0, are those of a grid
-    that make the values likeliest; where these are nothing but noise, the variance is small and so is the mean.
+    `noise` is its standard deviation. Variance and length scale of the function, whose prior mean is 0, are those of a grid,
+    `length_scale` its least, that make the values likeliest; where these are nothing but noise, the variance is small and so
+    is the mean.
     """
     best, evidence = (1.0, np.zeros_like(values)), -np.inf
-    for length in interpolation_length(*design.shape) * LENGTHS:
+    for length in length_scale * LENGTHS:
         roots, vectors = np.linalg.eigh(SE(length)(design, design))
         along = vectors.T @ values
         for size in SIZES:
@@ -184,7 +187,7 @@ def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
     n, rows, medians = len(x), rows_of(prior, x), np.log(prior.parameters)
     target = (y - prior.centre) / prior.scale - rows[:, 0]
     shared = rows[:, 1:] @ rows[:, 1:].T
-    squares = MATERN.squared_distance(x, x)
+    squares = _residual(prior, PriorParameters(length_scale=1.0)).squared_distance(x, x)
 
     def density(theta: Array) -> tuple[float, Array]:
         tau, variance, length, noise = np.exp(theta)
@@ -210,40 +213,46 @@ def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
 def believe(prior: LearnedPrior, parameters: PriorParameters, x: Array, y: Array) -> Belief:
     """The posterior given `y (n,)` at `x (n, d)`, n >= 0."""
     rows = rows_of(prior, x)
-    matrix = parameters.tau * rows[:, 1:] @ rows[:, 1:].T + _residual(parameters)(x, x)
+    matrix = parameters.tau * rows[:, 1:] @ rows[:, 1:].T + _residual(prior, parameters)(x, x)
     matrix.flat[:: len(x) + 1] += parameters.noise_variance
     factor, _ = factorise(matrix) if len(x) else (matrix, 0.0)
     target = (y - prior.centre) / prior.scale - rows[:, 0]
     return Belief(prior, parameters, x, rows, factor, cho_solve((factor, True), target) if len(x) else target)
 
 
-def _residual(parameters: PriorParameters) -> Matern:
-    return Matern(parameters.length_scale, parameters.variance)
+def _residual(prior: LearnedPrior, parameters: PriorParameters) -> Matern:
+    length = parameters.length_scale
+    return Matern(length if prior.lengths is None else tuple(length * each for each in prior.lengths), parameters.variance)
 
 
 def expected(belief: Belief, x: Array) -> Array:
     """The posterior mean at `x (n, d)`, in the units of the values."""
     rows = rows_of(belief.prior, x)
-    cross = belief.parameters.tau * rows[:, 1:] @ belief.rows[:, 1:].T + _residual(belief.parameters)(x, belief.x)
+    cross = belief.parameters.tau * rows[:, 1:] @ belief.rows[:, 1:].T + _residual(belief.prior, belief.parameters)(x, belief.x)
     return np.asarray(belief.prior.centre + belief.prior.scale * (rows[:, 0] + cross @ belief.alpha))
 
 
-def prediction(belief: Belief, x: Array) -> Prediction:
-    """Mean and variance of the function at `x (n, d)` with their gradients, in units of the prior's scale about its centre."""
+def prediction(belief: Belief, x: Array, slopes: bool = True) -> Prediction:
+    """Mean and variance of the function at `x (n, d)`, in units of the prior's scale about its centre, and their gradients.
+
+    Without `slopes` the gradients are empty, `(n, 0)`, which saves most of the time.
+    """
     prior, parameters = belief.prior, belief.parameters
-    kernel, residual = SE(prior.length_scale), _residual(parameters)
-    rows = rows_of(prior, x)
-    slopes = kernel.gradient(x, prior.design).transpose(0, 2, 1) @ prior.coefficients  # (n, d, 1 + r)
+    residual, rows = _residual(prior, parameters), rows_of(prior, x)
     directions, known = rows[:, 1:], belief.rows[:, 1:]
     cross = parameters.tau * directions @ known.T + residual(x, belief.x)
     solved = cho_solve((belief.factor, True), cross.T) if len(belief.x) else cross.T
     own = parameters.tau * (directions**2).sum(axis=1) + parameters.variance
     variance = np.maximum(own - np.einsum("ni,in->n", cross, solved), 0.0)
-    rise = parameters.tau * slopes[:, :, 1:] @ known.T + residual.gradient(x, belief.x).transpose(0, 2, 1)  # (n, d, observed)
-    mean_gradient = slopes[:, :, 0] + rise @ belief.alpha
-    own_gradient = 2.0 * parameters.tau * (slopes[:, :, 1:] @ directions[:, :, None])[:, :, 0]
+    mean = rows[:, 0] + cross @ belief.alpha
+    if not slopes:
+        return Prediction(mean, variance, np.empty((len(x), 0)), np.empty((len(x), 0)))
+    steep = SE(prior.length_scale).gradient(x, prior.design).transpose(0, 2, 1) @ prior.coefficients  # (n, d, 1 + r)
+    rise = parameters.tau * steep[:, :, 1:] @ known.T + residual.gradient(x, belief.x).transpose(0, 2, 1)  # (n, d, observed)
+    mean_gradient = steep[:, :, 0] + rise @ belief.alpha
+    own_gradient = 2.0 * parameters.tau * (steep[:, :, 1:] @ directions[:, :, None])[:, :, 0]
     variance_gradient = own_gradient - 2.0 * (rise @ solved.T[:, :, None])[:, :, 0]
-    return Prediction(rows[:, 0] + cross @ belief.alpha, variance, mean_gradient, variance_gradient)
+    return Prediction(mean, variance, mean_gradient, variance_gradient)
 
 
 def interpolation_length(points: int, dim: int) -> float:

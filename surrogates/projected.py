@@ -52,6 +52,9 @@ class Lattice(Protocol):
     def inactive(self, u: Array) -> Mask:
         """Say which axes do not count at points `(n, d)`."""
 
+    def by_name(self, axis: int) -> npt.NDArray[np.intp]:
+        """List the cells of an axis, those of a category without an order by its choices' names."""
+
     def centres(self, axis: int) -> Array:
         """Give the coordinates of an axis's whole numbers, in ascending order."""
 

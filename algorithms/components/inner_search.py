@@ -75,6 +75,21 @@ def maximise_acquisition(
     return maximise_projected(values, newton(with_curvature(function), space), space, local.u)[0]
 
 
+def maximise_typed_acquisition(
+    values: Callable[[Array], Array],
+    function: Callable[[Array], tuple[Array, Array]],
+    local: LocalState,
+    axes: tuple[str, ...],
+    streams: Streams,
+) -> Array:
+    """Give the point `(e,)`, in coordinates of those axes, where an acquisition is largest among what can be evaluated.
+
+    `values` gives its values `(n,)`, `function` these and its gradients `(n, e)`.
+    """
+    space = projected(local, axes)
+    return maximise_projected(values, newton(with_curvature(function), space), space, local.u, streams.rng("maximiser"))[0]
+
+
 def maximise_posterior(
     posterior: Posterior, criterion: Criterion, local: LocalState, coordinates: str | tuple[str, ...], streams: Streams
 ) -> Array:

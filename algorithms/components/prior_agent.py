@@ -13,19 +13,25 @@ import numpy as np
 from annotated_types import Ge
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
-from fedbo.algorithms.components.coordinates import COORDINATES, design_points, to_coordinates
-from fedbo.algorithms.components.inner_search import maximise_acquisition
-from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, scaled
-from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.components.coordinates import COORDINATES
+from fedbo.algorithms.components.prior_space import PriorSpace, choices, common_points
+from fedbo.algorithms.components.surrogate import LocalState, evaluable, scaled
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.acquisition import log_expected_improvement
 from fedbo.surrogates.gp import condition, log_marginal_likelihood, predict
-from fedbo.surrogates.learned_prior import Belief, LearnedPrior, believe, expected, fit, flat_prior, prediction
+from fedbo.surrogates.learned_prior import (
+    Belief,
+    LearnedPrior,
+    believe,
+    expected,
+    fit,
+    flat_prior,
+    interpolation_length,
+    prediction,
+)
 from fedbo.surrogates.posterior import factorise
 
-LEARNED = ("arcsine", "stretched")
-REFIT = 5  # observations after which coordinates are chosen anew
 MOST = 10.0  # what one agent's observations may say for or against stretched coordinates, in log units
 
 
@@ -102,13 +108,15 @@ class PriorAgent:
         known = problem.history_x if problem.history_x is not None else np.empty((0, problem.dim))
         values = problem.history_y if problem.history_y is not None else np.empty(0)
         begun = LocalState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
-        return PriorState(begun, known, values, (begun,) * len(self._choices))
+        return PriorState(begun, known, values, (begun,) * len(self._choices(begun)))
 
-    @property
-    def _choices(self) -> tuple[Surrogate, ...]:
-        """List the own processes, in the coordinates between which there is a choice."""
-        names = LEARNED if self.coordinates == "learned" else (self.coordinates,)
-        return tuple(Surrogate(coordinates=name, clip=0.0) for name in names)
+    def design_size(self, problem: Problem) -> int:
+        """Count the design points, M."""
+        return len(common_points(self.points, problem.dim, problem.lattice))
+
+    def _choices(self, local: LocalState) -> tuple[PriorSpace, ...]:
+        """List the space in the coordinates between which there is a choice."""
+        return choices(local.u.shape[1], self.coordinates, local.lattice)
 
     def ask(self, state: PriorState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, PriorState]:
         """Maximise the expected improvement under the prior of the others, or under a flat one."""
@@ -122,34 +130,35 @@ class PriorAgent:
         if not federated and not len(local.u):
             return Decision(evaluable(local, streams.rng("first point").random((1, dim))), "own"), state
         state = self._fitted(state, streams, for_choice=True)
-        own = self._chosen(state)
-        local = local._replace(
-            u=to_coordinates(local.u, own.coordinates),
-            waiting=None if local.waiting is None else to_coordinates(local.waiting, own.coordinates),
-        )
-        belief = _belief(self._prior(state.answer if federated else None, local, own.coordinates), local)
-        best = float(prediction(belief, local.u).mean.max()) if len(local.u) else None
+        space, fitted = self._chosen(state)
+        waiting = None if local.waiting is None else space.seen(local.waiting)
+        local = local._replace(u=space.seen(local.u), waiting=waiting)
+        prior = self._prior(state.answer if federated else None, local, space)
+        belief = _belief(prior._replace(lengths=space.lengths(fitted)), local)
+        best = float(prediction(belief, local.u, slopes=False).mean.max()) if len(local.u) else None
 
-        def acquisition(u: Array) -> tuple[Array, Array]:
-            at = prediction(belief, u)
+        def acquisition(u: Array, slopes: bool = True) -> tuple[Array, Array]:
+            at = prediction(belief, u, slopes)
             return (at.mean, at.mean_gradient) if best is None else log_expected_improvement(at, best)
 
-        u = maximise_acquisition(acquisition, local, own.coordinates, streams, SEARCH)
-        return own.fresh(u, local, streams, "federated" if federated else "own"), state
+        return space.decide(acquisition, local, streams, "federated" if federated else "own"), state
 
-    def _chosen(self, state: PriorState) -> Surrogate:
-        """Choose the coordinates in which the observations of all are most likely."""
+    def _chosen(self, state: PriorState) -> tuple[PriorSpace, LocalState]:
+        """Choose the coordinates in which the observations of all are most likely; give the own process in them too."""
         others = 0.0 if state.answer is None else float(state.answer["stretch"][0])
-        return self._choices[int(state.stretch + others > 0) if len(self._choices) > 1 else 0]
+        spaces = self._choices(state.local)
+        place = int(state.stretch + others > 0) if len(spaces) > 1 else 0
+        return spaces[place], state.fitted[place]
 
-    def _prior(self, answer: Payload | None, local: LocalState, coordinates: str) -> LearnedPrior:
+    def _prior(self, answer: Payload | None, local: LocalState, space: PriorSpace) -> LearnedPrior:
         """Make the prior that an answer describes, or a flat one about the own observations."""
         if answer is None:
             return flat_prior(local.u.shape[1], *level(local))
-        return self._learned(answer, local, to_coordinates(design_points(self.points, local.u.shape[1]), coordinates))
+        design = common_points(self.points, space.dim, local.lattice)
+        return self._learned(answer, local, space.seen(design), interpolation_length(len(design), space.dim))
 
-    def _learned(self, answer: Payload, local: LocalState, design: Array) -> LearnedPrior:
-        """Make the prior that an answer describes at the design points `(M, d)`."""
+    def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
+        """Make the prior that an answer describes at the design points `(M, e)`, interpolated with a length scale."""
         raise NotImplementedError
 
     def _fitted(self, state: PriorState, streams: Streams, for_choice: bool = False) -> PriorState:
@@ -157,13 +166,13 @@ class PriorAgent:
         x, y = state.history_x, state.history_y
         if state.t or not len(y):
             x, y = np.concatenate([x, state.local.u]), np.concatenate([y, state.local.y])
-        if not len(y) or (for_choice and len(self._choices) == 1):
+        spaces = self._choices(state.local)
+        if not len(y) or (for_choice and len(spaces) == 1 and spaces[0].lattice is None):
             return state
         known = state.fitted[0]
-        if known.hyper is not None and len(y) - known.fitted < REFIT and for_choice:
+        if known.hyper is not None and len(y) - known.fitted < spaces[0].refit and for_choice:
             return state
-        pairs = zip(self._choices, state.fitted, strict=True)
-        fitted = tuple(own.fit(last._replace(u=to_coordinates(x, own.coordinates), y=y), streams) for own, last in pairs)
+        fitted = tuple(space.fit(last, x, y, streams) for space, last in zip(spaces, state.fitted, strict=True))
         density = [log_marginal_likelihood(one.hyper, one.u, one.y)[0] for one in fitted if one.hyper is not None]
         return state._replace(fitted=fitted, stretch=float(np.clip(density[-1] - density[0], -MOST, MOST)))
 
@@ -179,12 +188,11 @@ class PriorAgent:
     def _known(self, state: PriorState, streams: Streams) -> tuple[Known | None, PriorState]:
         """Say what is known by now, before the first iteration by an earlier task alone; a control says less."""
         state = self._fitted(state, streams)
-        own = self._chosen(state)
-        known = state.fitted[self._choices.index(own)]
+        space, known = self._chosen(state)
         if known.hyper is None:
             return None, state
         hyper, stretch = known.hyper, state.stretch
-        design = to_coordinates(design_points(self.points, known.u.shape[1]), own.coordinates)
+        design = space.seen(common_points(self.points, space.dim, state.local.lattice))
         values, variance = predict(condition(hyper, known.u, known.y), design)
         prior = hyper.scale**2 * hyper.variance
         certainties, certainty = np.clip(1.0 - variance / prior, 0.0, 1.0), 1.0 - float(variance.mean()) / prior

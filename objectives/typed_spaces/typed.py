@@ -166,6 +166,13 @@ class Space:
             raise ValueError(f"{dict(configuration)}: is forbidden")
         return _exact(self.parameters, x)
 
+    def by_name(self, axis: int) -> npt.NDArray[np.intp]:
+        """List the cells of an axis in their order, of a category that has none in that of its choices' names."""
+        choices = self.choices[axis]
+        if choices is None or axis not in self.unordered:
+            return np.arange(self.levels[axis])
+        return np.argsort(np.array([repr(choice) for choice in choices]), kind="stable")
+
     def centres(self, axis: int) -> Array:
         """Give the coordinates of an axis's whole numbers, in ascending order."""
         parameter = self.parameters[axis]

@@ -86,5 +86,5 @@ def test_coordinates_are_those_for_which_the_sum_of_all_speaks() -> None:
     state = known(1)
     for stretch, wanted in ((5.0, "stretched"), (-5.0, "arcsine")):
         told: Payload = {"mean": np.zeros(M), "noise": np.ones(1), "stretch": np.array([stretch])}
-        assert METHOD._chosen(state._replace(answer=told)).coordinates == wanted
+        assert METHOD._chosen(state._replace(answer=told))[0].coordinates == wanted
     assert from_coordinates(np.array([[0.5]]), "stretched")[0, 0] == pytest.approx(0.5)

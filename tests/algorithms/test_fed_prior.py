@@ -12,6 +12,7 @@ from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import design_points, from_coordinates, slopes, to_coordinates
 from fedbo.algorithms.components.prior_agent import MOST, PriorState, _belief
+from fedbo.algorithms.components.prior_space import PriorSpace
 from fedbo.algorithms.fed_prior import FedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.lies import is_falsifiable
@@ -145,7 +146,7 @@ def test_groups_with_opposite_functions_are_told_apart_by_what_an_agent_sees() -
     x = np.random.default_rng(9).random((8, 2))
     for number in (0, 1):
         local = method.agent_init(PROBLEM, Streams(1)).local._replace(u=x, y=(-1) ** number * bowl(x))
-        belief = _belief(method._prior(found[number], local, "plain"), local)
+        belief = _belief(method._prior(found[number], local, PriorSpace(2, "plain")), local)
         wanted = (-1) ** number * bowl(at)
         assert np.corrcoef(expected(belief, at), wanted)[0, 1] > 0.95
 

@@ -68,7 +68,7 @@ def told(name: str, typed: Space | None, n: int, dim: int = 2) -> tuple[Any, Any
     return algorithm, state, streams
 
 
-@pytest.mark.parametrize("name", ["ts", "fts", "gp_ei", "gp_ucb", "rgpe", "pooled"])
+@pytest.mark.parametrize("name", ["ts", "fts", "gp_ei", "gp_ucb", "rgpe", "pooled", "fed_prior_alone"])
 def test_what_is_asked_in_a_typed_space_can_be_evaluated(name: str) -> None:
     typed = space(n=(1, 50), kind=["a", "b", "c"])
     algorithm, state, streams = told(name, typed, 6)
@@ -156,7 +156,7 @@ def test_choices_that_are_numbers_in_order_keep_it_and_others_have_none(choices:
     assert space(kind=CS.OrdinalHyperparameter("kind", choices)).unordered == ()
 
 
-@pytest.mark.parametrize("name", ["ts", "gp_ei", "gp_ucb"])
+@pytest.mark.parametrize("name", ["ts", "gp_ei", "gp_ucb", "fed_prior_alone"])
 def test_where_an_inactive_parameter_stands_changes_no_decision(name: str) -> None:
     """Two spaces differ in the defaults of conditional parameters alone: what is asked differs nowhere else."""
     asked = []

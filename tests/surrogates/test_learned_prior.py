@@ -149,7 +149,7 @@ def test_unlike_agents_cost_no_more_nats_than_the_bounds_say() -> None:
 def test_a_shape_is_recovered_as_by_the_likeliest_process_written_out() -> None:
     rng = np.random.default_rng(3)
     told = np.sin(4.0 * DESIGN[:, 0]) + DESIGN[:, 1] + 0.3 * rng.standard_normal(40)
-    shape = lp.recovered(DESIGN, told, 0.3)
+    shape = lp.recovered(DESIGN, told, 0.3, lp.interpolation_length(40, 2))
     best = (-np.inf, 0.0, 0.0)
     for length in lp.interpolation_length(40, 2) * lp.LENGTHS:
         for size in lp.SIZES:
@@ -170,7 +170,9 @@ def test_noise_alone_has_hardly_a_shape() -> None:
     """Of 50 draws of noise alone with deviation 1, at most ten leave a mean of more than .3; fixed seed."""
     rng = np.random.default_rng(4)
     sizes = [
-        np.abs(lp.rows_of(lp.shape_prior(lp.recovered(DESIGN, row, 1.0), 0.0, 1.0), DESIGN)[:, 0]).max()
+        np.abs(
+            lp.rows_of(lp.shape_prior(lp.recovered(DESIGN, row, 1.0, lp.interpolation_length(40, 2)), 0.0, 1.0), DESIGN)[:, 0]
+        ).max()
         for row in rng.standard_normal((50, 40))
     ]
     assert (np.array(sizes) > 0.3).sum() <= 10

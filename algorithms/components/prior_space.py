@@ -1,0 +1,154 @@
+"""The space in which a federated prior is learned: design points that all agents know, and coordinates of the processes.
+
+Where all inputs are numbers these are `coordinates` of one name. A space with categories or conditions is seen as `ts` and
+`gp_ei` see it: a category has no order, and an inactive axis says nothing (`typed_coordinates`). There the residual process has
+the length scales of the agent's own process, and acquisitions are compared at configurations that have not been evaluated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Protocol
+
+import numpy as np
+import scipy
+from scipy.spatial.distance import cdist
+
+from fedbo.algorithms.base import Array, Decision, Origin
+from fedbo.algorithms.components.coordinates import beginning, design_points, to_coordinates
+from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_typed_acquisition
+from fedbo.algorithms.components.surrogate import SAME_POINT, LocalState, Surrogate, distance, settings_of_typed
+from fedbo.algorithms.components.typed_coordinates import embedded, restored
+from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.gp import SCALED, fit_gp
+from fedbo.surrogates.learned_prior import PriorParameters
+from fedbo.surrogates.projected import Lattice
+
+LEARNED = ("arcsine", "stretched")
+REFIT = 5  # observations after which coordinates are chosen anew
+SEED = 20203  # of the design points of typed spaces, the same in every process
+POINTS = 64  # by which it is seen which axes are active
+LEAST = -1e10  # below the logarithm of any improvement
+SPARE = 4  # points that are drawn for each design point: several may be the same configuration
+MEDIAN = PriorParameters().length_scale
+
+
+class CriterionFunction(Protocol):
+    """What is maximised, a function of points `(n, e)` in coordinates."""
+
+    def __call__(self, u: Array, slopes: bool = True) -> tuple[Array, Array]:
+        """Give values `(n,)` and gradients `(n, e)`, without `slopes` empty ones `(n, 0)`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriorSpace:
+    """A space of `dim` inputs in `coordinates` of a name; one with categories or conditions has a `lattice`, others None."""
+
+    dim: int
+    coordinates: str
+    lattice: Lattice | None = None
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Name the coordinates of each input."""
+        return (self.coordinates,) * self.dim
+
+    @property
+    def own(self) -> Surrogate:
+        """Give the settings of the agent's own process where all inputs are numbers."""
+        return Surrogate(coordinates=self.coordinates, clip=0.0)
+
+    @property
+    def refit(self) -> int:
+        """Give after how many observations the own process is fitted anew: in a typed space, where it is used, after each."""
+        return REFIT if self.lattice is None else 1
+
+    def seen(self, x: Array) -> Array:
+        """Turn points of the unit cube `(n, d)` into the coordinates of the processes, `(n, e)`."""
+        return to_coordinates(x, self.coordinates) if self.lattice is None else embedded(x, self.axes, self.lattice)
+
+    def fit(self, last: LocalState, x: Array, y: Array, streams: Streams) -> LocalState:
+        """Fit the agent's own process to values `y (n,)` at points of the unit cube `(n, d)`, n > 0."""
+        state = last._replace(u=self.seen(x), y=y)
+        if self.lattice is None:
+            return self.own.fit(state, streams)
+        settings = settings_of_typed(SCALED, x, self.lattice)
+        return state._replace(hyper=fit_gp(state.u, y, settings, streams.rng("restarts"), last.hyper), fitted=len(y))
+
+    def lengths(self, fitted: LocalState) -> tuple[float, ...] | None:
+        """Give by what the length scale of a residual process is multiplied in each coordinate, None for one scale of all.
+
+        In a typed space its median is then that of the agent's own process, in each coordinate.
+        """
+        if self.lattice is None:
+            return None
+        settings = settings_of_typed(SCALED, common_points(POINTS, self.dim, self.lattice), self.lattice)
+        scale = settings.length_scale.start if fitted.hyper is None else fitted.hyper.length_scale
+        columns = self.seen(np.zeros((1, self.dim))).shape[1]
+        return tuple((np.broadcast_to(np.asarray(scale, dtype=np.float64), (columns,)) / MEDIAN).tolist())
+
+    def decide(self, function: CriterionFunction, local: LocalState, streams: Streams, origin: Origin) -> Decision:
+        """Decide for the point where an acquisition is largest; `local` is in the coordinates of `seen`."""
+        if self.lattice is None:
+            u = maximise_acquisition(function, local, self.coordinates, streams, SEARCH)
+            return self.own.fresh(u, local, streams, origin)
+        u = maximise_typed_acquisition(partial(untaken, function, local.taken), function, local, self.axes, streams)
+        x = self.lattice.project(restored(u[None, :], self.axes, self.lattice))
+        return self.own.unrepeated(x, distance(local.taken, u), local, streams, origin)
+
+
+def choices(dim: int, coordinates: str, lattice: Lattice | None) -> tuple[PriorSpace, ...]:
+    """Give the spaces between which there is a choice, with "learned" coordinates two, else the one that is named."""
+    lattice = lattice if is_typed(lattice) else None
+    first = LEARNED[0] if lattice is None else beginning("learned", dim)
+    if coordinates != "learned":
+        return (PriorSpace(dim, coordinates, lattice),)
+    if lattice is not None and len(lattice.unordered) == dim:
+        return (PriorSpace(dim, first, lattice),)
+    return PriorSpace(dim, first, lattice), PriorSpace(dim, LEARNED[1], lattice)
+
+
+def untaken(function: CriterionFunction, taken: Array, u: Array) -> Array:
+    """Give the values `(n,)` of an acquisition, and at points that need not be chosen again, `taken (m, e)`, hardly any.
+
+    Where few configurations are near the best one of them is it, and one that is chosen again gives way to a random one.
+    """
+    values = function(u, slopes=False)[0]
+    again = (cdist(u, taken, "chebyshev") < SAME_POINT).any(axis=1) if len(taken) else np.zeros(len(u), dtype=np.bool_)
+    return np.where(again, LEAST, values)
+
+
+@lru_cache(maxsize=64)
+def is_typed(lattice: Lattice | None) -> bool:
+    """Say whether a space has categories without an order, or axes that are not always active."""
+    if lattice is None:
+        return False
+    return bool(lattice.unordered) or bool(lattice.inactive(_even(POINTS, len(lattice.levels))).any())
+
+
+@lru_cache(maxsize=64)
+def common_points(count: int, dim: int, lattice: Lattice | None) -> Array:
+    """Give about `count` design points `(M, d)` of the unit cube, of a typed space at most as many configurations.
+
+    Those of a typed space follow from its parameters alone, and not from the order in which a category's choices are listed.
+    """
+    if lattice is None or not is_typed(lattice):
+        return design_points(count, dim)
+    points = _even(SPARE * count, dim)
+    for axis in lattice.unordered:
+        cells = (points[:, axis] * lattice.levels[axis]).astype(int)
+        points[:, axis] = lattice.centres(axis)[lattice.by_name(axis)[cells]]
+    points = lattice.project(points)
+    kept = np.sort(np.unique(points, axis=0, return_index=True)[1])[:count]
+    points = points[kept]
+    points.flags.writeable = False
+    return points
+
+
+def _even(count: int, dim: int) -> Array:
+    """Give scrambled Sobol points of the unit cube, a power of two of at least `count`, without its faces."""
+    power = int(np.ceil(np.log2(count)))
+    points = scipy.stats.qmc.Sobol(dim, rng=np.random.default_rng(SEED)).random_base2(power)
+    return np.asarray(np.clip(points, 0.0, 1.0 - 1e-12), dtype=np.float64)

@@ -30,7 +30,7 @@ class Server:
         self._fault = None if rules.download is None else checker(rules.download)
         self._synchronous, self._is_constant = rules.is_synchronous, rules.exchange.staleness.is_constant
         self._oldest, self._idles = rules.exchange.oldest, rules.idles
-        self._participants = np.array(rules.participants if self._idles else ())
+        self._participants = np.array(sorted(rules.participants) if self._idles else (), dtype=np.int64)
         self._left = rules.algorithm.left if isinstance(rules.algorithm, Waiting) else None
         self._rungs = rules.algorithm if isinstance(rules.algorithm, RungExchange) else None
         self._broadcast, self._should_close = rules.algorithm.broadcast, rules.exchange.should_close

@@ -117,6 +117,12 @@ def test_a_straggler_is_not_asked_again_before_it_has_reported() -> None:
     assert ran.of("late")
 
 
+def test_only_targets_are_asked_where_others_have_nothing_to_tell() -> None:
+    """Under a method that sends nothing before its first decision."""
+    ran = world(algorithm=entry("fn_ucb").make(), exchange=idle(0.6), targets=(1, 4, 7), iterations=4, initial=0).run()
+    assert {record.agent for record in ran.of("sent")} == {1, 4, 7}
+
+
 def test_who_reports_after_the_last_round_closes_no_other() -> None:
     late = 0
     for seed in range(20):

@@ -49,7 +49,7 @@ class RayScheduler(FIFOScheduler):
         metric: str | None = None,
         mode: str | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._folder, self._steps, self._time_attr = Path(folder).resolve(), steps, time_attr
         self._table = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
         self._metric, self._mode = metric, mode

@@ -116,7 +116,9 @@ class RungExchange:
         own = state.algorithm
         if not self.is_mute:
             payloads, own = self.algorithm.broadcast(own, recipients, staleness_weight, streams)
-        answers = {agent: {**payload, **self._of_others(state, agent)} for agent, payload in payloads.items()}
+        answers: dict[int, Payload] = {
+            agent: {**payload, **self._of_others(state, agent)} for agent, payload in payloads.items()
+        }
         return answers, state._replace(algorithm=own)
 
     def telling(self, payload: Payload, rungs: RungState | None) -> Payload:

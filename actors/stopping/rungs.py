@@ -15,9 +15,9 @@ _FEWEST = 3  # values by which an agent knows its own scale
 
 
 class Elsewhere(NamedTuple):
-    """What other agents came to at a rung: how many values they have there, and the nine deciles, in units of each agent."""
+    """What other agents came to at a rung: how many values they have there, and their nine deciles, in units of each agent."""
 
-    count: float
+    number: float
     deciles: tuple[float, ...]
 
 
@@ -63,7 +63,7 @@ class RungState(NamedTuple):
         if others is None or scale is None:
             return 0.0, 0.0
         better = sum(point > (value - scale[0]) / scale[1] for point in others.deciles)
-        return others.count, others.count * better / len(others.deciles)
+        return others.number, others.number * better / len(others.deciles)
 
 
 def best_of(values: dict[Key, float], count: int) -> list[Key]:

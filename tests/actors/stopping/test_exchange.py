@@ -81,7 +81,7 @@ def test_an_answer_has_the_newest_of_all_others_and_the_algorithm_sees_its_own_p
     inbox = [message(-2, 1, answers[0])]
     made.ask(state, inbox, streams.of(0).at(2))
     heard = made.heard(None, inbox)
-    assert heard is not None and heard.others.keys() == {(0, 1)} and heard.others[0, 1].count == 9.0
+    assert heard is not None and heard.others.keys() == {(0, 1)} and heard.others[0, 1].number == 9.0
     assert made.heard(heard, ()) is heard
 
 

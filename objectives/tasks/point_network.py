@@ -8,8 +8,9 @@ Numba takes half a second to import.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp, log
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -17,7 +18,12 @@ import numpy as np
 from fedbo.objectives.tasks.surrogate_network import SMALL, Columns, PointLayers
 
 Array = Any
-_compiled: Any = numba.njit(cache=True, error_model="numpy")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _compiled(function: Function) -> Function:
+    """Compile a function at its first call, unless the cache on disk has it."""
+    return cast(Function, numba.njit(cache=True, error_model="numpy")(function))
 
 
 @_compiled
@@ -97,4 +103,4 @@ def _product(x: Array, row: Array, sums: Array) -> float:
         sums[i] = first + second
     for i in range(8):
         sums[i] += sums[8 + i]
-    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]))
+    return float(((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])))

@@ -187,7 +187,7 @@ class FedAvgTraining:
         validation = np.column_stack([scaled[trains:], np.ones(VALIDATION)])
         sampling = drawn_sampling(clients.sizes, self.rounds, int(PARAMETERS[2].high), _key(number, _SAMPLING))
         size = validation.shape[1] * CLASSES * validation.itemsize
-        models = ClientModels(Lognormal(1.0, 0.3, 0.5), Lognormal(self.latency, 0.5), self.bandwidth, 0.01, 0.02)
+        models = ClientModels(COMPUTE, Lognormal(self.latency, 0.5), self.bandwidth, IMAGE_TIME, BATCH_TIME)
         times = models.drawn(len(parts), self.rounds, size, _key(number, _TIMES))
         return ServerAgent(clients, sampling, times, (validation, label[trains:]))
 

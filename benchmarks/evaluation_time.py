@@ -5,8 +5,8 @@
 An evaluation is the whole of `evaluate`, from a configuration to its value. Each repetition is a process of its own, which
 times 1,000 evaluations at random configurations in pieces of 20; what is printed is the fastest piece, and the median of the
 repetitions' medians, in microseconds. Values at `--points` random configurations are compared: how many differ, and by how
-much at most, relative to the value. Without a revision this working tree alone is timed. Tasks whose data are missing are left
-out.
+much at most, relative to the value. Without a revision this working tree alone is timed. Tasks that
+one of the two has not, or whose data are missing, are left out.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def main() -> None:
             for label in targets if number % 2 else reversed(targets):
                 found[label].append(in_process(targets[label], 0 if number else given.points, files[label]))
             if number == 0:
-                words = {name: compared(*reversed(files.values()), name) if given.revision else "" for name in found[label][0]}
+                both = [name for name in found[label][0] if all(name in runs[0] for runs in found.values())]
+                words = {name: compared(*reversed(files.values()), name) if given.revision else "" for name in both}
         for name in words:
             for label, runs in found.items():
                 typical = median(median(run[name]) for run in runs)

@@ -39,7 +39,7 @@ def outputs(numbers: Array, rows: Array, layers: PointLayers, inputs: Columns, e
     for row in rows:
         _add(hidden, 1.0, layers.embedded[row])
     units = layers.gate.shape[2]
-    normal, gate, alive, sums = np.empty(len(hidden)), np.empty(units), np.empty(units, np.int64), np.empty(16)
+    normal, gate, alive, sums = np.empty(len(hidden)), np.empty(units), np.empty(units, np.int64), np.empty((units, 16))
     for block in range(len(layers.gate)):
         _block(hidden, layers, block, normal, gate, alive, sums)
     last = layers.head_offset.copy()
@@ -73,9 +73,12 @@ def _block(hidden: Array, layers: PointLayers, block: int, normal: Array, gate: 
         alive[count] = unit
         count += gate[unit] > 0.0
     for place in range(count):
+        _products(normal, layers.value[block, alive[place]], sums[place])
+    for place in range(count):
         unit = alive[place]
-        value = _product(normal, layers.value[block, unit], sums) + layers.value_offset[block, unit]
-        _add(hidden, value * gate[unit], layers.narrow[block, unit])
+        # A place is not beyond its unit, so that no gate is overwritten which is still to be read.
+        gate[place] = (_sum(sums[place]) + layers.value_offset[block, unit]) * gate[unit]
+    _add_rows(hidden, gate[:count], layers.narrow[block], alive)
 
 
 @_compiled
@@ -95,12 +98,33 @@ def _gate(gate: Array, normal: Array, weights: Array, offset: Array) -> None:
 
 
 @_compiled
-def _product(x: Array, row: Array, sums: Array) -> float:
-    """The product of two vectors of length 128; `sums (16,)` are overwritten."""
+def _products(x: Array, row: Array, sums: Array) -> None:
+    """Write the product of two vectors of length 128, as 16 sums of eight products each."""
     for i in range(16):
         first = (x[i] * row[i] + x[i + 16] * row[i + 16]) + (x[i + 32] * row[i + 32] + x[i + 48] * row[i + 48])
         second = (x[i + 64] * row[i + 64] + x[i + 80] * row[i + 80]) + (x[i + 96] * row[i + 96] + x[i + 112] * row[i + 112])
         sums[i] = first + second
+
+
+@_compiled
+def _sum(sums: Array) -> float:
+    """Add 16 numbers, which are overwritten, halves first."""
     for i in range(8):
         sums[i] += sums[8 + i]
     return float(((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7])))
+
+
+@_compiled
+def _add_rows(total: Array, factors: Array, rows: Array, chosen: Array) -> None:
+    """Add the chosen rows times their factors, one after the other; eight are read at once."""
+    whole = len(factors) // 8 * 8
+    for k in range(0, whole, 8):
+        f0, f1, f2, f3 = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
+        f4, f5, f6, f7 = factors[k + 4], factors[k + 5], factors[k + 6], factors[k + 7]
+        r0, r1, r2, r3 = rows[chosen[k]], rows[chosen[k + 1]], rows[chosen[k + 2]], rows[chosen[k + 3]]
+        r4, r5, r6, r7 = rows[chosen[k + 4]], rows[chosen[k + 5]], rows[chosen[k + 6]], rows[chosen[k + 7]]
+        for i in range(len(total)):
+            half = (((total[i] + f0 * r0[i]) + f1 * r1[i]) + f2 * r2[i]) + f3 * r3[i]
+            total[i] = (((half + f4 * r4[i]) + f5 * r5[i]) + f6 * r6[i]) + f7 * r7[i]
+    for k in range(whole, len(factors)):
+        _add(total, factors[k], rows[chosen[k]])

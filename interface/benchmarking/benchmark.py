@@ -10,13 +10,11 @@ from typing import Any
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from fedbo.algorithms.streams import Streams
 from fedbo.benchmarking.sources import BenchmarkSource, benchmark_sources
 from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.progress import Progress
+from fedbo.execution.requirements import ABSENT, require_objective
 from fedbo.execution.runner import RunError
-from fedbo.objectives.base import LibraryMissing
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing
 from fedbo.page.page import REPORT, write_report
 from fedbo.plots.ranks import draw_overview
 from fedbo.results.result import Result
@@ -28,7 +26,6 @@ from fedbo.study.study import Study, load_study
 QUICK_REPLICATES, QUICK_ITERATIONS = 3, 12
 REPLICATES = 20
 FIGURE = "benchmark.png"
-_ABSENT = (DataMissing, DataDamaged, LibraryMissing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +85,8 @@ def _studies(request: BenchmarkRequest, made: Benchmark) -> dict[str, Study]:
     for source in benchmark_sources(request.suite):
         try:
             study = load_study(_document(request, source), request.hosting)
-            _try_objective(study)
-        except _ABSENT as error:
+            require_objective(study.cells()[0].study)
+        except ABSENT as error:
             made.left_out.append(f"{source.name}: {str(error).splitlines()[0]}")
             continue
         except StudyError as error:
@@ -117,13 +114,6 @@ def _document(request: BenchmarkRequest, source: BenchmarkSource) -> Mapping[str
     header |= {} if request.replicates is None else {"replicates": request.replicates}
     header |= {} if request.seed is None else {"seed": request.seed}
     return {**tables, "study": header, "budget": budget, "algorithm": algorithms}
-
-
-def _try_objective(study: Study) -> None:
-    """Build the objective of the first target: DataMissing, DataDamaged or LibraryMissing where it lacks something."""
-    streams = Streams(study.study.seed)
-    federation = study.cells()[0].study.federation()
-    federation.objective(study.targets[0], streams.shared("objective"), streams.rng("objective"))
 
 
 def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:

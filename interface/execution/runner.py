@@ -35,6 +35,7 @@ from fedbo.execution.jobs import learnings, runs
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
+from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
@@ -59,8 +60,10 @@ def run_study(
 
     `out` is a directory that is new or empty; without it one is made under `runs/`. RunError when anything in
     it fails, KeyboardInterrupt (with the directory) after Ctrl-C: in both cases all that was observed has been written, and
-    `resume_study` continues from there.
+    `resume_study` continues from there. DataMissing, DataDamaged or LibraryMissing, before anything is written, where the study
+    runs on this machine alone and this lacks what its objectives need.
     """
+    require_objectives(study)
     directory = new_directory(study, out)
     with _room_in(directory), locked(directory):
         atomic.write_text(directory / STUDY, study.to_toml())

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedbo.algorithms.streams import Streams
 from fedbo.execution.again import has_ended, run_again
 from fedbo.execution.progress import Progress
+from fedbo.execution.requirements import ABSENT, require_objective
 from fedbo.execution.runner import RunError
-from fedbo.objectives.base import LibraryMissing
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+from fedbo.objectives.datasets.data import DataMissing
 from fedbo.papers.decision_time import Times, is_measured, measure
 from fedbo.papers.manifest import FigureTable, Manifest, chosen, load_manifest, suits
 from fedbo.papers.plot import draw_paper
@@ -31,7 +30,6 @@ from fedbo.study.document import StudyError
 from fedbo.study.paths import make_folder, usable
 from fedbo.study.study import Study, load_study
 
-_ABSENT = (DataMissing, DataDamaged, LibraryMissing)
 _PATH = re.compile(r"(?<![\w.])/(?:[^\s/'\"]+/)+")
 
 
@@ -137,7 +135,7 @@ def _plans(request: ReproductionRequest, figures: Sequence[FigureTable]) -> list
         try:
             full = load_study(path, request.hosting)
             study = load_study(path, [*figure.quick, *request.hosting]) if request.quick else full
-        except _ABSENT as error:
+        except ABSENT as error:
             plans.append(_FigurePlan(figure, missing=_lacking(error)))
             continue
         except StudyError as error:
@@ -168,9 +166,8 @@ def _no_data(study: Study) -> str:
     """Build one objective of each cell, and say what data set it lacks; empty when nothing is missing."""
     try:
         for cell in study.cells():
-            streams = Streams(study.study.seed)
-            cell.study.federation().objective(study.targets[0], streams.shared("objective"), streams.rng("objective"))
-    except _ABSENT as error:
+            require_objective(cell.study)
+    except ABSENT as error:
         return _lacking(error)
     return ""
 

@@ -1,4 +1,4 @@
-"""Directories that runs are given by default."""
+"""Directories of runs: those that are given by default, and when none is made."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from fedbo.execution.directory import new_directory
+from fedbo.execution.runner import run_study
+from fedbo.objectives.datasets.data import DataMissing
 from fedbo.study.study import load_study
 
 
@@ -24,3 +26,23 @@ def test_runs_of_one_name_that_begin_within_a_second_have_directories_of_their_o
     )
     made = [new_directory(study, None) for _ in range(3)]
     assert len(set(made)) == 3 and all(path.parent == tmp_path / "runs" for path in made)
+
+
+def test_a_study_whose_second_objective_lacks_its_data_leaves_no_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("FEDBO_DATA", str(tmp_path))
+    study = load_study(
+        {
+            "study": {"name": "lacking"},
+            "objective": {"name": "quadratic", "agents": 2},
+            "budget": {"iterations": 1},
+            "algorithm": [{"name": "random"}],
+            "sweep": {"objective": [{"name": "quadratic"}, {"name": "vaccine"}]},
+            "hosting": {"kind": "inline", "workers": 0},
+        }
+    )
+    with pytest.raises(DataMissing, match="'covid' is not on this machine"):
+        run_study(study, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,36 @@
+"""What the objectives of a study need and may lack: a data set, or a library."""
+
+from __future__ import annotations
+
+from fedbo.algorithms.streams import Streams
+from fedbo.objectives.base import LibraryMissing
+from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+from fedbo.study.study import Study
+
+ABSENT = (DataMissing, DataDamaged, LibraryMissing)
+
+
+def require_objectives(study: Study) -> None:
+    """Build an objective of each federation of a study: DataMissing, DataDamaged or LibraryMissing where it lacks something.
+
+    Only where evaluations are in processes of this machine: others may have what it lacks. What else is wrong with an objective
+    is left to its agent to say.
+    """
+    if study.hosting.kind != "inline" or study.hosting.address is not None:
+        return
+    tried = list[object]()
+    for cell in study.cells():
+        if cell.study.objective not in tried:
+            tried.append(cell.study.objective)
+            try:
+                require_objective(cell.study)
+            except ABSENT:
+                raise
+            except Exception:
+                continue
+
+
+def require_objective(study: Study) -> None:
+    """Build the objective of the first target, as above, wherever evaluations are."""
+    streams = Streams(study.study.seed)
+    study.federation().objective(study.targets[0], streams.shared("objective"), streams.rng("objective"))

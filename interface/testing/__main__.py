@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 break
             (folder := Path(files) / str(seed)).mkdir()
             document, study = draw_study(seed, folder, names[seed % len(names)])
-            if not document.keys() >= set(given.tables):
+            if not {*document, *features(study)} >= set(given.tables):
                 continue
             found = tried(trial, study, seed, given.room)
             series.add(study, found)
@@ -155,7 +155,7 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
         dest="tables",
         action="append",
         default=[],
-        help="pass over studies without this table, such as cluster; may be given several times",
+        help="pass over studies without this table, such as cluster, or this of what --count tells; may be given several times",
     )
     parser.add_argument("--shrink", action="store_true")
     return parser.parse_args(arguments)

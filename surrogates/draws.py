@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,17 @@ def value(draw: Draw, x: Array) -> Array:
         part = draw.kernel_part
         total += part.kernel(x, part.x) @ part.v
     return draw.offset + draw.scale * total
+
+
+def compiled_surface(draw: Draw, dim: int) -> tuple[Callable[[Array], Array], Callable[[Array], Derivatives]]:
+    """Functions that give what `value` and `derivatives` do of a draw of `dim` inputs, in compiled code."""
+    from fedbo.surrogates.compiled.values import derivatives_at, values
+
+    given = compiled_features(draw, dim), compiled_kernel(draw, dim), draw.offset
+    return (
+        lambda x: np.asarray(values(*given, np.ascontiguousarray(x))),
+        lambda x: cast(Derivatives, derivatives_at(*given, np.ascontiguousarray(x))),
+    )
 
 
 def value_and_gradient(draw: Draw, x: Array) -> tuple[Array, Array]:

@@ -22,7 +22,7 @@ from fedbo.surrogates.acquisition import (
     criterion_values,
     maximise_criterion,
 )
-from fedbo.surrogates.draws import Draw, derivatives, message_function, value
+from fedbo.surrogates.draws import Draw, compiled_surface, message_function
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.maximise import MaximiserSettings, maximise, maximise_each, maximise_function, with_curvature
 from fedbo.surrogates.posterior import Posterior
@@ -36,14 +36,14 @@ def maximise_draw(
     dim = local.u.shape[1]
     if local.lattice is None:
         return maximise(draw, maximiser_rng(dim, streams), dim, extra=extra)[0]
-    space = projected(local, coordinates)
-    return maximise_projected(partial(value, draw), newton(derivatives(draw), space), space, local.u)[0]
+    space, (values, derivatives) = projected(local, coordinates), compiled_surface(draw, dim)
+    return maximise_projected(values, newton(derivatives, space), space, local.u)[0]
 
 
 def maximise_typed_draw(draw: Draw, local: LocalState, space: ProjectedSpace, streams: Streams) -> Array:
     """Give the point `(e,)`, in the surrogate's coordinates, where a draw is largest in a typed space or a part of it."""
-    ascend = newton(derivatives(draw), space)
-    return maximise_projected(partial(value, draw), ascend, space, local.u, streams.rng("maximiser"))[0]
+    values, derivatives = compiled_surface(draw, local.u.shape[1])
+    return maximise_projected(values, newton(derivatives, space), space, local.u, streams.rng("maximiser"))[0]
 
 
 def maximise_draws(

@@ -5,4 +5,5 @@ import fedbo.surrogates.compiled.distance
 import fedbo.surrogates.compiled.draws
 import fedbo.surrogates.compiled.fit
 import fedbo.surrogates.compiled.maximise
-import fedbo.surrogates.compiled.search  # noqa: F401
+import fedbo.surrogates.compiled.search
+import fedbo.surrogates.compiled.values  # noqa: F401

@@ -10,12 +10,10 @@ from numba import types
 from fedbo.surrogates.compiled.ascent import ascent, ascent_one_by_one
 from fedbo.surrogates.compiled.grid import add_kernel, largest, norms, peaks, sum_of_products, waves
 from fedbo.surrogates.compiled.jit import BOOL, FLOAT, INT, MATRIX, VECTOR, Tuple, compiled
-from fedbo.surrogates.compiled.surface import Kernels, Waves, derivatives
+from fedbo.surrogates.compiled.surface import KERNELS, WAVES, Kernels, Waves, derivatives
 
 Array = Any
 SETS = Tuple((types.Array(FLOAT, 2, "C"),) * 5)
-WAVES = Tuple((MATRIX, VECTOR, VECTOR, BOOL))
-KERNELS = Tuple((INT, MATRIX, VECTOR, VECTOR))
 POINTS, SHAPE, LIMITS = Tuple((MATRIX,) * 4), Tuple((INT,) * 3), Tuple((INT,) * 4)
 
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from fedbo.surrogates.compiled.elementary import exponential, sine_cosine
 from fedbo.surrogates.compiled.grid import MATERN32, SE
-from fedbo.surrogates.compiled.jit import compiled
+from fedbo.surrogates.compiled.jit import BOOL, INT, MATRIX, VECTOR, Tuple, compiled
 
 Array = Any
 Waves = tuple[Array, Array, Array, bool]  # frequencies (m, d), phases (m,), weights (m,), and whether |phi(x)| is constant
 Kernels = tuple[int, Array, Array, Array]  # family, centres (n, d) over the length scale, weights (n,), 1 / length scale (d,)
 Derivatives = tuple[Array, Array, Array]
+WAVES, KERNELS = Tuple((MATRIX, VECTOR, VECTOR, BOOL)), Tuple((INT, MATRIX, VECTOR, VECTOR))
 
 
 @compiled()

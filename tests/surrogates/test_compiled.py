@@ -14,7 +14,16 @@ import numpy.typing as npt
 import pytest
 
 from fedbo.surrogates import linear
-from fedbo.surrogates.draws import message_function, pathwise_draw, posterior_draw
+from fedbo.surrogates.draws import (
+    Draw,
+    KernelPart,
+    compiled_surface,
+    derivatives,
+    message_function,
+    pathwise_draw,
+    posterior_draw,
+    value,
+)
 from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.gp import Hyperparameters, condition
 from fedbo.surrogates.kernels import FAMILIES
@@ -195,6 +204,23 @@ sys.path.insert(0, {folder!r})
 from compiled_copy.elementary import exponential
 print(exponential(-1.0), sum(exponential.stats.cache_hits.values()))
 """
+
+
+@pytest.mark.parametrize("dim", [1, 3, 7])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_values_and_derivatives_at_many_points_are_those_of_numpy(family: str, dim: int) -> None:
+    rng = np.random.default_rng(dim)
+    hyper = Hyperparameters(tuple(rng.uniform(0.1, 2.0, dim)), 1.7, 0.01, family, 0.0, 1.0)
+    part = KernelPart(hyper.kernel, rng.random((40, dim)), rng.standard_normal(40))
+    features = [draw_features(rng, dim, 60, 0.4, family, variance=1.3, normalise=normalise) for normalise in (True, False)]
+    draws = [Draw(one, rng.standard_normal(60), part, 0.4, 2.5) for one in features]
+    draws += [Draw(one, rng.standard_normal(60)) for one in features] + [Draw(kernel_part=part, offset=-1.0)]
+    for draw, count in zip(draws, [600, 257, 256, 1, 40], strict=True):
+        x = rng.random((count, dim))
+        values, surface = compiled_surface(draw, dim)
+        np.testing.assert_allclose(values(x), value(draw, x), rtol=1e-11, atol=1e-11)
+        for found, expected in zip(surface(x[:9]), derivatives(draw)(x[:9]), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.long

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
 from fedbo.algorithms.base import Algorithm
+from fedbo.settings.declared import DeclaredNames
 from fedbo.settings.errors import unknown
 from fedbo.settings.plugins import Catalogue, settings_of
 
@@ -42,15 +41,9 @@ class Entry:
 
 
 @cache
-def algorithms() -> dict[str, Entry]:
-    """List our own algorithms by name, in alphabetical order."""
-    found: dict[str, Entry] = {}
-    for folder in FOLDERS:
-        package = importlib.import_module(folder)
-        for module in pkgutil.iter_modules(package.__path__, f"{folder}."):
-            if not module.ispkg:
-                found.update(getattr(importlib.import_module(module.name), "ALGORITHMS", {}))
-    return dict(sorted(found.items()))
+def algorithms() -> DeclaredNames[Entry]:
+    """Give our own algorithms by name, in alphabetical order."""
+    return DeclaredNames(FOLDERS, "ALGORITHMS")
 
 
 @cache

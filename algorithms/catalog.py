@@ -32,9 +32,10 @@ class Entry:
         """Make the algorithm; ValueError for an unknown preset or setting, or from the settings themselves."""
         if preset is not None and preset not in self.presets:
             raise ValueError(unknown("preset", preset, self.presets))
+        free = self.free()
         for name in settings:
-            if name not in self.free():
-                raise ValueError(unknown("setting", name, self.free()))
+            if name not in free:
+                raise ValueError(unknown("setting", name, free))
         algorithm = self.settings(**{**self.presets.get(preset or "", {}), **settings, **self.fixed})
         assert isinstance(algorithm, Algorithm)
         return algorithm

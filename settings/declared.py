@@ -20,12 +20,12 @@ class DeclaredNames(Mapping[str, T]):
 
     def __init__(self, packages: Sequence[str], variable: str) -> None:
         self._packages, self._variable = packages, variable
+        self._found: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
-        for module in self._modules:
-            if name.startswith(module.rpartition(".")[2]) and name in (found := self._declared(module)):
-                return found[name]
-        return self._all[name]
+        if name not in self._found:
+            self._found[name] = self._look_up(name)
+        return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)
@@ -43,6 +43,12 @@ class DeclaredNames(Mapping[str, T]):
     def _all(self) -> dict[str, T]:
         found = {name: item for module in self._modules for name, item in self._declared(module).items()}
         return dict(sorted(found.items()))
+
+    def _look_up(self, name: str) -> T:
+        for module in self._modules:
+            if name.startswith(module.rpartition(".")[2]) and name in (found := self._declared(module)):
+                return found[name]
+        return self._all[name]
 
     def _declared(self, module: str) -> Mapping[str, T]:
         found: Mapping[str, T] = getattr(importlib.import_module(module), self._variable, {})

@@ -66,20 +66,20 @@ def _pruned(value: Any) -> Any:
     return {name: _pruned(item) for name, item in value.items() if item is not None}
 
 
-def _within(declared: type[Any], tables: Settings) -> list[InvalidSetting]:
+def _within(declared: Any, tables: Settings) -> list[InvalidSetting]:
     """List what is wrong within settings that are tables, so that it is told at its own place."""
     faults: list[InvalidSetting] = []
     for name, value in tables.items():
-        if name in (inner := _tables_of(declared)):
+        if (inner := _tables_of(declared).get(name)) is not None:
             try:
-                build(inner[name], value)
+                build(inner, value)
             except InvalidSettings as found:
                 faults += found.under(name).faults
     return faults
 
 
 @cache  # the cells of a sweep are checked one by one
-def _tables_of(declared: type[Any]) -> dict[str, type[Any]]:
+def _tables_of(declared: Any) -> dict[str, Any]:
     """List the settings of a class that are declared by a class of their own."""
     return {name: hint for name, hint in typing.get_type_hints(declared).items() if dataclasses.is_dataclass(hint)}
 

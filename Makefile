@@ -23,7 +23,7 @@ test: $(VENV)/compiled  ## pass the tests, in four minutes on two cores
 
 test-long: $(VENV)/compiled  ## pass those that are left out otherwise, in some hours: more worlds, kills and seeds, and an hour of random studies
 	$(BIN)/python -m pytest -m "ray and long"
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "long and not ray"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "long and not ray"
 
 check: setup  ## everything that a commit must pass
 	$(MAKE) --no-print-directory --jobs 4 style types with-ray without-ray
@@ -32,7 +32,7 @@ with-ray: $(VENV)/compiled
 	$(BIN)/python -m pytest -m "ray and not long" $$(grep -rl --include="test_*.py" "mark\.ray" tests)
 
 without-ray: $(VENV)/compiled
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m "not ray and not long"
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "not ray and not long"
 
 mutants: $(VENV)/compiled  ## plant faults at random and count those that the tests do not notice
 	$(BIN)/python benchmarks/mutation.py record

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from threadpoolctl import threadpool_limits
-
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.blocks import failure, serves_blocks, work_together
 from fedbo.actors.columns import Columns, from_reports, to_requests
@@ -21,6 +19,7 @@ from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+from fedbo.actors.threads import blas_threads
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
 Commits = Sequence[tuple[int, tuple[float, ...]]]
@@ -30,7 +29,7 @@ class Host:
     """Some agents of a run in one process; they share nothing but the process. Without a config nothing is written."""
 
     def __init__(self) -> None:
-        threadpool_limits(1)  # one thread each: the replicates and hosts are what runs in parallel
+        blas_threads().limit(limits=1)
         self.agents: LazyRecords[HostedAgent]
         self._storage: HostStorage | None = None
         self._epoch = 0.0

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import ray
-
 from fedbo.actors.channel import Channel, ChannelClosed, Reply, serve
 from fedbo.actors.columns import from_requests, to_reports
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, raise_if_failed
+from fedbo.actors.late_ray import ray
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
 _COMMITS = 500  # steps that count and of which a host has not been told: until then it keeps what its agents were before

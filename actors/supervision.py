@@ -6,11 +6,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import ray
-
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, WallClockState, raise_if_failed
+from fedbo.actors.late_ray import ray
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
 from fedbo.actors.retry_limits import HOST_DEATHS
 from fedbo.actors.task import StepReport, Task

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any
 
 from fedbo.algorithms.base import Algorithm
+from fedbo.settings.declared import DeclaredNames
 from fedbo.settings.errors import unknown
 from fedbo.settings.plugins import Catalogue, settings_of
 
@@ -33,24 +32,19 @@ class Entry:
         """Make the algorithm; ValueError for an unknown preset or setting, or from the settings themselves."""
         if preset is not None and preset not in self.presets:
             raise ValueError(unknown("preset", preset, self.presets))
+        free = self.free()
         for name in settings:
-            if name not in self.free():
-                raise ValueError(unknown("setting", name, self.free()))
+            if name not in free:
+                raise ValueError(unknown("setting", name, free))
         algorithm = self.settings(**{**self.presets.get(preset or "", {}), **settings, **self.fixed})
         assert isinstance(algorithm, Algorithm)
         return algorithm
 
 
 @cache
-def algorithms() -> dict[str, Entry]:
-    """List our own algorithms by name, in alphabetical order."""
-    found: dict[str, Entry] = {}
-    for folder in FOLDERS:
-        package = importlib.import_module(folder)
-        for module in pkgutil.iter_modules(package.__path__, f"{folder}."):
-            if not module.ispkg:
-                found.update(getattr(importlib.import_module(module.name), "ALGORITHMS", {}))
-    return dict(sorted(found.items()))
+def algorithms() -> DeclaredNames[Entry]:
+    """Give our own algorithms by name, in alphabetical order."""
+    return DeclaredNames(FOLDERS, "ALGORITHMS")
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -76,6 +78,8 @@ data.command("list")(list_data)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; what is wrong is said in one line on standard error."""
+    if arguments is None:  # the process ends with this command, and need not spend a tenth of a second on its garbage then
+        atexit.register(gc.freeze)
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="fedbo", standalone_mode=False)
     except Stop as stop:

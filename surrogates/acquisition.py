@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
-from scipy.special import erfcx, ndtr
+import scipy
 
 from fedbo.surrogates.posterior import Posterior, predict, predict_with_gradients
 
@@ -43,7 +42,7 @@ def expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]:
     sd = np.sqrt(np.maximum(at.variance, TINY))
     z = np.clip((at.mean - best) / sd, -1e8, 1e8)
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
-    below = ndtr(z)
+    below = scipy.special.ndtr(z)
     value = (at.mean - best) * below + sd * density
     gradient = below[:, None] * at.mean_gradient + (0.5 * density / sd)[:, None] * at.variance_gradient
     return value, gradient
@@ -58,12 +57,12 @@ def log_expected_improvement(at: Prediction, best: float) -> tuple[Array, Array]
     z = np.clip((at.mean - best) / sd, -1e8, 1e8)
     above, below = np.maximum(z, -1.0), np.minimum(z, -1.0)
     density = np.exp(-0.5 * above**2) / np.sqrt(2.0 * np.pi)
-    share = density + above * ndtr(above)  # EI over the standard deviation
-    ratio = np.sqrt(0.5 * np.pi) * erfcx(-below / np.sqrt(2.0))  # of distribution to density, in the lower tail
+    share = density + above * scipy.special.ndtr(above)  # EI over the standard deviation
+    ratio = np.sqrt(0.5 * np.pi) * scipy.special.erfcx(-below / np.sqrt(2.0))  # of distribution to density, in the lower tail
     left = np.where(below > FAR, 1.0 + below * ratio, below**-2)  # the same over the density there
     lower = z <= -1.0
     log_share = np.where(lower, -0.5 * below**2 - 0.5 * np.log(2.0 * np.pi) + np.log(left), np.log(share))
-    up = np.where(lower, ratio / left, ndtr(above) / share) / sd
+    up = np.where(lower, ratio / left, scipy.special.ndtr(above) / share) / sd
     out = np.where(lower, 1.0 / left, density / share) / (2.0 * np.maximum(at.variance, TINY))
     return np.log(sd) + log_share, up[:, None] * at.mean_gradient + out[:, None] * at.variance_gradient
 
@@ -74,7 +73,7 @@ def probability_of_improvement(at: Prediction, best: float) -> tuple[Array, Arra
     z = np.clip((at.mean - best) / sd, -1e8, 1e8)
     density = np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi)
     slope = at.mean_gradient / sd[:, None] - (0.5 * z / np.maximum(at.variance, TINY))[:, None] * at.variance_gradient
-    return np.asarray(ndtr(z)), np.where(density[:, None] > 0.0, density[:, None] * slope, 0.0)
+    return np.asarray(scipy.special.ndtr(z)), np.where(density[:, None] > 0.0, density[:, None] * slope, 0.0)
 
 
 def upper_confidence_bound(at: Prediction, beta: float) -> tuple[Array, Array]:
@@ -149,7 +148,7 @@ def process(posterior: Posterior) -> Any:
     inverse = 1.0 / np.broadcast_to(np.asarray(hyper.length_scale, dtype=np.float64), (dim,))
     root = posterior.factor
     if len(root):
-        root = np.tril(lapack.dtrtri(root, lower=1)[0])
+        root = np.tril(scipy.linalg.lapack.dtrtri(root, lower=1)[0])
     centres = np.ascontiguousarray((posterior.x * inverse).T)
     number, rows = hyper.kernel.number, np.ascontiguousarray(root)
     return number, centres, inverse, hyper.variance, posterior.alpha, rows, np.ascontiguousarray(rows.T)

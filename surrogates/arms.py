@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas
-from scipy.spatial.distance import cdist
+import scipy
 
 from fedbo.surrogates.kernels import make_kernel
 
@@ -51,13 +50,13 @@ def grid(dim: int, count: int) -> Array:
 
 def nearest(arms: Array, x: Array) -> Index:
     """Numbers `(q,)` of the arms nearest to `x (q, d)`."""
-    return np.asarray(cdist(x, arms, "sqeuclidean").argmin(axis=1))
+    return np.asarray(scipy.spatial.distance.cdist(x, arms, "sqeuclidean").argmin(axis=1))
 
 
 def correlations(kernel: str, length_scale: float, x: Array) -> Array:
     """Correlations `(K, K)` of the arms `x (K, d)`: a kernel of `make_kernel`, or "exponential", exp(-|x - z| / l)."""
     if kernel == "exponential":
-        return np.exp(-cdist(x, x) / length_scale)
+        return np.exp(-scipy.spatial.distance.cdist(x, x) / length_scale)
     return make_kernel(kernel, length_scale, 1.0)(x, x)
 
 
@@ -85,7 +84,7 @@ def observe(posterior: ArmPosterior, arm: int, y: float, noise_variance: float) 
     inverse = 1.0 / (variance + noise_variance)
     step = inverse / (1.0 + sqrt(inverse * noise_variance))
     # BLAS wants columns together, which the transpose of a root has; without overwriting it copies and updates in one pass.
-    root = blas.dger(-step, cross, direction, a=posterior.root.T).T
+    root = scipy.linalg.blas.dger(-step, cross, direction, a=posterior.root.T).T
     mean = posterior.mean + cross * (inverse * (y - posterior.mean[arm]))
     return ArmPosterior(mean, root, posterior.gain + 0.5 * log1p(variance / noise_variance))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
+import scipy
 
 from fedbo.surrogates.features import Derivatives, Features, draw_features, phi
 from fedbo.surrogates.features import derivatives as feature_derivatives
@@ -131,7 +131,7 @@ def pathwise_draw(posterior: Posterior, rng: np.random.Generator, count: int = 2
     noise = (beta * sqrt(hyper.noise_variance)) * rng.standard_normal(len(x))
     if len(x) == 0:
         return Draw(features, weights, None, hyper.offset, hyper.scale)
-    shift = lapack.dpotrs(posterior.factor, phi(features, x) @ weights + noise, lower=1)[0]
+    shift = scipy.linalg.lapack.dpotrs(posterior.factor, phi(features, x) @ weights + noise, lower=1)[0]
     return Draw(features, weights, KernelPart(hyper.kernel, x, posterior.alpha - shift), hyper.offset, hyper.scale)
 
 

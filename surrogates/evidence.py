@@ -7,7 +7,7 @@ from math import log, pi
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
+import scipy
 
 from fedbo.surrogates.kernels import FAMILIES
 from fedbo.surrogates.posterior import Hyperparameters, factorise
@@ -39,8 +39,8 @@ def evidence_function(family: str, x: Array, y: Array, *, ard: bool) -> Callable
         covariance = variance * correlation
         covariance.flat[:: n + 1] += noise
         factor, jitter = factorise(covariance)
-        alpha = lapack.dpotrs(factor, y, lower=1)[0]
-        inverse = lapack.dpotri(factor, lower=1)[0]
+        alpha = scipy.linalg.lapack.dpotrs(factor, y, lower=1)[0]
+        inverse = scipy.linalg.lapack.dpotri(factor, lower=1)[0]
         quadratic, size = float(y @ alpha), float(alpha @ alpha)
         value = -0.5 * quadratic - float(np.log(factor.diagonal()).sum()) - 0.5 * n * log(2.0 * pi)
         # The inverse is lower triangular in memory and distances vanish on the diagonal: its half stands for both.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.spatial.distance import cdist
+import scipy
 
 Array = npt.NDArray[np.float64]
 LengthScale = float | tuple[float, ...]
@@ -39,7 +39,7 @@ class _Stationary:
     def squared_distance(self, x: Array, z: Array) -> Array:
         """Scaled squared distances u, `(n, n')`."""
         scale = np.asarray(self.length_scale)
-        return cdist(x / scale, z / scale, "sqeuclidean")
+        return scipy.spatial.distance.cdist(x / scale, z / scale, "sqeuclidean")
 
     def __call__(self, x: Array, z: Array) -> Array:
         """Covariances of `x (n, d)` with `z (n', d)`, shape `(n, n')`."""

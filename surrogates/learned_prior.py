@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy.linalg import cho_solve
 
 from fedbo.surrogates.acquisition import Prediction
 from fedbo.surrogates.kernels import FAMILIES, SE, Matern
@@ -115,7 +114,7 @@ def learned_prior(design: Array, moments: Moments, length_scale: float) -> Learn
     scale = float(np.sqrt(mean.var() + (directions**2).sum() / len(mean) + residual)) or 1.0
     gram = SE(length_scale)(design, design)
     gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
-    coefficients = cho_solve((factorise(gram)[0], True), np.column_stack([mean - centre, directions.T]) / scale)
+    coefficients = scipy.linalg.cho_solve((factorise(gram)[0], True), np.column_stack([mean - centre, directions.T]) / scale)
     return LearnedPrior(design, length_scale, centre, scale, coefficients, max(residual / scale**2, LEAST_RESIDUAL))
 
 
@@ -158,7 +157,7 @@ def recovered(design: Array, values: Array, noise: float, length_scale: float) -
     length_scale, coefficients = best
     gram = SE(length_scale)(design, design)
     gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
-    constant = cho_solve((factorise(gram)[0], True), np.ones(len(design)))
+    constant = scipy.linalg.cho_solve((factorise(gram)[0], True), np.ones(len(design)))
     return Shape(design, length_scale, coefficients, constant)
 
 
@@ -195,7 +194,7 @@ def density_function(prior: LearnedPrior, x: Array, y: Array) -> Any:
         matrix = tau * shared + variance * correlation
         matrix.flat[:: n + 1] += noise
         factor, _ = factorise(matrix)
-        inverse = cho_solve((factor, True), np.eye(n))
+        inverse = scipy.linalg.cho_solve((factor, True), np.eye(n))
         alpha = inverse @ target
         pull = np.outer(alpha, alpha) - inverse
         apart = (theta - medians) / SPREADS
@@ -217,7 +216,7 @@ def believe(prior: LearnedPrior, parameters: PriorParameters, x: Array, y: Array
     matrix.flat[:: len(x) + 1] += parameters.noise_variance
     factor, _ = factorise(matrix) if len(x) else (matrix, 0.0)
     target = (y - prior.centre) / prior.scale - rows[:, 0]
-    return Belief(prior, parameters, x, rows, factor, cho_solve((factor, True), target) if len(x) else target)
+    return Belief(prior, parameters, x, rows, factor, scipy.linalg.cho_solve((factor, True), target) if len(x) else target)
 
 
 def _residual(prior: LearnedPrior, parameters: PriorParameters) -> Matern:
@@ -241,7 +240,7 @@ def prediction(belief: Belief, x: Array, slopes: bool = True) -> Prediction:
     residual, rows = _residual(prior, parameters), rows_of(prior, x)
     directions, known = rows[:, 1:], belief.rows[:, 1:]
     cross = parameters.tau * directions @ known.T + residual(x, belief.x)
-    solved = cho_solve((belief.factor, True), cross.T) if len(belief.x) else cross.T
+    solved = scipy.linalg.cho_solve((belief.factor, True), cross.T) if len(belief.x) else cross.T
     own = parameters.tau * (directions**2).sum(axis=1) + parameters.variance
     variance = np.maximum(own - np.einsum("ni,in->n", cross, solved), 0.0)
     mean = rows[:, 0] + cross @ belief.alpha

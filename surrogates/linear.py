@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
+import scipy
 
 from fedbo.surrogates.features import Features
 
@@ -85,7 +85,7 @@ def update(model: LinearModel, phi_rows: Array, y: Array | float) -> LinearModel
     new[:, -1] = y
     if rows.shape[0] == 0:
         return model
-    factor = lapack.dtpqrt(0, min(BLOCK, new.shape[1]), model.factor, new, overwrite_b=1)[0]
+    factor = scipy.linalg.lapack.dtpqrt(0, min(BLOCK, new.shape[1]), model.factor, new, overwrite_b=1)[0]
     # The last entry is the norm of the residual: whatever is not finite in the rows ends up there.
     if not isfinite(factor[-1, -1]):
         raise ValueError("feature rows and values must be finite")
@@ -120,7 +120,7 @@ def _drawn(model: LinearModel, normals: Array, beta: float) -> Array:
 
 def predict(model: LinearModel, phi_rows: Array) -> tuple[Array, Array]:
     """Posterior mean and variance of phi(x)'omega at feature rows `(n, m)`, each `(n,)` (FTS equations (6) and (7))."""
-    root = lapack.dtrtrs(model.factor[:, :-1], phi_rows.T, trans=1)[0]
+    root = scipy.linalg.lapack.dtrtrs(model.factor[:, :-1], phi_rows.T, trans=1)[0]
     return phi_rows @ mean(model), model.noise_variance * np.einsum("ij,ij->j", root, root)
 
 
@@ -252,5 +252,5 @@ def feature_rows(features: Features, x: Array) -> Array:
 def _solve(model: LinearModel, right: Array) -> Array:
     """R^-1 times `right (m,)` or `(m, c)`."""
     # All rows of the factor go along, because a slice of rows would be copied; LAPACK reads the first m of them.
-    solution: Array = lapack.dtrtrs(model.factor[:, :-1], right)[0]
+    solution: Array = scipy.linalg.lapack.dtrtrs(model.factor[:, :-1], right)[0]
     return solution

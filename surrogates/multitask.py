@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
+import scipy
 
 from fedbo.surrogates.draws import Draw, KernelPart
 from fedbo.surrogates.features import draw_features, phi
@@ -32,7 +32,7 @@ class Observed(NamedTuple):
 def evidence(hyper: Hyperparameters, rho: float, seen: Observed) -> float:
     """Log density of the values."""
     factor, _ = factorise(_covariance(hyper, rho, seen))
-    alpha = lapack.dpotrs(factor, seen.y, lower=1)[0]
+    alpha = scipy.linalg.lapack.dpotrs(factor, seen.y, lower=1)[0]
     half = float(np.log(factor.diagonal()).sum())
     return -0.5 * float(seen.y @ alpha) - half - 0.5 * len(seen.y) * float(np.log(2.0 * np.pi))
 
@@ -50,7 +50,7 @@ def multitask_draw(
     prior = np.einsum("nm,nm->n", phi(features, seen.x), weights[place[:-1]])
     noise = sqrt(hyper.noise_variance) * rng.standard_normal(len(seen.y))
     factor, _ = factorise(_covariance(hyper, rho, seen))
-    pull = lapack.dpotrs(factor, seen.y - prior - noise, lower=1)[0]
+    pull = scipy.linalg.lapack.dpotrs(factor, seen.y - prior - noise, lower=1)[0]
     pull *= np.where(seen.task == target, 1.0, rho)
     return Draw(features, weights[place[-1]], KernelPart(hyper.kernel, seen.x, pull))
 

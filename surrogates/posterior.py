@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
+import scipy
 
 from fedbo.surrogates.kernels import Kernel, LengthScale, make_kernel
 
@@ -58,11 +58,11 @@ def factorise(matrix: Array, scale: float = 0.0) -> tuple[Array, float]:
     level = float(matrix.trace()) / max(len(matrix), 1)
     if not np.isfinite(level):
         raise NotPositiveDefinite("the covariance matrix holds numbers that are not finite")
-    factor, info = lapack.dpotrf(matrix, lower=1)
+    factor, info = scipy.linalg.lapack.dpotrf(matrix, lower=1)
     if info == 0:
         return factor, 0.0
     for jitter in sorted({rung * size for rung in JITTERS for size in (level, scale) if size > 0.0}):
-        factor, info = lapack.dpotrf(matrix + jitter * np.eye(len(matrix)), lower=1)
+        factor, info = scipy.linalg.lapack.dpotrf(matrix + jitter * np.eye(len(matrix)), lower=1)
         if info == 0:
             return factor, jitter
     largest = f"{JITTERS[-1]:g} of the mean diagonal{f' or of {scale:g}' if scale else ''}"
@@ -116,7 +116,7 @@ def _cross(posterior: Posterior, x: Array) -> tuple[Array, Array]:
     cross = _prior_cross(posterior, x)
     if cross.shape[1] == 0:
         return cross, cross.T
-    return cross, lapack.dtrtrs(posterior.factor, cross.T, lower=1)[0]
+    return cross, scipy.linalg.lapack.dtrtrs(posterior.factor, cross.T, lower=1)[0]
 
 
 def _standard(hyper: Hyperparameters, y: Array) -> Array:
@@ -127,5 +127,5 @@ def _solve(factor: Array, right: Array) -> Array:
     """(L L')^-1 times `right (n,)` or `(n, c)`; LAPACK refuses an empty system."""
     if len(factor) == 0:
         return right
-    solution: Array = lapack.dpotrs(factor, right, lower=1)[0]
+    solution: Array = scipy.linalg.lapack.dpotrs(factor, right, lower=1)[0]
     return solution

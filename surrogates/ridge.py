@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import lapack
+import scipy
 
 from fedbo.surrogates.posterior import factorise
 
@@ -31,7 +31,7 @@ def ridge(precision: Array, regulariser: float) -> Ridge:
     matrix.flat[:: len(matrix) + 1] += regulariser
     factor, jitter = factorise(matrix)
     matrix.flat[:: len(matrix) + 1] += jitter
-    half = np.tril(lapack.dpotri(factor, lower=1)[0])
+    half = np.tril(scipy.linalg.lapack.dpotri(factor, lower=1)[0])
     return Ridge(np.ascontiguousarray(half + np.tril(half, -1).T), matrix.diagonal().copy())
 
 

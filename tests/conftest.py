@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,15 @@ os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
 os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
 import pytest
+
+# What is imported and collected stays until the end: to search it for garbage again and again takes a tenth of the collection.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, among what the tests themselves make."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import ray
-
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.late_ray import ray
 from fedbo.actors.retry_limits import MACHINE_LOSSES
 from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query

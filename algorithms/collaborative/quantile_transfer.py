@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 import numpy as np
+import scipy
 from annotated_types import Ge
-from scipy.special import ndtri
 
 from fedbo.algorithms.base import Array, Decision
 from fedbo.algorithms.catalog import Entry
@@ -93,7 +93,7 @@ def scores(y: Array) -> Array:
         return np.zeros(n)
     delta = 1.0 / (4.0 * n**0.25 * np.sqrt(np.pi * np.log(n)))
     share = np.searchsorted(np.sort(y), y, side="right") / n
-    return np.asarray(ndtri(np.clip(share, delta, 1.0 - delta)))
+    return np.asarray(scipy.special.ndtri(np.clip(share, delta, 1.0 - delta)))
 
 
 def residual_deviation(sums: FeatureStatistics, nu: Array) -> float:

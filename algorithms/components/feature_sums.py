@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
+import scipy
 from annotated_types import Ge, Gt
-from scipy.linalg import lapack
 
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState
@@ -47,7 +47,7 @@ def linear_posterior(features: Features, sums: FeatureStatistics, noise: float) 
     precision = sums.gram.copy()
     precision.flat[:: len(precision) + 1] += noise
     factor, _ = factorise(precision)
-    inverse: Array = lapack.dpotrs(factor, np.eye(len(precision)), lower=1)[0]
+    inverse: Array = scipy.linalg.lapack.dpotrs(factor, np.eye(len(precision)), lower=1)[0]
     return Ensemble(features, (inverse @ sums.moment)[None], noise * inverse)
 
 

@@ -13,7 +13,6 @@ from typing import Protocol
 
 import numpy as np
 import scipy
-from scipy.spatial.distance import cdist
 
 from fedbo.algorithms.base import Array, Decision, Origin
 from fedbo.algorithms.components.coordinates import beginning, design_points, to_coordinates
@@ -116,6 +115,7 @@ def untaken(function: CriterionFunction, taken: Array, u: Array) -> Array:
     Where few configurations are near the best one of them is it, and one that is chosen again gives way to a random one.
     """
     values = function(u, slopes=False)[0]
+    cdist = scipy.spatial.distance.cdist
     again = (cdist(u, taken, "chebyshev") < SAME_POINT).any(axis=1) if len(taken) else np.zeros(len(u), dtype=np.bool_)
     return np.where(again, LEAST, values)
 

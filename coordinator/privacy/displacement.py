@@ -38,7 +38,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import logsumexp
+import scipy
 
 from fedbo.algorithms.base import Array
 
@@ -82,7 +82,7 @@ def _part(p: Array, q: Array, order: float) -> float:
     """Give the logarithm of the integral of q f(p / q) over a grid that begins where p = q."""
     terms = q + _log_excess(p - q, order)
     terms[0] = -math.inf  # f and its derivative are 0 at 1
-    return float(logsumexp(terms)) + math.log(_STEP)
+    return float(scipy.special.logsumexp(terms)) + math.log(_STEP)
 
 
 def _log_excess(loss: Array, order: float) -> Array:

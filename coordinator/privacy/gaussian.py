@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import erfcx, ndtr
+import scipy
 
 from fedbo.algorithms.base import Array
 
@@ -44,4 +44,4 @@ def gaussian_epsilon(mu: Array, delta: float) -> Array:
 def _gaussian_delta(mu: Array, a: Array) -> Array:
     """Give delta at eps = mu (mu / 2 - a)."""
     with np.errstate(under="ignore", over="ignore", invalid="ignore"):
-        return np.asarray(ndtr(a) - np.exp(-a * a / 2) / 2 * erfcx((mu - a) / math.sqrt(2)))
+        return np.asarray(scipy.special.ndtr(a) - np.exp(-a * a / 2) / 2 * scipy.special.erfcx((mu - a) / math.sqrt(2)))

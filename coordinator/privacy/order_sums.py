@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import betaln, logsumexp, xlog1py, xlogy
+import scipy
 
 from fedbo.algorithms.base import Array
 from fedbo.coordinator.privacy.charge import PrivacyCharge, is_unamplified, refuse_fixed
@@ -51,9 +51,10 @@ def moments(charge: PrivacyCharge) -> Array:
         return MOMENT_ORDERS * (MOMENT_ORDERS + 1) / 2 * charge.weight
     n, k = (MOMENT_ORDERS + 1)[:, None], np.arange(MOMENT_ORDERS[-1] + 2)
     left = np.maximum(n - k, 0)
-    choices = -np.log(n + 1) - betaln(left + 1, k + 1)
-    terms = choices + xlogy(k, charge.share) + xlog1py(left, -charge.share) + (k * k - k) / 2 * charge.weight
-    return np.asarray(logsumexp(np.where(k <= n, terms, -np.inf), axis=1))
+    special = scipy.special
+    choices = -np.log(n + 1) - special.betaln(left + 1, k + 1)
+    terms = choices + special.xlogy(k, charge.share) + special.xlog1py(left, -charge.share) + (k * k - k) / 2 * charge.weight
+    return np.asarray(special.logsumexp(np.where(k <= n, terms, -np.inf), axis=1))
 
 
 def epsilon_from_moments(spent: Array, delta: float) -> float:

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import ray
-from threadpoolctl import threadpool_limits
-
 from fedbo.actors.history import learn
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Hosts, InlineHosts, WallClockState
+from fedbo.actors.late_ray import ray
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
 from fedbo.actors.retry_limits import HOST_LOSSES
 from fedbo.actors.storage.checkpoint import read_checkpoint
@@ -27,6 +25,7 @@ from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.storage.snapshot_store import SnapshotStore
 from fedbo.actors.supervision import SupervisedHosts
 from fedbo.actors.task import Task
+from fedbo.actors.threads import blas_threads
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.environment import Environment
 from fedbo.coordinator.environment.faults import Crash
@@ -106,7 +105,7 @@ class Coordinator:
     """A process that coordinates runs. Its host actors, if it has any, serve run after run."""
 
     def __init__(self) -> None:
-        threadpool_limits(1)
+        blas_threads().limit(limits=1)
         self._progress = RunProgress()
         self._stopped = self._stopped_early = False
         self.hosts: list[Any] = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
+import scipy
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
@@ -80,7 +80,7 @@ def _of_replicate(study: Study, replicate: int, points: int) -> tuple[float, ...
     common = common if known is None else max(common, float(known[0]))
     own = np.array([_own(objective, one) for objective, one in zip(objectives, np.hstack([seen, values(tried)]), strict=True)])
     with np.errstate(invalid="ignore", divide="ignore"):  # of a constant function there is no correlation: NaN
-        ranks = np.corrcoef(np.array([rankdata(one) for one in seen])) if len(seen) > 1 else np.ones((1, 1))
+        ranks = np.corrcoef(np.array([scipy.stats.rankdata(one) for one in seen])) if len(seen) > 1 else np.ones((1, 1))
     pairs = ranks[np.triu_indices(len(seen), 1)]
     pairs = pairs if len(pairs) else np.array([np.nan])
     return (

@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
+from fedbo.actors.late_ray import ray
 from fedbo.execution.directory import versions
 from fedbo.execution.wheel import build_wheel, fingerprint
 from fedbo.settings.plugins import used
@@ -165,10 +163,8 @@ def _asked(mark: str, plugins: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Give every living host with its facts, or with its error."""
     nodes = _living()
     ask = ray.remote(num_cpus=0, max_retries=0)(_host_facts)
-    calls = {
-        node: ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(mark, plugins)
-        for node in nodes
-    }
+    on_node = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    calls = {node: ask.options(scheduling_strategy=on_node(node, soft=False)).remote(mark, plugins) for node in nodes}
     ray.wait(list(calls.values()), num_returns=len(calls), timeout=_INSTALL_TIMEOUT)
     living = _living()
     for node, call in calls.items():

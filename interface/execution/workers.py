@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import ray
-
+from fedbo.actors.late_ray import ray
 from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from fedbo.actors.storage import atomic
+from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Private, Problem
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.study.agents.histories import most_observed
@@ -73,7 +73,7 @@ def decisions(study: Study, algorithm: Algorithm, repeat: int = 0) -> Array:
     dim, agents, streams = len(federation.parameters), federation.n_agents, Streams(study.study.seed, repeat)
     problem = Problem(dim, agents, study.targets, study.agents.initial, study.budget.decisions)
     observations = most_observed(study)
-    with threadpool_limits(1):
+    with blas_threads().limit(limits=1):
         inbox, state = _first_round(problem, algorithm, observations, streams)
         mine, spent = streams.of(target), np.empty(problem.iterations)
         for step in range(1, problem.iterations + 1):

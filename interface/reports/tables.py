@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fedbo.estimates.cost import CostEstimate
-from fedbo.estimates.privacy import PrivacyEstimate
 from fedbo.objectives.base import Metric
-from fedbo.results.result import Result
-from fedbo.results.summary import Difference, SummaryRow
-from fedbo.study.listing import Item
+
+if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
+    from fedbo.estimates.cost import CostEstimate
+    from fedbo.estimates.privacy import PrivacyEstimate
+    from fedbo.results.result import Result
+    from fedbo.results.summary import Difference, SummaryRow
+    from fedbo.study.listing import Item
 
 _WIDE, _WIDE_ONLY = 112, ("at half", "time", "evaluations")
 

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 from rich.console import Group, RenderableType
 from rich.text import Text
-from scipy.special import stdtrit
 
 from fedbo.algorithms import catalog
 from fedbo.estimates.gain import Gain
@@ -160,7 +160,7 @@ def _gaps(found: dict[int, Array], other: dict[int, Array], compared: int) -> tu
     if len(shared) < 2:
         return (None,) * len(next(iter(found.values())))
     mean, error = mean_and_error(gaps)
-    half = float(stdtrit(len(shared) - 1, 1.0 - 0.025 / compared)) * error
+    half = float(scipy.special.stdtrit(len(shared) - 1, 1.0 - 0.025 / compared)) * error
     return tuple(Difference(float(m), float(m - h), float(m + h)) for m, h in zip(mean, half, strict=True))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
-from scipy.special import stdtrit
+import scipy
 
 from fedbo.algorithms.base import Origin
 from fedbo.objectives.base import Metric
@@ -117,7 +117,7 @@ def paired(gaps: npt.NDArray[np.float64]) -> Difference | None:
 
 def student_factor(replicates: int) -> float:
     """Give the half width of a 95 % Student interval in standard errors of a mean over `replicates`, at least 2."""
-    return float(stdtrit(replicates - 1, 0.975))  # the quantile of scipy.stats.t, whose import takes a second
+    return float(scipy.special.stdtrit(replicates - 1, 0.975))  # the quantile of scipy.stats.t, whose import takes a second
 
 
 def main_algorithm(rows: Sequence[SummaryRow], labels: Sequence[str]) -> str:

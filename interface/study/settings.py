@@ -29,7 +29,8 @@ class Refusal(Protocol):
 
 def names_of(declared: type[Any], fixed: Iterable[str] = ()) -> tuple[str, ...]:
     """List the settings that a dataclass takes, without those that are `fixed`."""
-    return tuple(f.name for f in dataclasses.fields(declared) if f.init and f.name not in set(fixed))
+    left_out = set(fixed)
+    return tuple(f.name for f in dataclasses.fields(declared) if f.init and f.name not in left_out)
 
 
 def build(declared: type[Any], given: Settings, make: Callable[..., Any] | None = None, also: Iterable[str] = ()) -> Any:
@@ -65,17 +66,22 @@ def _pruned(value: Any) -> Any:
     return {name: _pruned(item) for name, item in value.items() if item is not None}
 
 
-def _within(declared: type[Any], tables: Settings) -> list[InvalidSetting]:
+def _within(declared: Any, tables: Settings) -> list[InvalidSetting]:
     """List what is wrong within settings that are tables, so that it is told at its own place."""
     faults: list[InvalidSetting] = []
     for name, value in tables.items():
-        hint = typing.get_type_hints(declared)[name]
-        if dataclasses.is_dataclass(hint):
+        if (inner := _tables_of(declared).get(name)) is not None:
             try:
-                build(typing.cast(type[Any], hint), value)
+                build(inner, value)
             except InvalidSettings as found:
                 faults += found.under(name).faults
     return faults
+
+
+@cache  # the cells of a sweep are checked one by one
+def _tables_of(declared: Any) -> dict[str, Any]:
+    """List the settings of a class that are declared by a class of their own."""
+    return {name: hint for name, hint in typing.get_type_hints(declared).items() if dataclasses.is_dataclass(hint)}
 
 
 @cache
@@ -111,8 +117,13 @@ def _typed(declared: Any, given: Mapping[str, Any]) -> Settings:
         raise InvalidSettings(_collapsed(error, declared, given)) from error
     except TypeError as error:
         raise InvalidSettings([InvalidSetting((), f"{error}; settings are numbers, strings, lists and tables")]) from error
-    by_alias = {field.alias: name for name, field in type(checked).model_fields.items()}
+    by_alias = _names_by_alias(type(checked))
     return {name: getattr(checked, by_alias[name]) for name in given}
+
+
+@cache
+def _names_by_alias(model: type[BaseModel]) -> dict[str | None, str]:
+    return {field.alias: name for name, field in model.model_fields.items()}
 
 
 def _collapsed(error: ValidationError, declared: type[Any], given: Mapping[str, Any]) -> list[InvalidSetting]:

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from threadpoolctl import threadpool_limits
 
 from fedbo.actors.evaluation.evaluator import evaluate
 from fedbo.actors.storage.rows import write_table
+from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Federation, Objective, cost_of, fidelity_of, reports_costs
 from fedbo.objectives.space import from_unit
@@ -86,7 +86,7 @@ class Tabulator:
     """Evaluates objectives of a federation; the result of a job depends on nothing but the job and what is in the folder."""
 
     def __init__(self, plan: TablePlan) -> None:
-        threadpool_limits(1)  # one thread each: the processes are what runs in parallel
+        blas_threads().limit(limits=1)
         self._plan, self._stopped = plan, False
         self._dim = len(plan.federation.parameters)
         self._built: tuple[int, Objective] | None = None

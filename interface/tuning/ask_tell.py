@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
+from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.base import Array, Inbound, Overlapping, Private, Problem, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.evaluated import Evaluated, evaluated
@@ -113,7 +113,7 @@ class Agent:
         self._digest = hashlib.sha256(json.dumps([asdict(terms), written], sort_keys=True).encode()).hexdigest()
         self._handed: set[str] = set()
         # One thread each, as in studies: bits must not depend on how many there are, nor agents on what else runs.
-        self._threads = ThreadpoolController()
+        self._threads = blas_threads()
         self._log = AskLog(self.folder, {"terms": self._digest, "agent": number})
         declared = self._algorithm.upload(self._problem) or {}
         self._messages = MessageStore(self.folder / "messages", self._digest[:16], number, declared)

@@ -23,7 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Literal
 
-import pooch
+import platformdirs
 
 from fedbo.objectives.datasets.inventory import DATA_SETS, DataFile, DataSet
 
@@ -75,7 +75,7 @@ def places(name: str) -> list[Path]:
 
 def cache() -> Path:
     """Give our folder in the user's cache; it need not exist."""
-    return Path(pooch.os_cache("fedbo"))
+    return Path(platformdirs.user_cache_dir("fedbo"))
 
 
 def sha256_of(path: Path) -> str:
@@ -182,6 +182,8 @@ def _archive(data_set: DataSet, file: DataFile) -> Path | None:
 def _retrieved(data_set: DataSet, file: DataFile, workshop: Path) -> Path:
     if file.by_hand:
         raise DataMissing(_how_to_get(data_set, file, None))
+    import pooch  # only here: it waits for what is needed to fetch by any protocol, and most runs fetch nothing
+
     pooch.get_logger().setLevel("WARNING")
     try:
         # the hash of an archive says nothing of its member, so the check is ours, after unpacking

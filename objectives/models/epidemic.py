@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import wrightomega
+import scipy
 
 from fedbo.objectives.base import Array
 
@@ -78,7 +78,7 @@ def _log_omega(z: Array) -> Array:
     found, far, near = z.copy(), z > 40.0, np.abs(z) <= 40.0
     large = z[far]
     found[far] = np.log(large - np.log(large - np.log(large)))
-    omega = wrightomega(z[near])
+    omega = scipy.special.wrightomega(z[near])
     found[near] = np.where(z[near] > 1.0, np.log(np.maximum(omega, 0.5)), z[near] - omega)  # the side that does not cancel
     return found
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy
-from scipy.linalg.lapack import dposv
 
 from fedbo.objectives.base import Array
 
@@ -117,7 +116,7 @@ class PosteriorMean:
         gaps = self._z[near][:, None, :] - self._z[near][None, :, :]
         among = _matern(np.sqrt(np.einsum("abd,abd->ab", gaps, gaps)))
         among.flat[:: len(near) + 1] += self._process.noise
-        _, weights, failed = dposv(among, self._gap[near])
+        _, weights, failed = scipy.linalg.lapack.dposv(among, self._gap[near])
         if failed:
             raise np.linalg.LinAlgError(f"the points about {z * self._scales} are too close to each other for their noise")
         mean = self._process.mean + float(_matern(distance) @ weights)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+import scipy
 
 from fedbo.objectives.base import Array
 from fedbo.objectives.tasks.onnx_graph import Graph, Operation, read_graph
@@ -114,7 +114,7 @@ class SurrogateNetwork:
             half = both.shape[-1] // 2
             hidden = hidden + (both[..., :half] * np.maximum(both[..., half:], 0.0)) @ narrow + narrowed
         last = np.maximum(hidden * self.scaled[0] + self.scaled[1], 0.0) @ self.head[0] + self.head[1]
-        return self.outputs.after(expit(last))
+        return self.outputs.after(scipy.special.expit(last))
 
 
 @cache

@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,14 @@ def check(words: list[str]) -> None:
         check(shlex.split(words[-1]))
 
 
+@cache
+def _command() -> Any:
+    return typer.main.get_command(app)
+
+
 def parse(words: list[str]) -> None:
     """Parse the arguments of `fedbo` by its own options, as far as values are not placeholders."""
-    command: Any = typer.main.get_command(app)
+    command = _command()
     context = command.make_context("fedbo", [], resilient_parsing=True)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         assert words[0] in command.commands, f"fedbo has no command {words[0]}"
@@ -173,7 +179,7 @@ def test_the_table_of_make_targets_has_those_of_the_makefile() -> None:
 
 def test_the_table_of_commands_has_every_command_with_options_that_it_takes() -> None:
     grid = next(grid for grid in pages.grids("README.md") if grid.rows[0] == ("command", "what it does"))
-    command: Any = typer.main.get_command(app)
+    command = _command()
     named = {row[0].strip("`").split()[1]: row for row in grid.rows[1:]}
     assert set(named) == set(command.commands)
     for name, row in named.items():

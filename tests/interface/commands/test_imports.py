@@ -16,7 +16,7 @@ try:
     main()
 except SystemExit:
     pass
-heavy = {"numba", "matplotlib", "pandas", "ray", "scipy.optimize", "scipy.signal", "scipy.stats", "sklearn"}
+heavy = {"matplotlib", "numba", "pandas", "pooch", "pyarrow.compute", "ray", "scipy.linalg", "scipy.special", "sklearn"}
 sys.exit(", ".join(sorted(heavy & set(sys.modules))) or None)
 """
 EXAMPLE = str(Path(__file__).parents[3] / "examples" / "digits.toml")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +22,16 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return Result.open(write_run(tmp_path_factory.mktemp("runs") / "swept", study, troubled=True))
 
 
+@cache
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = result.observations.to_pylist()
+    return rows
+
+
 def mean_at(result: Result, run: tuple[int, str, int], time: float) -> float:
     """Average over agents the best good score that each has at a time; NaN before all have one."""
     best: dict[int, float] = {}
-    for row in result.observations.to_pylist():
+    for row in rows_of(result):
         if (row["cell"], row["algorithm"], row["replicate"]) == run:
             best.setdefault(row["agent"], math.nan)
             if row["finished"] <= time and row["error"] is None:
@@ -32,7 +40,7 @@ def mean_at(result: Result, run: tuple[int, str, int], time: float) -> float:
 
 
 def first_time(result: Result, run: tuple[int, str, int], target: float) -> float:
-    rows = result.observations.to_pylist()
+    rows = rows_of(result)
     times = sorted(r["finished"] for r in rows if (r["cell"], r["algorithm"], r["replicate"]) == run)
     return next((time for time in times if mean_at(result, run, time) >= target - 1e-12), math.inf)
 

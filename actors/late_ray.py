@@ -1,0 +1,18 @@
+"""Ray, imported when something of it is first used: that takes a quarter of a second, and a run in one process needs none."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ray as ray
+else:
+
+    class _Late:
+        """The module `ray` to those who use it."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(importlib.import_module("ray"), name)
+
+    ray = _Late()

@@ -81,8 +81,7 @@ def features(study: Study) -> list[str]:
         "groups": bool(study.group),
         "cluster": study.cluster is not None,
         "stopping": study.stopping is not None,
-        "stopping by quantiles": study.stopping is not None
-        and getattr(study.stopping.make(), "compare", "own") == "quantiles",
+        "stopping by quantiles": study.stopping is not None and getattr(study.stopping.make(), "compare", "own") == "quantiles",
         "sweep": bool(study.sweep),
     }
     found = [f"algorithm {table.name}" for table in study.algorithm] + [f"exchange {study.exchange.mode}"]

@@ -18,6 +18,21 @@ from fedbo.settings.ranges import check
 Array = npt.NDArray[np.float64]
 
 
+class _Lasting:
+    """Distributions that differ between agents by a lasting factor; `between` is the standard deviation of its logarithm."""
+
+    __slots__ = ()
+    costs: ClassVar[bool] = False
+    between: float
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def speed(self, rng: np.random.Generator) -> float:
+        """Draw one agent's lasting factor, with expectation 1."""
+        return lasting_factor(rng, self.between)
+
+
 @dataclass(frozen=True, slots=True)
 class Constant:
     """Every duration is `mean`."""
@@ -39,7 +54,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Lognormal:
+class Lognormal(_Lasting):
     """Log-normal durations with expectation `mean`: heavy enough a tail that stragglers appear.
 
     `sigma` is the standard deviation of the logarithm from one evaluation to the next; `between` that of the logarithm
@@ -47,17 +62,9 @@ class Lognormal:
     """
 
     model: ClassVar[str] = "lognormal"
-    costs: ClassVar[bool] = False
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
     sigma: Annotated[float, Ge(0), Lt(inf)] = 1.0
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
-        return lasting_factor(rng, self.between)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Draw `size` durations."""
@@ -65,23 +72,15 @@ class Lognormal:
 
 
 @dataclass(frozen=True, slots=True)
-class Exponential:
+class Exponential(_Lasting):
     """Exponentially distributed durations with expectation `mean`: how long one has waited says nothing about the rest.
 
     `between` is the standard deviation of the logarithm of an agent's lasting factor.
     """
 
     model: ClassVar[str] = "exponential"
-    costs: ClassVar[bool] = False
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
-        return lasting_factor(rng, self.between)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Draw `size` durations."""
@@ -89,7 +88,7 @@ class Exponential:
 
 
 @dataclass(frozen=True, slots=True)
-class Pareto:
+class Pareto(_Lasting):
     """Pareto durations with expectation `mean`: a few take very long, P(longer than x) falls as x to the power of -`alpha`.
 
     The shortest is mean * (alpha - 1) / alpha; at `alpha` of 2 or below the variance is infinite. `between` is the standard
@@ -97,17 +96,9 @@ class Pareto:
     """
 
     model: ClassVar[str] = "pareto"
-    costs: ClassVar[bool] = False
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
     alpha: Annotated[float, Gt(1), Lt(inf), "else its expectation is infinite"] = 2.5
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
-        return lasting_factor(rng, self.between)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Draw `size` durations."""
@@ -116,24 +107,16 @@ class Pareto:
 
 
 @dataclass(frozen=True, slots=True)
-class Gamma:
+class Gamma(_Lasting):
     """Gamma durations with expectation `mean` and variance mean**2 / `shape`: a whole shape is that many stages in a row.
 
     `between` is the standard deviation of the logarithm of an agent's lasting factor.
     """
 
     model: ClassVar[str] = "gamma"
-    costs: ClassVar[bool] = False
     mean: Annotated[float, Gt(0), Lt(inf)] = 1.0
     shape: Annotated[float, Gt(0), Lt(inf)] = 2.0
     between: Annotated[float, Ge(0), Lt(inf)] = 0.0
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    def speed(self, rng: np.random.Generator) -> float:
-        """Draw one agent's lasting factor, with expectation 1."""
-        return lasting_factor(rng, self.between)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         """Draw `size` durations."""

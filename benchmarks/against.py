@@ -147,17 +147,21 @@ sys.meta_path = [one for one in sys.meta_path if "__editable__" not in str(getat
 sys.path.insert(0, sys.argv[1])
 import fedbo
 assert fedbo.__file__.startswith(sys.argv[1]), fedbo.__file__
-import against
-print(json.dumps(against.measure(sys.argv[2] == "quick")))
+sys.path.insert(1, sys.argv[2])
+import importlib
+print(json.dumps(importlib.import_module(sys.argv[3]).measure(*json.loads(sys.argv[4]))))
 """
 
 
-def in_process(target: Path, quick: bool) -> Measured:
-    """Measure what is installed in a folder, in a process of its own; CalledProcessError with its words on standard error."""
-    surroundings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": ""}
-    command = [sys.executable, "-c", _IN_PROCESS, str(target), "quick" if quick else "whole"]
+def in_process(target: Path, module: str, *arguments: Any) -> Any:
+    """Give what `measure` of a benchmark gives for what is installed in a folder, in a process of its own.
+
+    CalledProcessError with its words on standard error.
+    """
+    surroundings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", _IN_PROCESS, str(target), str(Path(__file__).parent), module, json.dumps(arguments)]
     told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=surroundings, cwd=target)
-    return dict(json.loads(told.stdout.splitlines()[-1]))
+    return json.loads(told.stdout.splitlines()[-1])
 
 
 def default_revision() -> str:
@@ -204,7 +208,7 @@ def main() -> None:
         for number in range(given.pairs):
             order = [(before, old), (now, new)]
             for target, found in order if number % 2 == 0 else reversed(order):
-                found.append(in_process(target, given.quick))
+                found.append(in_process(target, "against", given.quick))
     lines, warnings = table(old, new)
     print(*lines, *warnings, sep="\n")
 

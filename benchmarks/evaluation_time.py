@@ -12,10 +12,6 @@ one of the two has not, or whose data are missing, are left out.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -23,13 +19,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from against import installed
+from against import in_process, installed
 
 Measured = dict[str, list[float]]
 PIECES, PIECE = 50, 20
 
 
-def measure(points: int, values: Path) -> Measured:
+def measure(points: int, values: str) -> Measured:
     """Time each task in this process; its values at random configurations go to a file."""
     from fedbo.objectives.base import LibraryMissing
     from fedbo.objectives.datasets.data import DataMissing
@@ -61,28 +57,6 @@ def measured(federation: Any, points: int) -> tuple[np.ndarray, list[float]]:
     return values, times
 
 
-# An editable install is found by a finder of its own, which must not stand before the folder.
-_IN_PROCESS = """
-import json, sys
-from pathlib import Path
-sys.meta_path = [one for one in sys.meta_path if "__editable__" not in str(getattr(one, "__module__", ""))]
-sys.path.insert(0, sys.argv[1])
-import fedbo
-assert fedbo.__file__.startswith(sys.argv[1]), fedbo.__file__
-sys.path.insert(1, sys.argv[2])
-import evaluation_time
-print(json.dumps(evaluation_time.measure(int(sys.argv[3]), Path(sys.argv[4]))))
-"""
-
-
-def in_process(target: Path, points: int, values: Path) -> Measured:
-    """Measure what is installed in a folder, in a process of its own."""
-    surroundings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", _IN_PROCESS, str(target), str(Path(__file__).parent), str(points), str(values)]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=surroundings, cwd=target)
-    return dict(json.loads(told.stdout.splitlines()[-1]))
-
-
 def compared(old: Path, new: Path, name: str) -> str:
     """Say how many values of a task differ, and by how much."""
     before, after = (np.load(path)[name] for path in (old, new))
@@ -105,7 +79,9 @@ def main() -> None:
         found: dict[str, list[Measured]] = {label: [] for label in targets}
         for number in range(given.repeats):
             for label in targets if number % 2 else reversed(targets):
-                found[label].append(in_process(targets[label], 0 if number else given.points, files[label]))
+                found[label].append(
+                    in_process(targets[label], "evaluation_time", 0 if number else given.points, str(files[label]))
+                )
             if number == 0:
                 both = [name for name in found[label][0] if all(name in runs[0] for runs in found.values())]
                 words = {name: compared(*reversed(files.values()), name) if given.revision else "" for name in both}

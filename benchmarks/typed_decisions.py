@@ -10,16 +10,12 @@ repetitions. Each repetition is a process of its own, in turn with those of the 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from against import installed
+from against import in_process, installed
 
 SPACE = {"x": (0.0, 1.0), "n": (1, 30), "kind": ["a", "b", "c"]}
 RANGES = ((11, 30), (81, 100))
@@ -44,27 +40,6 @@ def measure(methods: list[str]) -> dict[str, list[float]]:
     return found
 
 
-# An editable install is found by a finder of its own, which must not stand before the folder.
-_IN_PROCESS = """
-import json, sys
-sys.meta_path = [one for one in sys.meta_path if "__editable__" not in str(getattr(one, "__module__", ""))]
-sys.path.insert(0, sys.argv[1])
-import fedbo
-assert fedbo.__file__.startswith(sys.argv[1]), fedbo.__file__
-sys.path.insert(1, sys.argv[2])
-import typed_decisions
-print(json.dumps(typed_decisions.measure(sys.argv[3:])))
-"""
-
-
-def in_process(target: Path, methods: list[str]) -> dict[str, list[float]]:
-    """Measure what is installed in a folder, in a process of its own."""
-    surroundings = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", _IN_PROCESS, str(target), str(Path(__file__).parent), *methods]
-    told = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=surroundings, cwd=target)
-    return dict(json.loads(told.stdout.splitlines()[-1]))
-
-
 def main() -> None:
     """Measure in turn, and print a line for each method and revision."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -77,11 +52,11 @@ def main() -> None:
         if given.revision:
             targets[given.revision] = installed(given.revision, Path(folder) / "old")
         for target in targets.values():
-            in_process(target, given.methods)  # which compiles
+            in_process(target, "typed_decisions", given.methods)  # which compiles
         found: dict[str, list[dict[str, list[float]]]] = {label: [] for label in targets}
         for number in range(given.repeats):
             for label in targets if number % 2 else reversed(targets):
-                found[label].append(in_process(targets[label], given.methods))
+                found[label].append(in_process(targets[label], "typed_decisions", given.methods))
     for method in given.methods:
         for label, runs in found.items():
             least = np.min([run[method] for run in runs], axis=0)

@@ -17,6 +17,7 @@ from fedbo.actors.storage.rows import RunKey
 
 _ROWS = 12  # more rows than this, and only those at work are shown
 _EVERY = 5.0  # seconds between two lines where there is no terminal
+_SURE = 0.01  # the share from which on the time left is told: before, what has been is mostly the start
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class LineProgress:
 
     def _say(self, row: _ProgressRow, seconds: float) -> None:
         share = sum(row.share for row in self._rows.values()) / len(self._rows)
-        left = f", {seconds * (1 / share - 1):.0f} s left" if 0 < share < 1 else ""
+        left = f", {seconds * (1 / share - 1):.0f} s left" if _SURE <= share < 1 else ""
         best = f", best {row.value}" if row.value else ""
         print(f"{row.name}: {row.share:.0%}{best} (all {share:.0%}, {seconds:.0f} s{left})", file=self._stream, flush=True)
 

@@ -83,6 +83,7 @@ def features(study: Study) -> list[str]:
         "stopping": study.stopping is not None,
         "stopping by quantiles": study.stopping is not None and getattr(study.stopping.make(), "compare", "own") == "quantiles",
         "sweep": bool(study.sweep),
+        "typed space": study.objective.name == "typed_function",
     }
     found = [f"algorithm {table.name}" for table in study.algorithm] + [f"exchange {study.exchange.mode}"]
     found += [f"fault {fault.kind}" for fault in study.fault] + [name for name, there in has.items() if there]

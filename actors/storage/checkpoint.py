@@ -42,8 +42,8 @@ def pack(value: Any, name: str = "state", encoded: EncodedRecords | None = None)
 
 def _parts(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> list[bytes | memoryview]:
     """Give the bytes of a value one after the other, of which some are those of its arrays themselves."""
-    writer = Encoder([name], encoded=encoded)
-    write(writer, value)
+    writer = Encoder(encoded=encoded)
+    write(writer, value, name)
     nodes = writer.end()
     parts: list[bytes | memoryview] = [LENGTHS.pack(writer.length, sum(map(len, nodes)), len(writer.pools)), *nodes]
     parts += [SIZE.pack(width) + SIZE.pack(len(pool.numbers)) for width, pool in writer.pools.items()]

@@ -25,6 +25,7 @@ AnyArray = npt.NDArray[Any]
 COUNT, INT, FLOAT, ARRAY = Struct("<cQ"), Struct("<cq"), Struct("<cd"), Struct("<c2s??B")
 SIZE, RANGE = Struct("<Q"), 2**63
 LETTERS = "?" + np.typecodes["AllInteger"] + np.typecodes["AllFloat"]  # of the dtypes of bools and numbers
+TOKENS: dict[tuple[str, str], bytes] = {}  # of the dtypes that were written
 DEPTH = 64  # deeper nesting is a value that holds itself
 PIECE = 2**20  # bytes of nodes that are compressed at a time
 COPIED = 2**10  # bytes of an array up to which its contents are copied, which is less than what refers to them else
@@ -61,7 +62,7 @@ class RowPool:
 
 @dataclass(slots=True)
 class Encoder:
-    """An encoder: what has been written so far, and the path to the value that is being written.
+    """An encoder: what has been written so far, and how deep in containers the value is that is being written.
 
     `nodes` are those that are not compressed yet, and `packed` what the `length` bytes of all others have become; none are
     compressed while some are `apart`, as those of a set are. `numbers` maps the id of an array to its number, `arrays` holds
@@ -69,7 +70,7 @@ class Encoder:
     to the rows of this length.
     """
 
-    path: list[Any]
+    depth: int = 0
     nodes: bytearray = field(default_factory=bytearray)
     packed: list[bytes] = field(default_factory=list)
     compressor: Any = field(default_factory=lambda: zlib.compressobj(1))
@@ -81,11 +82,6 @@ class Encoder:
     pools: dict[int, RowPool] = field(default_factory=dict)
     records: dict[type, RecordType] = field(default_factory=dict)
     encoded: EncodedRecords | None = None
-
-    def here(self) -> str:
-        """Give the path as it would be written in Python."""
-        parts = [part if isinstance(part, str) else f"[{part[0]!r}]" for part in self.path]
-        return "".join(parts) if len(parts) <= DEPTH else "".join(parts[:6]) + "…"
 
     def compress(self) -> None:
         """Compress the nodes that were written since the last time."""
@@ -99,8 +95,25 @@ class Encoder:
         return [*self.packed, self.compressor.flush()]
 
 
-def write(writer: Encoder, value: Any) -> None:
-    """Write a value; CheckpointError with the path to what a checkpoint cannot hold."""
+def write(writer: Encoder, value: Any, name: str) -> None:
+    """Write a value, which errors call `name`; CheckpointError with the path to what a checkpoint cannot hold."""
+    try:
+        _write(writer, value)
+    except _CannotHold as error:
+        parts = [name, *reversed(error.parts)]
+        path = "".join(parts) if len(parts) <= DEPTH else "".join(parts[:6]) + "…"
+        raise CheckpointError(f"{path} {error}") from None
+
+
+class _CannotHold(Exception):
+    """What a checkpoint cannot hold, with the parts of the path to it, of which each container adds its own, the last first."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.parts: list[str] = []
+
+
+def _write(writer: Encoder, value: Any) -> None:
     known = WRITERS.get(type(value))
     if known is not None:
         known(writer, value)
@@ -108,11 +121,11 @@ def write(writer: Encoder, value: Any) -> None:
         _write_scalar(writer, value)
     elif writer.encoded is not None and type(value) is writer.encoded.kind:
         _write_once(writer, value, writer.encoded.found)
-    elif is_record(type(value)):
+    elif type(value) in writer.records or is_record(type(value)):
         _write_record(writer, value)
     else:
         kinds = "numbers, strings, arrays, containers, named tuples and dataclasses"
-        raise CheckpointError(f"{writer.here()} is a {_name(value)}, which a checkpoint cannot hold; it can hold {kinds}")
+        raise _CannotHold(f"is a {_name(value)}, which a checkpoint cannot hold; it can hold {kinds}")
 
 
 def _name(value: Any) -> str:
@@ -138,25 +151,32 @@ def _write_range(writer: Encoder, value: range) -> None:
         _write_int(writer, number)
 
 
-def _write_items(writer: Encoder, items: Iterable[Any], parts: Iterable[Any]) -> None:
-    path = writer.path
-    if len(path) > DEPTH:
-        raise CheckpointError(f"{writer.here()} is nested more than {DEPTH} deep, or holds itself")
-    path.append("")
-    for path[-1], item in zip(parts, items, strict=True):
-        write(writer, item)
-    path.pop()
+def _write_items(writer: Encoder, items: Iterable[Any], part: Callable[[int], str]) -> None:
+    """Write the items of a container; `part` gives the part of the path that leads to one of them."""
+    place, known = 0, WRITERS.get
+    if writer.depth >= DEPTH:
+        raise _CannotHold(f"is nested more than {DEPTH} deep, or holds itself")
+    writer.depth += 1
+    try:
+        for place, item in enumerate(items):  # noqa: B007 -- it says where an error was
+            (known(type(item)) or _write)(writer, item)
+    except _CannotHold as error:
+        error.parts.append(part(place))
+        raise
+    writer.depth -= 1
 
 
 def _write_sequence(writer: Encoder, value: tuple[Any, ...] | list[Any]) -> None:
     writer.nodes += COUNT.pack(b"t" if type(value) is tuple else b"l", len(value))
-    _write_items(writer, value, zip(range(len(value))))
+    if value:
+        _write_items(writer, value, "[{}]".format)
 
 
 def _write_dict(writer: Encoder, value: dict[Any, Any]) -> None:
     writer.nodes += COUNT.pack(b"m", len(value))
-    _write_items(writer, value.keys(), (".keys()" for _ in value))
-    _write_items(writer, _piece_by_piece(writer, value.values()), zip(value.keys()))
+    if value:
+        _write_items(writer, value, lambda _: ".keys()")
+        _write_items(writer, _piece_by_piece(writer, value.values()), lambda place: f"[{[*value][place]!r}]")
 
 
 def _piece_by_piece(writer: Encoder, values: Iterable[Any]) -> Iterator[Any]:
@@ -172,10 +192,10 @@ def _write_set(writer: Encoder, value: set[Any] | frozenset[Any]) -> None:
     writer.apart += 1
     for member in value:
         writer.nodes = bytearray()
-        _write_items(writer, (member,), ("{…}",))
+        _write_items(writer, (member,), lambda _: "{…}")
         members.append(bytes(writer.nodes))
     if len(writer.arrays) > arrays:
-        raise CheckpointError(f"{writer.here()} is a set of what holds arrays, which has no order; a list or a dict would do")
+        raise _CannotHold("is a set of what holds arrays, which has no order; a list or a dict would do")
     writer.nodes, writer.apart = outside, writer.apart - 1
     writer.nodes += COUNT.pack(b"s" if type(value) is set else b"z", len(members))
     writer.nodes += b"".join(sorted(members))
@@ -200,23 +220,26 @@ def _write_record(writer: Encoder, value: Any) -> None:
         record = writer.records.get(kind) or writer.records.setdefault(kind, record_of(kind))
         values = record.values(value)
     except CheckpointError as error:
-        raise CheckpointError(f"{writer.here()} is a {_name(value)}, which a checkpoint cannot hold: it {error}") from None
+        raise _CannotHold(f"is a {_name(value)}, which a checkpoint cannot hold: it {error}") from None
     _write_bytes(writer, record.head, b"c")
-    _write_items(writer, values, [f".{name}" for name in record.names])
+    _write_items(writer, values, lambda place: f".{record.names[place]}")
 
 
-def _token(writer: Encoder, value: AnyArray | np.generic) -> bytes:
+def _token(value: AnyArray | np.generic) -> bytes:
     dtype = value.dtype
+    known = TOKENS.get((dtype.byteorder, dtype.char))  # equal dtypes may have different letters
+    return known or TOKENS.setdefault((dtype.byteorder, dtype.char), _token_of(dtype))
+
+
+def _token_of(dtype: np.dtype[Any]) -> bytes:
     if dtype.char not in LETTERS:
-        raise CheckpointError(
-            f"{writer.here()} has dtype {dtype}, which a checkpoint cannot hold; it can hold numbers and bools"
-        )
+        raise _CannotHold(f"has dtype {dtype}, which a checkpoint cannot hold; it can hold numbers and bools")
     # The letter keeps apart what is of one size, as long and long long are; the sign before it is the order of bytes.
     return (dtype.str[0] + dtype.char).encode()
 
 
 def _write_scalar(writer: Encoder, value: np.generic) -> None:
-    writer.nodes += b"n" + _token(writer, value) + value.tobytes()
+    writer.nodes += b"n" + _token(value) + value.tobytes()
 
 
 def _write_array(writer: Encoder, value: AnyArray) -> None:
@@ -224,12 +247,13 @@ def _write_array(writer: Encoder, value: AnyArray) -> None:
     if number is not None:
         writer.nodes += COUNT.pack(b"@", number)
         return
-    token = _token(writer, value)
+    token, shape = _token(value), value.shape
     writer.numbers[id(value)] = len(writer.arrays)
     writer.arrays.append(value)
-    pooled = value.ndim == 2 and len(value) >= POOLED_ROWS and value.nbytes >= POOLED_BYTES
-    writer.nodes += ARRAY.pack(b"a", token, value.flags.writeable, pooled, value.ndim)
-    writer.nodes += b"".join(map(SIZE.pack, value.shape))
+    pooled = len(shape) == 2 and shape[0] >= POOLED_ROWS and value.nbytes >= POOLED_BYTES
+    writer.nodes += ARRAY.pack(b"a", token, value.flags.writeable, pooled, len(shape))
+    for size in shape:
+        writer.nodes += SIZE.pack(size)
     writer.buffers.append(_pooled(writer, value) if pooled else _contents(value))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -15,21 +16,23 @@ class CheckpointError(ValueError):
 
 
 class RecordType(NamedTuple):
-    """A named tuple class or a dataclass: the class, its fields, and the bytes that name it and them in a checkpoint."""
+    """A named tuple class or a dataclass: the class, its fields, the bytes that name both in a checkpoint.
+
+    `read` gives what the fields of an instance hold.
+    """
 
     kind: type
     names: tuple[str, ...]
     head: bytes
+    read: Callable[[Any], Sequence[Any]]
 
     def values(self, value: Any) -> Sequence[Any]:
         """List what the fields of an instance hold; CheckpointError when it holds something else besides, or not all."""
         for name in getattr(value, "__dict__", ()):
             if name not in self.names:
                 raise CheckpointError(f"holds {name!r} beside its fields")
-        if issubclass(self.kind, tuple):
-            return tuple(value)
         try:
-            return [getattr(value, name) for name in self.names]
+            return self.read(value)
         except AttributeError as error:
             raise CheckpointError(f"has no value in its field {error.name!r}") from None
 
@@ -50,6 +53,7 @@ def is_record(kind: type) -> bool:
 
 def record_of(kind: type) -> RecordType:
     """Describe a named tuple class or dataclass; CheckpointError when its instances cannot be made again from their fields."""
+    read: Callable[[Any], Sequence[Any]] = tuple
     if dataclasses.is_dataclass(kind):
         names = tuple(each.name for each in dataclasses.fields(kind))
         slots = {slot for base in kind.__mro__ for slot in _slots(base)}
@@ -59,13 +63,14 @@ def record_of(kind: type) -> RecordType:
             _empty(kind)
         except TypeError as error:  # an abstract class, or one that is made from a list, a number, an exception
             raise CheckpointError(f"cannot be made from its fields alone ({error})") from None
+        read = attrgetter(*names) if len(names) > 1 else lambda value: [getattr(value, name) for name in names]
     else:
         names = tuple(getattr(kind, "_fields", ()))
     if hasattr(kind, "__del__"):
         raise CheckpointError("runs code of its own, __del__, when it goes")
     if find_class(kind.__module__, kind.__qualname__) is not kind:
         raise CheckpointError("cannot be found again by its name; a class at the top of a module could")
-    return RecordType(kind, names, "\0".join((kind.__module__, kind.__qualname__, *names)).encode())
+    return RecordType(kind, names, "\0".join((kind.__module__, kind.__qualname__, *names)).encode(), read)
 
 
 def _empty(kind: type) -> Any:

@@ -91,12 +91,14 @@ class HostedAgent:
         self.state, _ = self.decided(request)
 
     def rehearse(self) -> None:
-        """Make a decision that counts nothing: where evaluations overlap, workers would wait for what the first one imports."""
+        """Make a decision and a message that count nothing: workers would wait for what the first ones import."""
         algorithm = self.task.algorithm
         if self.number in self.task.problem.targets and isinstance(algorithm, Overlapping):
             x = np.linspace(0.2, 0.8, 4 * self._problem.dim).reshape(4, -1)
             own = algorithm.tell(self.state.algorithm, x[1:], np.array([0.0, 1.0, 0.5]))
-            algorithm.ask(algorithm.pending(own, x[:1]), (), self.streams.at(1))
+            _, own = algorithm.ask(algorithm.pending(own, x[:1]), (), self.streams.at(1))
+            if algorithm.sends(0) or algorithm.sends(1):
+                algorithm.outbox(algorithm.tell(own, x[:1], np.ones(1)), self.streams.at(1))
 
     def work(self, request: StepRequest) -> StepReport | None:
         """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop.

@@ -5,7 +5,8 @@ Ray with 8 CPUs, however many this machine has. Several agents share them, and n
 done theirs before the others. Measured from the objectives' own notes of when they began, and how long they slept:
 
 - whole: busy worker-seconds over 8 times the time from the first beginning to the last end of the 200 that began first;
-- steady: the same from the eighth beginning, when all workers are there, to the last one, when nothing is left to begin;
+- steady: the same from when all workers are at work for the first time, for Ray may have to start some, to the last
+  beginning, when nothing is left to begin;
 - idle: worker-seconds per evaluation in which a worker had none, in the steady part.
 
 With `prefetch`, agents decide on some before a worker is free for them.
@@ -140,6 +141,7 @@ class Use(NamedTuple):
 
 def measured(way: Callable[[str, list[float]], None], times: list[float]) -> Use:
     """Let one way do the work, and give how workers were used."""
+    ray.get([ray.remote(nap).remote() for _ in range(WORKERS)])  # whoever was before may have ended some workers
     with tempfile.TemporaryDirectory() as folder:
         began = time.time()
         way(folder, times)
@@ -148,9 +150,9 @@ def measured(way: Callable[[str, list[float]], None], times: list[float]) -> Use
     notes = notes[np.argsort(notes[:, 0])][: len(times)]
     starts, ends = notes[:, 0], notes[:, 1]
     whole = busy(notes, starts[0], ends.max())
-    first, last = starts[WORKERS - 1], starts[-1]
+    first, last = next(start for start in starts if (ends[starts <= start] > start).sum() == WORKERS), starts[-1]
     steady = busy(notes, first, last)
-    idle = (1 - steady) * WORKERS * (last - first) / (len(notes) - WORKERS)
+    idle = (1 - steady) * WORKERS * (last - first) / (starts > first).sum()
     return Use(len(notes), ends.max() - starts[0], whole, steady, 1000 * idle, took)
 
 
@@ -167,10 +169,9 @@ def nap() -> None:
 
 @contextmanager
 def started() -> Iterator[None]:
-    """Start a Ray with 8 CPUs, whatever this machine has, with its workers there."""
+    """Start a Ray with 8 CPUs, whatever this machine has."""
     ray.init("local", num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="error")
     try:
-        ray.get([ray.remote(nap).remote() for _ in range(WORKERS)])
         yield
     finally:
         ray.shutdown()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import isfinite
 
 import numpy as np
@@ -17,6 +18,8 @@ from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Measured, MultiFidelity, Objective, observe
 from fedbo.objectives.typed_spaces.reports import answered_by
+
+_UNJUDGED = nullcontext()  # one for all: what gives a context takes as long as an evaluation of a free objective
 
 
 class EvaluationError(RuntimeError):
@@ -79,7 +82,7 @@ class Evaluator:
         """Make one evaluation, and give its record, without times."""
         judge = None if self.stopping is None else self.stopping.judge(query, streams)
         try:
-            with answered_by(judge):
+            with _UNJUDGED if judge is None else answered_by(judge):
                 value, score = self._evaluated(objective, query, streams)
         except Exception as error:
             last = "".join(traceback.format_exception(error))

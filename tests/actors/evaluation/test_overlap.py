@@ -20,7 +20,8 @@ from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.task import StepRequest
-from fedbo.algorithms.catalog import entry
+from fedbo.algorithms.base import Overlapping
+from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.streams import Streams
 
 
@@ -73,7 +74,7 @@ def test_decisions_begin_when_one_initial_point_has_a_value(
         assert agent.work(StepRequest(0, 1)) is not None
 
 
-@pytest.mark.parametrize("name", ["random", "ts", "fts", "gp_ei", "gp_ucb", "rgpe", "taf", "dp_fts_de"])
+@pytest.mark.parametrize("name", [name for name in algorithms() if isinstance(entry(name).make(), Overlapping)])
 def test_a_rehearsal_leaves_an_agent_as_it_was(name: str) -> None:
     task = Setting(entry(name).make(), agents=2, initial=2).task()
     agent = InlineHosts(task, range(2)).host.agents[0]

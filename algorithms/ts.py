@@ -13,11 +13,11 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Inbound, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
-from fedbo.algorithms.components.coordinates import FEW, LEARNED, from_coordinates
+from fedbo.algorithms.components.coordinates import FEW, LEARNED, distances, from_coordinates
 from fedbo.algorithms.components.inner_search import maximise_draw, maximise_draws, maximise_typed_draw, projected
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
-from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, distances, evaluable
+from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable
 from fedbo.algorithms.components.typed_coordinates import region
 from fedbo.algorithms.streams import Streams, normals
 from fedbo.settings.errors import SettingError
@@ -107,7 +107,7 @@ class TS(Surrogate, LocalOnly):
         drawn, shared, found = self._draw_each(states, streams), states[0].shared, []
         assert shared is not None
         u = maximise_draws(shared, drawn.omega, states, self.coordinates, streams)
-        x, away = from_coordinates(u, self.coordinates)[:, None], distances(states, u)
+        x, away = from_coordinates(u, self.coordinates)[:, None], distances([state.taken for state in states], u)
         for state, own, point, far, factor in zip(states, streams, x, away, drawn.factors, strict=True):
             # That of points under way is not kept: observations may come in another order, or not at all.
             kept = state if factor is state.factor or state.waiting is not None else state.grown(factor)

@@ -13,9 +13,9 @@ from annotated_types import Ge, Gt, Le
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import Collaborative, CollaborativeState, improvement
-from fedbo.algorithms.components.coordinates import from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import distance, from_coordinates, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
-from fedbo.algorithms.components.surrogate import SAME_POINT, distance, evaluable
+from fedbo.algorithms.components.surrogate import SAME_POINT, evaluable
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf

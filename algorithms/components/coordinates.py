@@ -1,4 +1,4 @@
-"""Coordinates in which a surrogate sees the unit cube, and design points that all agents can compute alike.
+"""Coordinates in which a surrogate sees the unit cube, distances in them, and design points that all agents compute alike.
 
 "plain" leaves x as it is. "arcsine" is u = (2 / pi) arcsin(sqrt(x)) in each input, which keeps [0, 1] and stretches what lies
 near the faces: a stationary kernel in u may then vary quickly where ranges end, as objectives do when a range spans several
@@ -10,7 +10,9 @@ face; what a surrogate then sees is likelier by the evidence (`surrogate.Surroga
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 import scipy
@@ -83,3 +85,34 @@ def design_points(count: int, dim: int) -> Array:
     points = np.where(even <= 0.5, near, 1.0 - near)
     points.flags.writeable = False
     return points
+
+
+def distance(points: Array, u: Array) -> float:
+    """Give how far the nearest of `points (n, d)` is from u `(d,)`, in the coordinate where they differ most."""
+    found: float = _compiled().nearest(points, u)
+    return found
+
+
+def distances(taken: Sequence[Array], u: Array) -> list[float]:
+    """Give how far each point of `u (k, d)` is from the nearest of one of some sets of points, as `distance` does."""
+    if len(taken) == 1:
+        return [distance(taken[0], u[0])]
+    found = np.empty(len(u))
+    _compiled_block().distances(np.concatenate(taken), np.array([len(points) for points in taken]), u, found)
+    near: list[float] = found.tolist()
+    return near
+
+
+@cache
+def _compiled() -> Any:
+    """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
+    from fedbo.surrogates.compiled import distance
+
+    return distance
+
+
+@cache
+def _compiled_block() -> Any:
+    from fedbo.surrogates.compiled import block
+
+    return block

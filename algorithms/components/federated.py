@@ -18,10 +18,10 @@ from annotated_types import Ge, Gt
 
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.centres import Aggregation
-from fedbo.algorithms.components.coordinates import FEW, from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import FEW, distances, from_coordinates, to_coordinates
 from fedbo.algorithms.components.same_features import shared_features
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
-from fedbo.algorithms.components.surrogate import LocalState, distances, evaluable
+from fedbo.algorithms.components.surrogate import LocalState, evaluable
 from fedbo.algorithms.streams import Streams, normals, uniforms
 from fedbo.algorithms.ts import TS
 from fedbo.settings.ranges import OneOf, check
@@ -140,7 +140,7 @@ class Federated(ABC):
         if follow:
             own = [streams[place] for place in follow]
             u, after = self._federated_queries([states[place] for place in follow], own)
-            x, away = from_coordinates(u, self.own.coordinates)[:, None], distances([state.local for state in after], u)
+            x, away = from_coordinates(u, self.own.coordinates)[:, None], distances([state.local.taken for state in after], u)
             for place, state, point, far in zip(follow, after, x, away, strict=True):
                 states[place] = state
                 if far >= self.apart:

@@ -15,9 +15,9 @@ import numpy as np
 import scipy
 
 from fedbo.algorithms.base import Array, Decision, Origin
-from fedbo.algorithms.components.coordinates import beginning, design_points, to_coordinates
+from fedbo.algorithms.components.coordinates import beginning, design_points, distance, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_typed_acquisition
-from fedbo.algorithms.components.surrogate import SAME_POINT, LocalState, Surrogate, distance, settings_of_typed
+from fedbo.algorithms.components.surrogate import SAME_POINT, LocalState, Surrogate, settings_of_typed
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.gp import SEARCH
 from fedbo.algorithms.streams import Streams

@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
-from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, from_coordinates, to_coordinates
+from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, distance, from_coordinates, to_coordinates
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.features import Features
-from fedbo.surrogates.gp import (
-    ROBUST,
-    SCALED,
-    FittedParameter,
-    GPSettings,
-    Hyperparameters,
-    Posterior,
-    condition,
-    fit_gp,
-    fit_warped,
-    predict,
-    warp,
-)
+from fedbo.surrogates.gp import Hyperparameters, Posterior, condition, fit_gp, fit_warped, predict, warp
+from fedbo.surrogates.gp_settings import FINE, ROBUST, SCALED, SMOOTH, GPSettings
 from fedbo.surrogates.projected import Lattice
 
-# For objectives that are smooth, and perhaps free of noise: a squared exponential, and hardly a floor under the noise.
-# With a floor of 1e-8 the fit ended on it, and maxima of smooth means were 1e-3 off (ADMM, docs/algorithms/admm.md).
-SMOOTH = replace(
-    ROBUST,
-    kernel="se",
-    variance=FittedParameter(1.0, (0.05, 1e3), prior=(1.0, 2.0)),
-    noise_variance=FittedParameter(1e-3, (1e-10, 1.0), prior=(1e-3, 4.0)),
-)
 FITTED = {"robust": ROBUST, "smooth": SMOOTH, "faithful": GPSettings()}
 KNOWN = (*FITTED, "fixed")
 SUITED = ("suited", "warped", *KNOWN)
 PENDING_VALUES = ("hallucinated", "constant_liar", "ignore")
-# In few inputs points are dense enough for fine detail, and real objectives have it near faces.
-FINE = replace(SCALED, length_scale=replace(SCALED.length_scale, start=0.3, prior=(0.3, 0.7)), growing=False, alike=0.0)
 WARPED = {"warped": SCALED, "fine": FINE}
 TRIED = 3  # inputs whose coordinates are tried in a fit
 COST = 10.0  # log units by which observations must be likelier in other coordinates than those to begin with
@@ -264,37 +241,6 @@ def settings_of_typed(settings: GPSettings, x: Array, lattice: Lattice) -> GPSet
 def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:
     """Count the inputs whose coordinates are not those to begin with."""
     return sum(one != other for one, other in zip(axes, first, strict=True))
-
-
-def distance(points: Array, u: Array) -> float:
-    """Give how far the nearest of `points (n, d)` is from u `(d,)`, in the coordinate where they differ most."""
-    found: float = _compiled().nearest(points, u)
-    return found
-
-
-def distances(states: Sequence[LocalState], u: Array) -> list[float]:
-    """Give how far each point of `u (k, d)` is from the nearest of those taken in one of the states, as `distance` does."""
-    if len(states) == 1:
-        return [distance(states[0].taken, u[0])]
-    taken, found = [state.taken for state in states], np.empty(len(u))
-    _compiled_block().distances(np.concatenate(taken), np.array([len(points) for points in taken]), u, found)
-    near: list[float] = found.tolist()
-    return near
-
-
-@cache
-def _compiled() -> Any:
-    """Import the compiled routines, once: an import that has been made still costs half a microsecond."""
-    from fedbo.surrogates.compiled import distance
-
-    return distance
-
-
-@cache
-def _compiled_block() -> Any:
-    from fedbo.surrogates.compiled import block
-
-    return block
 
 
 def evaluable(state: LocalState, x: Array) -> Array:

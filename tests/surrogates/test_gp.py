@@ -11,9 +11,8 @@ from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
-from fedbo.algorithms.components.surrogate import SMOOTH
 from fedbo.surrogates import gp
-from fedbo.surrogates.evidence import evidence_function
+from fedbo.surrogates.posterior import evidence_function
 from fedbo.surrogates.gp import (
     ROBUST,
     SCALED,
@@ -26,6 +25,7 @@ from fedbo.surrogates.gp import (
     log_marginal_likelihood,
     predict,
 )
+from fedbo.surrogates.gp_settings import SMOOTH
 from fedbo.surrogates.kernels import FAMILIES
 from fedbo.surrogates.posterior import factorise
 

@@ -18,11 +18,9 @@ from fedbo.actors.evaluation.step import StepEvaluator, StepResult
 from fedbo.actors.stopping.exchange import RungExchange
 from fedbo.actors.storage.history_files import read_history
 from fedbo.actors.storage.rows import Batch, Row
-from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task
+from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task, objective_of
 from fedbo.algorithms.base import Array, Decision, Overlapping, Payload, Starting
-from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Federation, Objective, cost_of
-from fedbo.objectives.derived.centralised import Centralised
+from fedbo.objectives.base import cost_of
 from fedbo.objectives.space import from_unit
 
 Sent = tuple[Payload | None, Any]
@@ -89,16 +87,6 @@ class HostedAgent:
         """Make the decision of a step that is under way, which stands then whatever the agent is told later."""
         self._restore(request)
         self.state, _ = self.decided(request)
-
-    def rehearse(self) -> None:
-        """Make a decision and a message that count nothing: workers would wait for what the first ones import."""
-        algorithm = self.task.algorithm
-        if self.number in self.task.problem.targets and isinstance(algorithm, Overlapping):
-            x = np.linspace(0.2, 0.8, 4 * self._problem.dim).reshape(4, -1)
-            own = algorithm.tell(self.state.algorithm, x[1:], np.array([0.0, 1.0, 0.5]))
-            _, own = algorithm.ask(algorithm.pending(own, x[:1]), (), self.streams.at(1))
-            if algorithm.sends(0) or algorithm.sends(1):
-                algorithm.outbox(algorithm.tell(own, x[:1], np.ones(1)), self.streams.at(1))
 
     def work(self, request: StepRequest) -> StepReport | None:
         """Carry a step out: decide, evaluate, learn, and write the message; EvaluationError when the run shall stop.
@@ -310,11 +298,3 @@ class HostedAgent:
         _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, pending, rungs = state
         evaluated, t_n, pulled = evaluated + result.size, t_n + seen, pulled + made
         return AgentState(algorithm, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs)
-
-
-def objective_of(federation: Federation, number: int, world: Streams) -> Objective:
-    """Build an agent's objective, with the draws that it has in every run of a replicate; `world` is the study's own stream."""
-    if isinstance(federation, Centralised):
-        agents = range(federation.federation.n_agents)
-        return federation.mean([objective_of(federation.federation, agent, world) for agent in agents])
-    return federation.objective(number, world.shared("objective"), world.of(number).rng("objective"))

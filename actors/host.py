@@ -13,7 +13,7 @@ from fedbo.actors.agent import HostedAgent
 from fedbo.actors.blocks import failure, serves_blocks, work_together
 from fedbo.actors.columns import Columns, from_reports, to_requests
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
-from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool
+from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, ReplayPool, rehearse
 from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.stopping.reported import ReportedStopping
@@ -64,7 +64,7 @@ class Host:
             for agent in self.agents.values():
                 agent.overlapping = AsyncEvaluations(task, self._pool(agent, config), storage.log, self.clock, again)
                 if config.real:
-                    agent.rehearse()
+                    rehearse(task, agent.number, agent.state.algorithm)
         for number, kept in storage.checkpoints().items():
             agent = self.agents[number]
             agent.state, agent.saved, agent.uncommitted = kept

@@ -13,7 +13,8 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.stopping.stopping import Stopping
 from fedbo.algorithms.base import Algorithm, Array, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Federation
+from fedbo.objectives.base import Federation, Objective
+from fedbo.objectives.derived.centralised import Centralised
 
 
 class EvaluationEnd(NamedTuple):
@@ -170,3 +171,11 @@ class Task:
         spent = step >= own.iterations or 0 < own.pulls <= pulled
         drains = spent or (step == 0 and (rare or not t_n))
         return 1 if drains else policy.most_pending
+
+
+def objective_of(federation: Federation, number: int, world: Streams) -> Objective:
+    """Build an agent's objective, with the draws that it has in every run of a replicate; `world` is the study's own stream."""
+    if isinstance(federation, Centralised):
+        agents = range(federation.federation.n_agents)
+        return federation.mean([objective_of(federation.federation, agent, world) for agent in agents])
+    return federation.objective(number, world.shared("objective"), world.of(number).rng("objective"))

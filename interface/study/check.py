@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from fedbo.actors.agent import objective_of
+from fedbo.actors.task import objective_of
 from fedbo.algorithms.base import Overlapping, Private
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.derived.differences import DifferingFederation

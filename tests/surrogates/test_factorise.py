@@ -14,14 +14,13 @@ from scipy.linalg import lapack
 
 from fedbo.surrogates.draws import pathwise_draw, value, weight_space_draw
 from fedbo.surrogates.ensemble import ensemble, joint_draws, leave_one_out_draws
-from fedbo.surrogates.posterior import log_marginal_likelihood
 from fedbo.surrogates.features import draw_features, phi
 from fedbo.surrogates.gp import ROBUST, GPSettings, Hyperparameters, condition, covariance, fit_gp, predict
 from fedbo.surrogates.gp_settings import SMOOTH
 from fedbo.surrogates.kernels import FAMILIES
 from fedbo.surrogates.linear import draw_weights, inverse_precision, linear_model, mean, update
 from fedbo.surrogates.multitask import Observed, evidence, multitask_draw
-from fedbo.surrogates.posterior import NotPositiveDefinite, factorise
+from fedbo.surrogates.posterior import NotPositiveDefinite, factorise, log_marginal_likelihood
 from fedbo.surrogates.ridge import ridge
 
 Array = npt.NDArray[np.float64]

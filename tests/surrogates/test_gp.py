@@ -12,7 +12,6 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
 
 from fedbo.surrogates import gp
-from fedbo.surrogates.posterior import evidence_function
 from fedbo.surrogates.gp import (
     ROBUST,
     SCALED,
@@ -27,7 +26,7 @@ from fedbo.surrogates.gp import (
 )
 from fedbo.surrogates.gp_settings import SMOOTH
 from fedbo.surrogates.kernels import FAMILIES
-from fedbo.surrogates.posterior import factorise
+from fedbo.surrogates.posterior import evidence_function, factorise
 
 Array = npt.NDArray[np.float64]
 SCALES = (0.4, (0.3, 0.6))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbo.actors.agent import objective_of
+from fedbo.actors.task import objective_of
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Sized
 from fedbo.objectives.derived.mean import BatchFunction, even_points

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from small_runs import Setting
 
-from fedbo.actors.evaluation.overlap import AsyncEvaluations, ReplayPool
+from fedbo.actors.evaluation.overlap import AsyncEvaluations, ReplayPool, rehearse
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.step import queries_of
 from fedbo.actors.host_storage import HostConfig
@@ -79,7 +79,7 @@ def test_a_rehearsal_leaves_an_agent_as_it_was(name: str) -> None:
     task = Setting(entry(name).make(), agents=2, initial=2).task()
     agent = InlineHosts(task, range(2)).host.agents[0]
     before = pack(agent.state)
-    agent.rehearse()
+    rehearse(task, 0, agent.state.algorithm)
     assert pack(agent.state) == before
 
 

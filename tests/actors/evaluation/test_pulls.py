@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from fedbo.actors.agent import HostedAgent, objective_of
+from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.batches import MIN_BATCH, evaluate_batch
 from fedbo.actors.evaluation.evaluator import Evaluator
 from fedbo.actors.evaluation.policy import Policy
@@ -20,7 +20,7 @@ from fedbo.actors.storage.checkpoint import read_checkpoint, write_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import Batch, RunKey, single_rows, write_rows
 from fedbo.actors.storage.run_folder import RunFolder
-from fedbo.actors.task import StepRequest, Task
+from fedbo.actors.task import StepRequest, Task, objective_of
 from fedbo.algorithms.base import Array, Decision, Problem
 from fedbo.algorithms.random import Random
 from fedbo.algorithms.streams import Streams

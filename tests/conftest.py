@@ -16,6 +16,9 @@ os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
 import pytest
 
+# What a power failure would lose is seen by no test, and a busy disk would make the tests wait for it longer than for all else.
+os.fsync = lambda file: None  # type: ignore[assignment]
+
 # What is imported and collected stays until the end: to search it for garbage again and again takes a tenth of the collection.
 gc.disable()
 

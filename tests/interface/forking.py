@@ -17,6 +17,7 @@ from typing import Any
 
 import fedbo
 import fedbo.execution.runner
+from fedbo.execution.directory import versions
 from fedbo.execution.replay import replay
 
 WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
@@ -100,9 +101,10 @@ def attempt(what: str, arguments: list[str], limits: dict[str, Any]) -> tuple[in
 
 
 def prepare() -> None:
-    """Import what a run imports, and nothing else: a process with threads should not fork."""
+    """Import what a run imports, and check a study, and nothing else: a process with threads should not fork."""
     from killing import TROUBLED
 
+    os.fsync = lambda file: None  # type: ignore[assignment]  # which only a power failure would show
     with tempfile.TemporaryDirectory() as folder:
         if os.fork() == 0:
             fedbo.run({**TROUBLED, "budget": {"iterations": 2}}, out=Path(folder) / "run")
@@ -114,6 +116,8 @@ def prepare() -> None:
             if name != "__main__":
                 with contextlib.suppress(ImportError):
                     importlib.import_module(name)
+    fedbo.load_study(TROUBLED).digest()
+    versions()
 
 
 def main() -> None:

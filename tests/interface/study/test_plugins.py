@@ -93,7 +93,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     catalogues = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges, CALLBACKS)
 
     def forget() -> None:
-        plugins.installed.cache_clear()
+        plugins.declared.cache_clear()
         for catalogue in catalogues:
             catalogue._found.clear()
 
@@ -167,7 +167,7 @@ def test_a_plugin_of_another_version_makes_another_study(install: Install) -> No
     digests = first.digest(), plain.digest()
     install("newer", "1.3", {})
     assert (first.digest(), plain.digest()) == digests
-    plugins.installed.cache_clear()
+    plugins.declared.cache_clear()
     for info in Path(sys.path[1]).glob("coins-*.dist-info"):
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: coins\nVersion: 1.3\n")
     assert distributions(first)["algorithms.coin"] == "coins 1.3"

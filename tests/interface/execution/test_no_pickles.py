@@ -29,6 +29,7 @@ from fedbo.study.study import recall_study
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("actors", "algorithms", "coordinator", "interface", "objectives", "settings", "surrogates")
 UNSAFE = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
+RUNNING = {"eval", "exec", "compile", "__import__"}
 
 STUDY: dict[str, Any] = {
     "study": {"name": "scanned", "seed": 2},
@@ -113,11 +114,15 @@ def test_what_reads_a_run_knows_no_pickle() -> None:
                 using.add(name)
             elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in UNSAFE:
                 using.add(name)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "numpy.load"):
+            elif not isinstance(node, ast.Call) or {getattr(node.func, key, "") for key in ("attr", "id")}.isdisjoint(
+                {"load"} | RUNNING
+            ):
+                continue
+            elif ast.unparse(node.func) in ("np.load", "numpy.load"):
                 given = {word.arg: ast.unparse(word.value) for word in node.keywords}
                 if given.get("allow_pickle") != "False":
                     loading.add(name)
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("eval", "exec", "compile", "__import__"):
+            elif ast.unparse(node.func) in RUNNING:
                 loading.add(name)
     tables = "objectives/tasks/complete_tables.py"
     contracts = {f"interface/testing/{name}_contract.py" for name in ("objective", "environment")}

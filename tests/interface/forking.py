@@ -24,7 +24,7 @@ WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 
 
 def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
-    """Run or resume a study in this process."""
+    """Run, resume or replay a study in this process, or try promises."""
     os.setsid()
     folder = arguments[-1] if what == "run" else arguments[0]
     if "before" in limits:
@@ -37,6 +37,10 @@ def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
         fedbo.run(Path(arguments[0]), out=Path(arguments[1]))
     elif what == "resume":
         fedbo.resume(Path(arguments[0]), overrides=arguments[1:])
+    elif what == "promises":
+        from fedbo.testing.__main__ import main
+
+        main(arguments)
     else:
         assert replay(Path(arguments[0]), verify=True, trust=True).same
 
@@ -86,6 +90,8 @@ def attempt(what: str, arguments: list[str], limits: dict[str, Any]) -> tuple[in
             code = 0
             try:
                 carry_out(what, arguments, limits)
+            except SystemExit as end:
+                code = int(end.code or 0)
             except BaseException as error:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
                 print(f"{type(error).__name__}: {error}", flush=True)

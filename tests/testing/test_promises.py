@@ -107,7 +107,7 @@ def test_the_laws_notice_tables_that_break_them(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_random_studies_give_the_same_bytes_in_packed_actors(tmp_path: Path, ray_session: None) -> None:
     hostings = Hostings()
-    for seed in range(100, 102):
+    for seed in (100,):
         _, study = draw_study(seed)
         assert broken_hostings(study, tmp_path / str(seed), hostings, kinds=[("packed", 2)]) == [], seed
 

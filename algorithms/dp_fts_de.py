@@ -18,7 +18,7 @@ from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximiser_rng
 from fedbo.algorithms.components.regions import Regions, region_of, split_cube
-from fedbo.algorithms.components.schedules import Schedule, check_temperature, probability, temperature
+from fedbo.algorithms.components.schedules import Schedule, check_probabilities, check_temperature, temperature
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
@@ -119,8 +119,7 @@ class DPFTSDE(Federated):
     def upload(self, problem: Problem) -> Declaration | None:
         """One vector omega_n `(M,)`; SettingError when the settings do not suit the problem."""
         self.mechanism(problem)
-        for t in range(1, problem.iterations + 1):
-            probability(self.p, t)
+        check_probabilities(self.p, problem.iterations)
         for release in range(1, problem.iterations + 2):
             temperature(self.temperature, release)
         return {"omega": Field((self.features,))}

@@ -14,7 +14,7 @@ from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, P
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximise_draws
-from fedbo.algorithms.components.schedules import probability
+from fedbo.algorithms.components.schedules import check_probabilities
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
@@ -73,8 +73,7 @@ class FTS(Federated):
             raise SettingError(
                 "weights", f"must be one number for each of the {problem.n_agents} agents, not {len(self.weights)}"
             )
-        for t in range(1, problem.iterations + 1):
-            probability(self.p, t)
+        check_probabilities(self.p, problem.iterations)
         return {"omega": Field((self.features,))}
 
     def download(self, problem: Problem) -> Declaration | None:

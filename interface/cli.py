@@ -7,7 +7,8 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
 
@@ -76,12 +77,18 @@ app.command("list")(list_names)
 data.command("list")(list_data)
 
 
+@cache
+def _command() -> Any:
+    """Read the options of all commands from their functions, once: that takes longer than to parse them."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; what is wrong is said in one line on standard error."""
     if arguments is None:  # the process ends with this command, and need not spend a tenth of a second on its garbage then
         atexit.register(gc.freeze)
     try:
-        code = app(args=None if arguments is None else list(arguments), prog_name="fedbo", standalone_mode=False)
+        code = _command()(args=None if arguments is None else list(arguments), prog_name="fedbo", standalone_mode=False)
     except Stop as stop:
         return stop.code
     except KeyboardInterrupt:

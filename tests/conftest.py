@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,6 +17,9 @@ os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
 
 import pytest
 
+# What a power failure would lose is seen by no test, and a busy disk would make the tests wait for it longer than for all else.
+os.fsync = lambda file: None  # type: ignore[assignment]
+
 # What is imported and collected stays until the end: to search it for garbage again and again takes a tenth of the collection.
 gc.disable()
 
@@ -23,6 +27,7 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """Collect garbage from now on, among what the tests themselves make."""
     gc.freeze()
+    gc.set_threshold(20_000)  # as the tests make little that refers to itself
     gc.enable()
 
 
@@ -30,6 +35,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let files with slow tests come first, so that no worker is left alone with one of them."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Any]:
+    """A process that has imported everything and runs studies in forks of itself."""
+    from killing import Forks
+
+    made = Forks()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

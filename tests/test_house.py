@@ -139,14 +139,28 @@ def _parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
-def _tree(path: Path) -> ast.Module:
-    return _parsed(path.read_text(encoding="utf-8"))
-
-
 def _imported_by(path: Path) -> list[Import]:
-    return list(_imports(_tree(path)))
+    return _imports_in(path.read_text(encoding="utf-8"))
 
 
+@cache
+def _imports_in(text: str) -> list[Import]:
+    return list(_imports(_parsed(text)))
+
+
+@cache
+def _classes_in(text: str) -> list[tuple[str, int]]:
+    """List the classes of a file, those in functions and classes too, with their lines."""
+    found, nodes = list[tuple[str, int]](), list[ast.AST]([_parsed(text)])
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(_statements(node))
+        if isinstance(node, ast.ClassDef):
+            found.append((node.name, node.lineno))
+    return sorted(found, key=lambda one: one[1])
+
+
+@cache
 def _place(root: Path, name: str) -> tuple[str, str, str]:
     """Give room, folder within it and module of a name that begins with `fedbo`."""
     parts = name.split(".")[1:]
@@ -220,9 +234,8 @@ def doubled(root: Path) -> dict[str, list[str]]:
     """List the class names that more than one class has, and where; a leading underscore is no difference."""
     places: dict[str, list[str]] = {}
     for path in _files(root):
-        for node in ast.walk(_tree(path)):
-            if isinstance(node, ast.ClassDef):
-                places.setdefault(node.name.lstrip("_"), []).append(f"{path.relative_to(root)}:{node.lineno}")
+        for name, line in _classes_in(path.read_text(encoding="utf-8")):
+            places.setdefault(name.lstrip("_"), []).append(f"{path.relative_to(root)}:{line}")
     return {name: found for name, found in places.items() if len(found) > 1 and name not in SHARED}
 
 

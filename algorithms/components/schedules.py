@@ -91,6 +91,16 @@ def check_probability(schedule: Schedule, name: str) -> None:
     _check(schedule, name, PROBABILITIES, probability)
 
 
+def check_probabilities(schedule: Schedule, iterations: int) -> None:
+    """Refuse a schedule that gives no probability in some iteration; SettingError says in which.
+
+    Numbers and those of `PROBABILITIES` need no look at each of a million iterations.
+    """
+    of_others = callable(schedule) or (isinstance(schedule, str) and schedule not in PROBABILITIES)
+    for t in range(1, iterations + 1 if of_others else min(iterations, 1) + 1):
+        probability(schedule, t)
+
+
 def check_temperature(schedule: Schedule, name: str) -> None:
     """Refuse a schedule that gives no temperature at t = 1 and 2; SettingError names the setting and the remedy."""
     _check(schedule, name, TEMPERATURES, temperature)

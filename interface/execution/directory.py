@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from itertools import chain, count
 from pathlib import Path
@@ -130,7 +131,13 @@ def new_manifest(study: Study) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Give the versions on which the bits of a result may depend."""
     packages = ("fedbo", "numpy", "scipy", "numba", "scikit-learn", "ray", "pyarrow")
-    return {"python": platform.python_version(), **{package: version(package) for package in packages}}
+    return {"python": platform.python_version(), **{package: _installed(package) for package in packages}}
+
+
+@cache
+def _installed(package: str) -> str:
+    """Give the version of a package; it is read once, which takes longer than all else that a small run does."""
+    return version(package)
 
 
 def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:

@@ -116,7 +116,7 @@ def check_refusals(federation: Federation, objective: Objective) -> None:
 
 def check_agents(federation: Federation, objective: Objective) -> None:
     """Agents have different objectives, each of which is the same whichever were built before."""
-    x = points(federation, 10)
+    x = points(federation, 4)
     number = min(MOST, federation.n_agents)
     agents = [objective, *(built(federation, agent) for agent in range(1, number))]
     values = [tuple(score(one, at) for at in x) for one in agents]

@@ -57,7 +57,7 @@ def test_only_what_declares_that_it_can_is_let_decide_with_points_under_way(name
         assert can
 
 
-@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stride", [8, pytest.param(1, marks=pytest.mark.long)])
 def test_a_fresh_process_asks_for_the_same_points(stride: int) -> None:
     """Nothing hangs on what the process did before: not on caches, not on the hash seed."""
     names = [*algorithms()][::stride]

@@ -166,11 +166,11 @@ def test_steps_that_are_resumed_advance_exactly_while_their_agent_is_there() -> 
     """With steps of length 1 an agent has done as many as it was there for, and they go at the stationary share of the rate."""
     until = 200.0
     world = {"availability": Markov(3.0, 1.5), "evaluation": Constant(1.0), "algorithm": SILENT}
-    ran = tidy(agents=60, iterations=10**6, until=until, seed=8, **world).run()
+    ran = tidy(agents=30, iterations=10**6, until=until, seed=8, **world).run()
     done = Counter(record.agent for record in ran.of("finished"))
-    for agent in range(60):
+    for agent in range(30):
         assert done[agent] == math.floor(presences(ran, agent, until) + 1e-9)
-    agrees([done[agent] / until + 0.5 / until for agent in range(60)], 3.0 / 4.5)
+    agrees([done[agent] / until + 0.5 / until for agent in range(30)], 3.0 / 4.5)
 
 
 # The network.
@@ -289,7 +289,7 @@ stretches = st.floats(0.05, 4.0).map(lambda time: round(time, 3))
 paces = st.lists(st.tuples(moments, stretches, st.sampled_from([1.0, 1.5, 2.0, 5.0, math.inf])), max_size=5)
 
 
-@profile(deadline=None, derandomize=True, database=None, max_examples=120)
+@profile(deadline=None, derandomize=True, database=None, max_examples=50)
 @given(
     paces,
     st.integers(1, 4),

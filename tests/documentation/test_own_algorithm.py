@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import ast
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
 import pages
 import pytest
 
+import fedbo
+import fedbo.algorithms
+from fedbo.algorithms import catalog
 from fedbo.testing.algorithm_contract import check_algorithm
 
 SHOWN = next(block.text for block in pages.blocks("python") if block.page == "docs/algorithms/index.md")
-STUDY = """
-import fedbo.algorithms
-fedbo.algorithms.__path__.append("methods")
-import fedbo
-study = {
+STUDY = {
     "study": {"name": "own"},
     "objective": {"name": "quadratic", "agents": 3},
     "budget": {"iterations": 4},
     "algorithm": [{"name": "random"}, {"name": "shared_step", "length": 0.1}],
 }
-result = fedbo.run(study, out="run")
-print([row.algorithm for row in result.summary()], result.observations.num_rows)
-"""
 
 
 def test_the_example_has_less_than_forty_lines_of_code() -> None:
@@ -38,13 +33,19 @@ def test_the_example_has_less_than_forty_lines_of_code() -> None:
     assert sum(bool(line.strip()) for number, line in enumerate(SHOWN.splitlines(), 1) if number not in left_out) < 40
 
 
-def test_the_example_runs_in_a_study(tmp_path: Path) -> None:
-    (tmp_path / "methods").mkdir()
-    (tmp_path / "methods" / "shared_step.py").write_text(SHOWN, encoding="utf-8")
-    told = subprocess.run([sys.executable, "-c", STUDY], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert told.returncode == 0, told.stderr[-2000:]
-    assert told.stdout.split("]")[0] == "['random', 'shared_step'"
-    assert int(told.stdout.split("]")[1]) == 2 * 3 * (3 + 4)
+def test_the_example_runs_in_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shared_step.py").write_text(SHOWN, encoding="utf-8")
+    monkeypatch.setattr(fedbo.algorithms, "__path__", [*fedbo.algorithms.__path__, str(tmp_path)])
+    catalog.algorithms.cache_clear()
+    catalog.catalogue.cache_clear()
+    try:
+        result = fedbo.run(STUDY, out=tmp_path / "run")
+        assert [row.algorithm for row in result.summary()] == ["random", "shared_step"]
+        assert result.observations.num_rows == 2 * 3 * (3 + 4)
+    finally:
+        catalog.algorithms.cache_clear()
+        catalog.catalogue.cache_clear()
+        sys.modules.pop("fedbo.algorithms.shared_step", None)
 
 
 def test_the_example_keeps_to_the_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

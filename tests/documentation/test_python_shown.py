@@ -1,6 +1,6 @@
 """Every Python block of the pages: what it calls takes what it is given, and what needs neither Ray nor minutes runs.
 
-The blocks of a page run one after the other, as a reader would type them, in one process and a folder of its own. Blocks
+The blocks of a page run one after the other, as a reader would type them, in a folder of its own. Blocks
 with `<!-- not run: REASON -->` above them are compiled and checked against the package's signatures only.
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -38,7 +37,7 @@ fedbo.run({"study": {"name": "first", "seed": 1, "replicates": 2}, "objective": 
 """,
     "docs/tuning.md": """
 import fedbo
-open("old.csv", "w").write("rate,layers,kind,accuracy\\n0.01,2,a,0.9\\n")
+__import__("pathlib").Path("old.csv").write_text("rate,layers,kind,accuracy\\n0.01,2,a,0.9\\n")
 def error(config, agent):
     return {"error": 0.12}
 def objective(trial):
@@ -176,7 +175,7 @@ def _script(page: str) -> str:
             continue
         first, _, rest = block.text.partition("\n")
         if first.startswith("# ") and first.endswith(".py"):
-            parts.append(f"open({first[2:]!r}, 'w').write({block.text!r})\nimport {first[2:-3]}\n")
+            parts.append(f"__import__('pathlib').Path({first[2:]!r}).write_text({block.text!r})\nimport {first[2:-3]}\n")
         else:
             parts.append(block.text.replace("from __future__ import annotations\n", ""))
     code = "\n\n".join(parts)
@@ -197,10 +196,17 @@ LATER = {f"docs/{name}.md" for name in ("coming_from", "fork", "report", "tuning
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.long] * (page in LATER)) for page in PAGES])
-def test_the_blocks_of_a_page_run_one_after_the_other(page: str, tmp_path: Path) -> None:
-    (tmp_path / "page.py").write_text(_script(page), encoding="utf-8")
-    told = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert told.returncode == 0, told.stderr[-2000:]
+def test_the_blocks_of_a_page_run_one_after_the_other(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before, main = set(sys.modules), ModuleType("__main__")  # where functions that are named by their places are looked for
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    try:
+        exec(compile(_script(page), page, "exec"), vars(main))
+    finally:
+        for name in set(sys.modules) - before:
+            if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+                del sys.modules[name]
 
 
 def test_few_blocks_are_not_run() -> None:

@@ -17,13 +17,14 @@ from typing import Any
 
 import fedbo
 import fedbo.execution.runner
+from fedbo.execution.directory import versions
 from fedbo.execution.replay import replay
 
 WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 
 
 def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
-    """Run or resume a study in this process."""
+    """Run, resume or replay a study in this process, or try promises."""
     os.setsid()
     folder = arguments[-1] if what == "run" else arguments[0]
     if "before" in limits:
@@ -36,6 +37,10 @@ def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
         fedbo.run(Path(arguments[0]), out=Path(arguments[1]))
     elif what == "resume":
         fedbo.resume(Path(arguments[0]), overrides=arguments[1:])
+    elif what == "promises":
+        from fedbo.testing.__main__ import main
+
+        main(arguments)
     else:
         assert replay(Path(arguments[0]), verify=True, trust=True).same
 
@@ -85,6 +90,8 @@ def attempt(what: str, arguments: list[str], limits: dict[str, Any]) -> tuple[in
             code = 0
             try:
                 carry_out(what, arguments, limits)
+            except SystemExit as end:
+                code = int(end.code or 0)
             except BaseException as error:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
                 print(f"{type(error).__name__}: {error}", flush=True)
@@ -100,27 +107,35 @@ def attempt(what: str, arguments: list[str], limits: dict[str, Any]) -> tuple[in
 
 
 def prepare() -> None:
-    """Import what a run imports, and nothing else: a process with threads should not fork."""
+    """Import what a run imports, and check a study, and nothing else: a process with threads should not fork."""
     from killing import TROUBLED
 
+    os.fsync = lambda file: None  # type: ignore[assignment]  # which only a power failure would show
+    for name in ("fedbo.surrogates.compiled.__main__", "pandas", "scipy.linalg"):  # which else both would import below
+        importlib.import_module(name)
     with tempfile.TemporaryDirectory() as folder:
         if os.fork() == 0:
             fedbo.run({**TROUBLED, "budget": {"iterations": 2}}, out=Path(folder) / "run")
             (Path(folder) / "modules").write_text("\n".join(sys.modules))
             os._exit(0)
         os.wait()
-        private = ["dp_accounting.rdp", "dp_accounting.pld.privacy_loss_distribution"]
-        for name in [*(Path(folder) / "modules").read_text().splitlines(), *private]:
+        for name in (Path(folder) / "modules").read_text().splitlines():
             if name != "__main__":
                 with contextlib.suppress(ImportError):
                     importlib.import_module(name)
+    fedbo.load_study(TROUBLED).digest()
+    versions()
 
 
 def main() -> None:
     """Do as told, line by line."""
     prepare()
     for line in sys.stdin:
-        print(json.dumps(attempt(*json.loads(line))), flush=True)
+        what, arguments, limits = json.loads(line)
+        if what == "import":  # here, and so in all forks from now on
+            print(json.dumps([0, str([importlib.import_module(name).__name__ for name in arguments])]), flush=True)
+        else:
+            print(json.dumps(attempt(what, arguments, limits)), flush=True)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,10 @@ class Forks:
         )
 
     def __call__(self, what: str, *arguments: Any, **limits: Any) -> End:
-        """Run or resume; `after` has the seconds after which it is killed, `before` the file operation, `room` the bytes."""
+        """Run, resume, replay or try promises in a fork, or "import" modules for all of them.
+
+        `after` has the seconds after which a fork is killed, `before` the file operation, `room` the bytes.
+        """
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps([what, [str(each) for each in arguments], limits]) + "\n")
         self._process.stdin.flush()

@@ -92,18 +92,21 @@ def many_restarts(posterior: Posterior, criterion: Criterion, dim: int, count: i
     return max(-float(minimize(function, x, jac=True, method="L-BFGS-B", bounds=box).fun) for x in starts)
 
 
-@pytest.mark.parametrize("dim", [2, 6, *(pytest.param(dim, marks=pytest.mark.long) for dim in (10, 20))])
-def test_maxima_are_those_of_many_restarts(dim: int) -> None:
-    """In at most one of eight problems the search may be .05 behind, in the logarithm of the improvement."""
+@pytest.mark.parametrize(
+    ("dim", "seeds", "most"),
+    [(2, 3, 0), (6, 3, 0), *(pytest.param(dim, 8, 1, marks=pytest.mark.long) for dim in (2, 6, 10, 20))],
+)
+def test_maxima_are_those_of_many_restarts(dim: int, seeds: int, most: int) -> None:
+    """In one of eight problems the search may be .05 behind, in the logarithm of the improvement; in none of the first."""
     behind = 0
-    for seed in range(8):
+    for seed in range(seeds):
         posterior = posterior_of(seed, dim, 20 + 5 * seed)
         criterion = Criterion(float(predict(posterior, posterior.x)[0].max()))
         place, found = maximise_criterion(posterior, criterion, np.random.default_rng(seed))
         assert ((place >= 0.0) & (place <= 1.0)).all()
         assert found == pytest.approx(float(numpy_at(posterior, criterion, place[None, :])[0][0]), abs=1e-6)
         behind += found < many_restarts(posterior, criterion, dim, 30) - 0.05
-    assert behind <= 1
+    assert behind <= most
 
 
 def test_the_bound_is_maximised_in_the_units_of_the_values() -> None:

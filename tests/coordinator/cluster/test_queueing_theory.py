@@ -84,14 +84,14 @@ def erlang_c(workers: int, load: float) -> float:
 @pytest.mark.parametrize(("workers", "rate"), [(4, 2.6), pytest.param(1, 0.5, marks=pytest.mark.long)])
 def test_waiting_times_are_those_of_erlang(workers: int, rate: float, tmp_path: Path) -> None:
     """In M/M/c the mean wait is C / (c mu - lambda), with Erlang's C."""
-    ran = one_each(tmp_path, equal(workers), rate, Exponential(1.0), 4000, seed=1)
+    ran = one_each(tmp_path, equal(workers), rate, Exponential(1.0), 2000, seed=1)
     assert agrees(waits(ran), erlang_c(workers, rate) / (workers - rate))
     assert abs((waits(ran) > 0).mean() - erlang_c(workers, rate)) < 0.06
 
 
 def test_waiting_times_for_equal_lengths_are_those_of_pollaczek_and_khinchine(tmp_path: Path) -> None:
     """In M/D/1 the mean wait is rho / (2 (1 - rho)) lengths, half of that in M/M/1."""
-    ran = one_each(tmp_path, equal(1), 0.6, Constant(1.0), 4000, seed=2)
+    ran = one_each(tmp_path, equal(1), 0.6, Constant(1.0), 2000, seed=2)
     assert agrees(waits(ran), 0.6 / (2 * 0.4))
 
 

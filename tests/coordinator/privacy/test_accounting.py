@@ -135,7 +135,15 @@ def _exact_divergence(share: float, noise: float, order: float) -> float:
     return float(moment + math.log(noise / 50)) / (order - 1)
 
 
-@pytest.mark.parametrize(("share", "noise"), [(0.1, 1.0), (0.35, 2.0), (0.5, 0.7), (0.05, 6.0), (0.5, 20.0), (0.99, 1.5)])
+@pytest.mark.parametrize(
+    ("share", "noise"),
+    [
+        (0.1, 1.0),
+        (0.5, 0.7),
+        (0.99, 1.5),
+        *(pytest.param(*one, marks=pytest.mark.long) for one in ((0.35, 2.0), (0.05, 6.0), (0.5, 20.0))),
+    ],
+)
 def test_divergences_are_never_below_the_exact_ones_and_few_orders_cost_little(share: float, noise: float) -> None:
     for order, bound in zip(order_sums.RENYI_ORDERS, order_sums.renyi_divergences(PrivacyCharge(share, noise)), strict=True):
         assert bound > (1 - 1e-7) * _exact_divergence(share, noise, order)

@@ -179,12 +179,12 @@ def test_the_coordinator_half_sees_releases_and_nothing_else() -> None:
 def test_noise_is_normal_independent_and_of_the_stated_size_also_on_nobody(
     source: NoiseSource, empty: bool, per_block: bool
 ) -> None:
-    """1500 releases of 3 blocks of 4 numbers. Law: N(0, (z phi_max S / q)^2), independent over blocks, numbers, releases.
+    """600 releases of 3 blocks of 4 numbers. Law: N(0, (z phi_max S / q)^2), independent over blocks, numbers, releases.
 
     Seed 23, and a fixed key. Chi-square of each number's variance, Kolmogorov-Smirnov of all, and correlations, each at a
     false-alarm rate of 1e-4 in all.
     """
-    law, count, numbers = Mechanism(3, 2.0, 1.3, share=0.4, per_block=per_block), 1500, 4
+    law, count, numbers = Mechanism(3, 2.0, 1.3, share=0.4, per_block=per_block), 600, 4
     weights = uneven(3, 6)(0)
     stand = Stand(law, 6, lambda release: weights, source, whole="by hand", numbers=numbers)
     message = {} if empty else {2: np.array([0.1, -0.2, 0.3, 0.05])}

@@ -33,9 +33,9 @@ STUDY: dict[str, Any] = {
 TABLES = ("observations.parquet", "events.parquet", "histories.parquet")
 
 
-def _bytes(tmp_path: Path, mode: str, algorithms: list[Any], **hosting: Any) -> list[bytes]:
+def _bytes(study: dict[str, Any], tmp_path: Path, mode: str, algorithms: list[Any], **hosting: Any) -> list[bytes]:
     name = "-".join(str(word) for word in hosting.values())
-    study = {**STUDY, "algorithm": algorithms, "exchange": {"mode": mode}, "hosting": hosting}
+    study = {**study, "algorithm": algorithms, "exchange": {"mode": mode}, "hosting": hosting}
     result = fedbo.run(study, out=tmp_path / f"{mode}-{name}")
     return [(result.directory / table).read_bytes() for table in TABLES]
 
@@ -43,24 +43,32 @@ def _bytes(tmp_path: Path, mode: str, algorithms: list[Any], **hosting: Any) -> 
 INLINE = [{"kind": "inline", "workers": workers} for workers in (1, 2, 4)]
 PACKED = [{"kind": "packed", "workers": workers} for workers in (1, 2, 4)]
 DEDICATED = {"kind": "dedicated"}
+SMALL: dict[str, Any] = {  # each agent is a process
+    **STUDY,
+    "study": {"name": "hosting", "seed": 3},
+    "objective": {"name": "quadratic", "agents": 3},
+    "agents": {**STUDY["agents"], "targets": [0, 2]},
+}
 
 
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mode", "algorithms", "hostings"),
+    ("study", "mode", "algorithms", "hostings"),
     [
-        pytest.param("immediate", STUDY["algorithm"][2:], [DEDICATED], id="fts"),
-        pytest.param("immediate", STUDY["algorithm"], [*INLINE, *PACKED, DEDICATED], id="immediate", marks=pytest.mark.long),
-        pytest.param("barrier", STUDY["algorithm"], [PACKED[1]], id="barrier", marks=pytest.mark.long),
+        pytest.param(SMALL, "immediate", STUDY["algorithm"][2:], [DEDICATED], id="fts"),
+        pytest.param(
+            STUDY, "immediate", STUDY["algorithm"], [*INLINE, *PACKED, DEDICATED], id="immediate", marks=pytest.mark.long
+        ),
+        pytest.param(STUDY, "barrier", STUDY["algorithm"], [PACKED[1]], id="barrier", marks=pytest.mark.long),
     ],
 )
 def test_every_hosting_gives_the_same_bytes(
-    mode: str, algorithms: list[Any], hostings: Any, tmp_path: Path, ray_session: None
+    study: dict[str, Any], mode: str, algorithms: list[Any], hostings: Any, tmp_path: Path, ray_session: None
 ) -> None:
-    alone = _bytes(tmp_path, mode, algorithms, kind="inline", workers=0)
+    alone = _bytes(study, tmp_path, mode, algorithms, kind="inline", workers=0)
     for hosting in hostings:
-        assert _bytes(tmp_path, mode, algorithms, **hosting) == alone, hosting
+        assert _bytes(study, tmp_path, mode, algorithms, **hosting) == alone, hosting
 
 
 @pytest.mark.long

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from killing import SHORT, TROUBLED, End, Forks, tables, write_study
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[Forks]:
-    """A process that has imported everything and runs studies in forks of itself."""
-    made = Forks()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import fedbo
 from fedbo.execution.replay import replay
 from fedbo.study.study import StudyError, load_study
 
-PULLS = 200
+PULLS = 100
 STUDY: dict[str, Any] = {
     "study": {"name": "bandits", "seed": 3},
     "objective": {"name": "quadratic", "agents": 6, "noise": 0.01, "dimensions": 1},

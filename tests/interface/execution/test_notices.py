@@ -228,7 +228,7 @@ def test_an_evaluation_in_real_time_ends_a_study_that_has_enough(
 @pytest.mark.usefixtures("ray_session")
 def test_metrics_of_ray_count_what_has_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Ray's endpoint is there with `ray[default]` alone; elsewhere Ray takes the metrics and shows them to nobody."""
-    metrics, study = RayMetrics(), {**STUDY, "study": {"name": "told"}, "hosting": {"kind": "packed", "workers": 2}}
+    metrics, study = RayMetrics(), {**STUDY, "study": {"name": "told"}, "hosting": {"kind": "packed", "workers": 1}}
     result = fedbo.run(study, out=tmp_path / "run", callbacks=[metrics])
     assert "callback" not in capsys.readouterr().err
     assert set(metrics._made) == {

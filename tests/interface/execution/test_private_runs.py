@@ -40,6 +40,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> fedbo.Result:
     return fedbo.run(STUDY, out=tmp_path_factory.mktemp("private") / "run")
 
 
+@pytest.fixture(scope="module")
+def private_forks(forks: Forks) -> Forks:
+    """The same, with what accounts for privacy imported."""
+    assert forks("import", "dp_accounting.rdp", "dp_accounting.pld.privacy_loss_distribution").code == 0
+    return forks
+
+
 def files(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(directory.glob("*.parquet"))}
 
@@ -67,34 +74,34 @@ def test_what_is_private_neither_leaves_out_nor_changes_the_others(ran: fedbo.Re
 @pytest.mark.parametrize(
     ("first", "more"), [(60, 400), *(pytest.param(25, more, marks=pytest.mark.long) for more in (40, 120))]
 )
-def test_kills_leave_the_same_ledger(first: int, more: int, forks: Forks, tmp_path: Path) -> None:
+def test_kills_leave_the_same_ledger(first: int, more: int, private_forks: Forks, tmp_path: Path) -> None:
     steps = 5 if more < 400 else 3
     small = {**STUDY, "study": {"name": "killed", "seed": 4}, "budget": {"iterations": steps}, "algorithm": [PRIVATE]}
     small["recovery"] = {"events": 60}
     study = write_study(small, tmp_path / "study.toml")
-    assert forks("run", study, tmp_path / "alone").code == 0
+    assert private_forks("run", study, tmp_path / "alone").code == 0
     expected = files(tmp_path / "alone")
     assert set(LEDGER) < set(expected)
     directory, kills = tmp_path / "run", 0
-    while begin_or_go_on(forks, study, directory, before=first + more * kills).killed:
+    while begin_or_go_on(private_forks, study, directory, before=first + more * kills).killed:
         kills += 1
     assert kills and files(directory) == expected
 
 
 @pytest.mark.slow
-def test_secure_noise_is_repeated_by_a_resume_and_by_nobody_else(forks: Forks, tmp_path: Path) -> None:
+def test_secure_noise_is_repeated_by_a_resume_and_by_nobody_else(private_forks: Forks, tmp_path: Path) -> None:
     small = {"study": {"name": "secure", "seed": 3}, "budget": {"iterations": 5}, "recovery": {"events": 20}}
     secure = {**STUDY, **small, "privacy": {"secure_noise": True}, "algorithm": [PRIVATE]}
     study, runs = write_study(secure, tmp_path / "study.toml"), []
     for name in ("one", "other"):
         directory = tmp_path / name
-        assert forks("run", study, directory, before=40).killed
+        assert private_forks("run", study, directory, before=40).killed
         (key,) = directory.glob("parts/*-0000/noise.key")
         assert len(key.read_bytes()) == 32 and key.stat().st_mode & 0o777 == 0o600
         told = key.read_bytes()
-        assert begin_or_go_on(forks, study, directory, before=10).killed
+        assert begin_or_go_on(private_forks, study, directory, before=10).killed
         assert key.read_bytes() == told, "what was released before would be released again under other noise"
-        assert begin_or_go_on(forks, study, directory).code == 0
+        assert begin_or_go_on(private_forks, study, directory).code == 0
         assert not list(directory.rglob("noise.key")), "a key outlived its run"
         runs.append(fedbo.Result.open(directory))
         assert all(runs[-1].privacy["secure"].to_pylist())

@@ -59,7 +59,9 @@ def test_regret_is_drawn_from_best_values_and_refused_without_them(result: Resul
         unknown.curves(regret=True)
 
 
-@pytest.mark.parametrize("kind", ["overview", "curves", "timeline", "trouble"])
+@pytest.mark.parametrize(
+    "kind", ["overview", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("curves", "timeline", "trouble"))]
+)
 def test_figures_are_drawn_without_a_display_and_are_not_empty(result: Result, kind: str, tmp_path: Path) -> None:
     path = result.plot(tmp_path / f"{kind}.png", kind)
     pixels = imread(path)

@@ -14,6 +14,7 @@ import pytest
 import fedbo
 from fedbo.algorithms import catalog as algorithms
 from fedbo.callbacks import CALLBACKS, callback
+from fedbo.cli import main
 from fedbo.execution.cluster import host_problems
 from fedbo.objectives import catalog as objectives
 from fedbo.settings import plugins
@@ -93,7 +94,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     catalogues = (algorithms.catalogue(), objectives.catalogue(), timings, availabilities, exchanges, CALLBACKS)
 
     def forget() -> None:
-        plugins.installed.cache_clear()
+        plugins.declared.cache_clear()
         for catalogue in catalogues:
             catalogue._found.clear()
 
@@ -167,7 +168,7 @@ def test_a_plugin_of_another_version_makes_another_study(install: Install) -> No
     digests = first.digest(), plain.digest()
     install("newer", "1.3", {})
     assert (first.digest(), plain.digest()) == digests
-    plugins.installed.cache_clear()
+    plugins.declared.cache_clear()
     for info in Path(sys.path[1]).glob("coins-*.dist-info"):
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: coins\nVersion: 1.3\n")
     assert distributions(first)["algorithms.coin"] == "coins 1.3"
@@ -265,13 +266,16 @@ def test_a_run_is_not_resumed_with_other_plugins(install: Install, tmp_path: Pat
         fedbo.resume(manifest.parent)
 
 
-def test_a_run_is_shown_where_its_plugins_are_not_installed(install: Install, tmp_path: Path) -> None:
+def test_a_run_is_shown_where_its_plugins_are_not_installed(
+    install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = install("coins", "1.2", ALL)
     fedbo.run(STUDY, out=tmp_path / "run")
-    code = "import sys; from fedbo.cli import main; sys.exit(main(['show', sys.argv[1]]))"
-    told = subprocess.run([sys.executable, "-c", code, tmp_path / "run"], capture_output=True, text=True)
-    assert told.returncode == 0 and "coin" in told.stdout, told.stderr
-    assert folder.exists()
+    folder.rename(tmp_path / "gone")
+    del sys.modules["toss_coins"]
+    install("others", "1.0", {})
+    assert "coin" not in algorithms.catalogue() and main(["show", str(tmp_path / "run")]) == 0
+    assert "coin" in capsys.readouterr().out
 
 
 def test_hosts_without_a_plugin_are_named() -> None:

@@ -182,9 +182,10 @@ def test_initial_points_come_from_a_file_beside_the_study_and_are_part_of_its_di
     assert load_study(path).digest() != digest
 
 
-TEXT = st.text(st.characters(codec="utf-8"), max_size=8)
+CHARACTERS = st.characters(exclude_categories=["Cs"])  # those of UTF-8, which Hypothesis finds by trying each
+TEXT = st.text(CHARACTERS, max_size=8)
 VALUES = st.recursive(
-    st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
+    st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(CHARACTERS),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=8,
 )

@@ -56,7 +56,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 @pytest.mark.parametrize("name", ["rounds", "places"])
 def test_a_run_is_predicted_from_its_fit_alone(name: str, lived: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    rows = {row["fact"]: row for row in told(capsys, str(lived[name]), "--replicates", "10")["twin"]["rows"]}
+    rows = {row["fact"]: row for row in told(capsys, str(lived[name]), "--replicates", "6")["twin"]["rows"]}
     for fact in ("makespan", "utilisation", "steady"):
         assert abs(rows[fact]["error"]) < 0.1, rows[fact]
     for fact in ("evaluations", "messages", "rounds"):
@@ -65,11 +65,11 @@ def test_a_run_is_predicted_from_its_fit_alone(name: str, lived: dict[str, Path]
 
 
 def test_what_would_be_different_is_compared(lived: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    found = told(capsys, str(lived["rounds"]), "--set", "exchange.mode=immediate", "--replicates", "5")
+    found = told(capsys, str(lived["rounds"]), "--set", "exchange.mode=immediate", "--replicates", "3")
     ratio = {row["fact"]: row for row in found["changed"]["ratios"]}
     assert ratio["makespan"]["ratio"] < 0.9
     found = told(
-        capsys, str(lived["places"]), "--set", "cluster.workers=4", "--replicates", "5", "--set",
+        capsys, str(lived["places"]), "--set", "cluster.workers=4", "--replicates", "3", "--set",
         "fault=[{kind = 'preemption', rate = 0.01, duration = 1.0}]",
     )  # fmt: skip
     ratio = {row["fact"]: row for row in found["changed"]["ratios"]}

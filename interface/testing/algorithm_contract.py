@@ -28,15 +28,15 @@ from fedbo.coordinator.messages import LARGEST, fault
 from fedbo.testing.contract import ContractBroken, is_frozen, need
 from fedbo.testing.lockstep import Lockstep, Transmit, pulls
 
-AGENTS, DIM, INITIAL, HISTORY, ROUNDS = 3, 2, 3, 6, 3
+AGENTS, DIM, INITIAL, HISTORY, ROUNDS = 3, 2, 3, 6, 4
 PULLS = 300  # of each agent, where the budget counts evaluations
-PARALLEL = 3  # points of one agent under way at once, for those that can decide so
+PARALLEL = 4  # points of one agent under way at once, for those that can decide so
 
 
 def check_algorithm(algorithm: Algorithm, seed: int = 5) -> None:
     """Raise ContractBroken, saying what is wrong, unless an algorithm keeps to what the simulation relies on.
 
-    It takes some ten runs of three rounds with three agents in two dimensions, with and without histories.
+    It takes some ten runs of four rounds with three agents in two dimensions, with and without histories.
     """
     check_settings(algorithm)
     plain = started(algorithm, seed=seed).run(ROUNDS)

@@ -15,7 +15,7 @@ from fedbo.testing.contract import is_frozen, need
 
 SEED = 20
 MOST = 4  # agents that are built, since each may read a data set
-SEARCHED = 40  # random points that must not exceed the best value
+SEARCHED = 20  # random points that must not exceed the best value
 
 
 def check_federation(federation: Federation) -> None:

@@ -24,9 +24,9 @@ FIRST = {type(entry(name).make()): name for name in reversed(list(algorithms()))
 
 
 def thrifty(name: str, preset: str | None) -> Any:
-    """Leave the presets of a class to the long tests under all of its names but one, and two controls of each method."""
-    plain = preset is None and not name.endswith(("_noise", "_shuffled"))
-    known = plain or FIRST[type(entry(name).make())] == name
+    """Leave the presets to the long tests, and the controls of each method, which are settings of its class."""
+    plain = not name.endswith(("_noise", "_shuffled", "_uniform", "_alone"))
+    known = preset is None and (plain or FIRST[type(entry(name).make())] == name)
     return pytest.param(name, preset, marks=[] if known else pytest.mark.long)
 
 

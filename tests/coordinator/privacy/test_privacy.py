@@ -77,7 +77,7 @@ SEVEN: list[Exchange] = [
 LAW = Mechanism(blocks=2, clip=4.0, noise=1.5)
 EVERYBODY = tuple(range(5))
 KEY = bytes(range(32))
-everything = settings(max_examples=60, derandomize=True, database=None, deadline=None)
+everything = settings(max_examples=30, derandomize=True, database=None, deadline=None)
 
 
 def aggregator_of(ran: Ran) -> aggregator.PrivateAggregator:
@@ -517,7 +517,7 @@ def test_a_budget_is_never_exceeded_and_its_end_is_told_once(mode: Exchange, sha
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
 @pytest.mark.parametrize("mode", [Barrier(), Buffered(3), Deadline(1.5)], ids=lambda mode: mode.mode)
-@pytest.mark.parametrize("key", [None, KEY], ids=["seeded", "secure"])
+@pytest.mark.parametrize("key", [pytest.param(None, marks=pytest.mark.long), KEY], ids=["seeded", "secure"])
 def test_a_run_from_a_snapshot_releases_and_stops_as_one_that_was_never_interrupted(
     mode: Exchange, share: float, key: bytes | None
 ) -> None:

@@ -90,7 +90,7 @@ def test_kills_leave_the_same_ledger(first: int, more: int, private_forks: Forks
 
 @pytest.mark.slow
 def test_secure_noise_is_repeated_by_a_resume_and_by_nobody_else(private_forks: Forks, tmp_path: Path) -> None:
-    small = {"study": {"name": "secure", "seed": 3}, "budget": {"iterations": 5}, "recovery": {"events": 20}}
+    small = {"study": {"name": "secure", "seed": 3}, "budget": {"iterations": 4}, "recovery": {"events": 20}}
     secure = {**STUDY, **small, "privacy": {"secure_noise": True}, "algorithm": [PRIVATE]}
     study, runs = write_study(secure, tmp_path / "study.toml"), []
     for name in ("one", "other"):

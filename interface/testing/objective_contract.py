@@ -15,7 +15,7 @@ from fedbo.testing.contract import is_frozen, need
 
 SEED = 20
 MOST = 4  # agents that are built, since each may read a data set
-SEARCHED = 20  # random points that must not exceed the best value
+SEARCHED = 40  # random points that must not exceed the best value
 
 
 def check_federation(federation: Federation) -> None:
@@ -116,7 +116,7 @@ def check_refusals(federation: Federation, objective: Objective) -> None:
 
 def check_agents(federation: Federation, objective: Objective) -> None:
     """Agents have different objectives, each of which is the same whichever were built before."""
-    x = points(federation, 4)
+    x = points(federation, 10)
     number = min(MOST, federation.n_agents)
     agents = [objective, *(built(federation, agent) for agent in range(1, number))]
     values = [tuple(score(one, at) for at in x) for one in agents]

@@ -96,6 +96,7 @@ def attempt(what: str, arguments: list[str], limits: dict[str, Any]) -> tuple[in
                 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
                 print(f"{type(error).__name__}: {error}", flush=True)
                 code = 1
+            sys.stdout.flush()  # what it has said may still be in memory
             os._exit(code)
         if (after := limits.get("after")) is not None:
             while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) and time.monotonic() - begun < after:

@@ -40,7 +40,9 @@ def from_unit(parameters: Sequence[Parameter], u: npt.ArrayLike) -> Array:
     """
     low, high, curved, ends, unit, _, _ = _box(parameters)
     points = _shaped(len(parameters), np.asarray(u, dtype=np.float64))
-    if ends and 0 < points.size <= _FEW and _are_inside(rows := _rows(points), unit):
+    if not points.size:  # of agents that only send
+        return points.copy()
+    if ends and points.size <= _FEW and _are_inside(rows := _rows(points), unit):
         native = [_native(row, ends) for row in rows]
         return np.array(native if points.ndim == 2 else native[0])
     if not ((points >= 0.0) & (points <= 1.0)).all():

@@ -49,9 +49,9 @@ def declared() -> dict[str, tuple[Plugin, ...]]:
     return {group: tuple(sorted(of, key=lambda each: (each.name, each.distribution))) for group, of in found.items()}
 
 
-def _plugin(group: str, declared: EntryPoint) -> Plugin:
-    source = declared.dist
-    return Plugin(group, declared.name, declared.value, *(("?", "?") if source is None else (source.name, source.version)))
+def _plugin(group: str, entry: EntryPoint) -> Plugin:
+    source = entry.dist
+    return Plugin(group, entry.name, entry.value, *(("?", "?") if source is None else (source.name, source.version)))
 
 
 class Catalogue(Mapping[str, T]):

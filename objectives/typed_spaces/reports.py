@@ -25,11 +25,8 @@ _JUDGES: list[Callable[[Report], Answer]] = []  # of the evaluation that runs in
 
 
 @contextmanager
-def answered_by(judge: Callable[[Report], Answer] | None) -> Iterator[None]:
+def answered_by(judge: Callable[[Report], Answer]) -> Iterator[None]:
     """Let a judge answer the reports of an evaluation in this process; without one all go on."""
-    if judge is None:
-        yield
-        return
     _JUDGES.append(judge)
     try:
         yield

@@ -194,7 +194,8 @@ def main() -> None:
     print(f"{versions}; {CPUS} cores, load {os.getloadavg()[0]:.1f}; tasks per second, medians of {given.repeats}", flush=True)
     found: list[dict[str, float]] = []
     for _ in range(given.repeats):
-        one = in_process(python, "flower", given.agents) | in_process(sys.executable, "packed", given.agents)
+        one = in_process(python, "flower", sorted({*given.agents, *given.dedicated}))
+        one |= in_process(sys.executable, "packed", given.agents)
         found.append(one | (in_process(sys.executable, "dedicated", given.dedicated) if given.dedicated else {}))
         print(", ".join(f"{name} {speed:,.0f}" for name, speed in found[-1].items()), flush=True)
     print(f"{'agents':>6} {'engine':10} {'tasks/s':>10} {'over Flower':>12}   least to most")

@@ -17,12 +17,11 @@ from pathlib import Path
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.study.study import Study, load_study
-from fedbo.testing.carrying_out import Hostings, import_for_runs
+from fedbo.testing.carrying_out import Hostings, Untried, import_for_runs
+from fedbo.testing.fork_promise import broken_fork
 from fedbo.testing.promises import (
-    Untried,
     broken_by_kills,
     broken_extension,
-    broken_fork,
     broken_hostings,
     broken_laws,
     broken_workers,

@@ -27,7 +27,13 @@ from fedbo.execution.jobs import learnings, runs
 from fedbo.study.study import Study, load_study
 
 LEGAL_ENDS = (EvaluationError, EndlessError)
+# What a fork tells of how a study may end besides well: by its own wish, or because nothing could make progress any more.
+LEGAL_NAMES = tuple(error.__name__ for error in LEGAL_ENDS)
 TABLES = ("observations", "events", "histories", "privacy", "privacy_agents")
+
+
+class Untried(Exception):
+    """A study of which nothing is promised, and why."""
 
 
 def hosted(study: Study, kind: str, workers: int | None = None) -> Study:
@@ -186,3 +192,14 @@ def begin_or_go_on(study: Study, directory: Path) -> None:
         fedbo.run(study, out=directory)
     elif json.loads((directory / "manifest.json").read_text())["status"] != "complete":
         fedbo.resume(directory)
+
+
+def differences(expected: dict[str, bytes], found: dict[str, bytes], name: str) -> list[str]:
+    """List the tables whose bytes differ, as one fault of what was carried out in the way that is named; empty if none does."""
+    other = sorted(table for table in expected.keys() | found.keys() if expected.get(table) != found.get(table))
+    return [f"{name}: other bytes in {', '.join(other)}"] if other else []
+
+
+def words(ended: Ending, what: str, seconds: float) -> str:
+    """Say how something ended that should have ended well, within so many seconds."""
+    return f"{what} took longer than {seconds:g} s" if ended.killed else f"{what}: {ended.error or ended.given}"

@@ -5,7 +5,8 @@
 - Under every hosting it gives the same bytes.
 - Killed at random moments, by SIGKILL, and resumed, it gives the same bytes.
 - Run with less of a budget and extended, and killed then, it gives the same bytes.
-- Forked at a random moment with nothing changed, it gives the same bytes; a fork that is killed goes on to the same.
+
+That of forks is in `fork_promise`.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from typing import Any
 import ray
 
 import fedbo
-from fedbo.actors.storage.rows import read_table
-from fedbo.coordinator.runtime.forking import ForkPoint
 from fedbo.execution.extension import extended_study, why_not_extended
-from fedbo.execution.fork import fork_run
 from fedbo.execution.replay import replay
-from fedbo.results.fork import is_fork
-from fedbo.results.grouping import by_run
 from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.study.study import Study, StudyError, load_study
-from fedbo.testing.carrying_out import LEGAL_ENDS, Ending, Hostings, begin_or_go_on, dying, forked, hosted, tables
+from fedbo.testing.carrying_out import (
+    LEGAL_NAMES,
+    Hostings,
+    Untried,
+    begin_or_go_on,
+    differences,
+    dying,
+    forked,
+    hosted,
+    tables,
+    words,
+)
 from fedbo.testing.invariants import violations
 
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
-# What a fork tells of how a study may end besides well: by its own wish, or because nothing could make progress any more.
-_LEGAL_ENDS = tuple(error.__name__ for error in LEGAL_ENDS)
-
-
-class Untried(Exception):
-    """A study of which nothing is promised, and why."""
 
 
 def broken_laws(study: Study, folder: Path, seconds: float, again: bool = False) -> list[str]:
@@ -50,15 +51,15 @@ def broken_laws(study: Study, folder: Path, seconds: float, again: bool = False)
         shutil.rmtree(directory, ignore_errors=True)
         rarer = load_study({**study.document(), "recovery": {"events": 20000}})
         ended = forked(lambda: begin_or_go_on(rarer, directory), folder, seconds)
-    if ended.error.startswith(_LEGAL_ENDS):
+    if ended.error.startswith(LEGAL_NAMES):
         return []
     if ended.code:
-        return [_words(ended, "the run", seconds)]
+        return [words(ended, "the run", seconds)]
     found = forked(lambda: violations(study, directory), folder, seconds)
-    broken = [_words(found, "the check", seconds)] if found.code else list(found.given)
+    broken = [words(found, "the check", seconds)] if found.code else list(found.given)
     if again and not broken:
         same = forked(lambda: replay(directory, verify=True, trust=True).same, folder, 2 * seconds)
-        broken = [] if same.given is True else [_words(same, "the replay", seconds)]
+        broken = [] if same.given is True else [words(same, "the replay", seconds)]
     return broken
 
 
@@ -76,10 +77,10 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
         took = time.monotonic() - began
         if not alone.killed:
             break
-    if alone.error.startswith(_LEGAL_ENDS):
+    if alone.error.startswith(LEGAL_NAMES):
         return [], 0
     if alone.code:
-        return [_words(alone, "the run", seconds)], 0
+        return [words(alone, "the run", seconds)], 0
     rng, directory, done = random.Random(seed), folder / "killed", 0
     while True:
         before = rng.randint(1, alone.given) if done < kills and done % 2 == 0 else None
@@ -88,11 +89,11 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
         if not ended.killed:
             break
         if done >= kills:
-            return [_words(ended, "the resumed run", seconds)], done
+            return [words(ended, "the resumed run", seconds)], done
         done += 1
     if ended.code:
-        return [_words(ended, "the resumed run", seconds)], done
-    return _differences(tables(folder / "alone"), tables(directory), f"after {done} kills"), done
+        return [words(ended, "the resumed run", seconds)], done
+    return differences(tables(folder / "alone"), tables(directory), f"after {done} kills"), done
 
 
 def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill: bool = True) -> list[str]:
@@ -107,10 +108,10 @@ def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill
     whole, less, sets = given
     for name, one in (("alone", whole), ("extended", less)):
         ended = forked(lambda: begin_or_go_on(one, folder / name), folder, seconds)  # noqa: B023
-        if ended.error.startswith(_LEGAL_ENDS):
+        if ended.error.startswith(LEGAL_NAMES):
             raise Untried(ended.error)
         if ended.code:
-            return [_words(ended, f"the run {name}", seconds)]
+            return [words(ended, f"the run {name}", seconds)]
     directory = folder / "extended"
     if broken := _wrongly_taken(less, directory):
         return broken
@@ -118,15 +119,15 @@ def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill
     shutil.copytree(directory, trial)
     counted = forked(lambda: _extended(trial, sets, None), folder, seconds)
     if counted.code:
-        return [_words(counted, "the extension", seconds)]
-    broken = _differences(tables(folder / "alone"), tables(trial), f"extended by {sets}")
+        return [words(counted, "the extension", seconds)]
+    broken = differences(tables(folder / "alone"), tables(trial), f"extended by {sets}")
     if kill and not broken:
         before = rng.randint(1, counted.given)
         forked(lambda: _extended(directory, sets, before), folder, seconds)
         ended = forked(lambda: _extended(directory, sets, None), folder, seconds)
         if ended.code:
-            return [_words(ended, f"the extension killed before file operation {before}", seconds)]
-        broken = _differences(tables(folder / "alone"), tables(directory), f"killed, and extended by {sets}")
+            return [words(ended, f"the extension killed before file operation {before}", seconds)]
+        broken = differences(tables(folder / "alone"), tables(directory), f"killed, and extended by {sets}")
     return broken
 
 
@@ -178,80 +179,6 @@ def _extended(directory: Path, sets: Sequence[str], before: int | None) -> int:
     return count()
 
 
-def broken_fork(study: Study, folder: Path, seconds: float, seed: int) -> list[str]:
-    """Fork a run at a random event and at a random time with nothing changed, which gives the same bytes, and with a change.
-
-    With a change, all that happened before the fork is the same.
-    """
-    rng = random.Random(f"fork {seed}")
-    if study.privacy.secure_noise:
-        raise Untried("its noise cannot be drawn again")
-    ended = forked(lambda: begin_or_go_on(study, folder / "run"), folder, seconds)
-    if ended.error.startswith(_LEGAL_ENDS):
-        raise Untried(ended.error)
-    if ended.code:
-        return [_words(ended, "the run", seconds)]
-    table = read_table(folder / "run" / "events.parquet")
-    last = min(max(part["time"].to_pylist()) for _, part in by_run(table))
-    fewest = min(len(part) for _, part in by_run(table))
-    broken = list[str]()
-    points = [ForkPoint(event=rng.randint(1, max(1, fewest // 3))), ForkPoint(time=last * rng.random() + 1e-9)]
-    change = rng.choice(_CHANGES)
-    forks = list[tuple[str, ForkPoint, list[str], int]]()
-    for name, point, sets in (("event", points[0], []), ("time", points[1], []), ("change", points[1], [change])):
-        found = forked(lambda: _forked(folder / "run", point, sets, folder / name), folder, 2 * seconds)  # noqa: B023
-        refused = (*_LEGAL_ENDS, "ForkError", "StudyError") if sets else ("ForkError: --at",)
-        if found.error.startswith(refused):
-            continue
-        if found.code:
-            return [_words(found, f"the fork at {point} with {sets}", seconds)]
-        forks.append((name, point, sets, found.given))
-        branch = folder / name / "branch-0001"
-        if not sets:
-            broken += _differences(tables(folder / "run"), tables(branch), f"forked at {point}")
-        elif _until(table, point) != _until(read_table(branch / "events.parquet"), point):
-            broken.append(f"forked at {point} with {sets}: other events before it")
-    if not forks:
-        raise Untried("its runs have ended before the points that were drawn")
-    return broken or _broken_by_kill(folder, forks[-1], rng, seconds)
-
-
-def _broken_by_kill(folder: Path, fork: tuple[str, ForkPoint, list[str], int], rng: random.Random, seconds: float) -> list[str]:
-    """Fork once more, to be killed before a random file operation, go on with that, and compare the branch."""
-    name, point, sets, operations = fork
-    before = rng.randint(1, operations)
-    forked(lambda: _forked(folder / "run", point, sets, folder / "killed", before), folder, 2 * seconds)
-    ended = forked(lambda: _forked(folder / "run", point, sets, folder / "killed"), folder, 2 * seconds)
-    if ended.code:
-        return [_words(ended, f"the fork at {point} with {sets}, killed before file operation {before}", seconds)]
-    whole, resumed = (tables(folder / each / "branch-0001") for each in (name, "killed"))
-    return _differences(whole, resumed, f"forked at {point} with {sets}, killed before file operation {before}")
-
-
-def _forked(run: Path, point: ForkPoint, sets: Sequence[str], out: Path, before: int | None = None) -> int:
-    """Fork a run, or go on with that, to be killed before a file operation where one is given; give how many there were."""
-    count = dying(out, before)
-    if not is_fork(out):
-        fork_run(run, [point], sets, out)
-    return count()
-
-
-_CHANGES = (
-    *(f"exchange={{mode = '{mode}'}}" for mode in ("barrier", "deadline", "first_k", "buffered", "immediate")),
-    "timing.latency={model = 'exponential', mean = 0.5}",
-    "timing.evaluation={model = 'exponential', mean = 0.3}",
-    "availability={model = 'markov', present = 3.0, absent = 1.0}",
-    "availability={model = 'always'}",
-    "evaluation.retries=2",
-    "network.retry=0.3",
-)
-
-
-def _until(table: Any, point: ForkPoint) -> str:
-    assert point.time is not None
-    return repr([row for row in table.to_pylist() if row["time"] < point.time])
-
-
 def _counted(study: Study, directory: Path, before: int | None) -> int:
     """Run or resume a study, to be killed before a file operation where one is given; give how many there were."""
     count = dying(directory, before)
@@ -274,7 +201,7 @@ def broken_hostings(
         found = hostings.carry_out(hosted(study, kind, workers), folder / name, kill)
         if said and found:
             continue  # what was written before a study ends by its own wish depends on who was how far
-        broken += _differences(expected, tables(folder / name), name)
+        broken += differences(expected, tables(folder / name), name)
     return broken
 
 
@@ -290,16 +217,7 @@ def broken_workers(study: Study, folder: Path) -> list[str]:
             ended[name] = type(error.__cause__).__name__
     if any(ended.values()):
         return [] if ended["alone"] == ended["workers"] else [f"inline 2: ended with {ended}"]
-    return _differences(tables(folder / "alone"), tables(folder / "workers"), "inline 2")
-
-
-def _differences(expected: dict[str, bytes], found: dict[str, bytes], name: str) -> list[str]:
-    other = sorted(table for table in expected.keys() | found.keys() if expected.get(table) != found.get(table))
-    return [f"{name}: other bytes in {', '.join(other)}"] if other else []
-
-
-def _words(ended: Ending, what: str, seconds: float) -> str:
-    return f"{what} took longer than {seconds:g} s" if ended.killed else f"{what}: {ended.error or ended.given}"
+    return differences(tables(folder / "alone"), tables(folder / "workers"), "inline 2")
 
 
 def start_ray() -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fedbo.study.study import StudyError as StudyError
     from fedbo.study.study import load_study as load_study
     from fedbo.tuning.ask_tell import Agent as Agent
-    from fedbo.tuning.ask_tell import Terms as Terms
     from fedbo.tuning.message_folder import Meeting as Meeting
+    from fedbo.tuning.terms import Terms as Terms
     from fedbo.tuning.tune import Options
 
 __all__ = [
@@ -46,7 +46,7 @@ _PLACES = {
     "Agent": "fedbo.tuning.ask_tell",
     "Fork": "fedbo.results.fork",
     "Meeting": "fedbo.tuning.message_folder",
-    "Terms": "fedbo.tuning.ask_tell",
+    "Terms": "fedbo.tuning.terms",
     "Result": "fedbo.results.result",
     "RunError": "fedbo.execution.runner",
     "Study": "fedbo.study.study",

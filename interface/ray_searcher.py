@@ -14,9 +14,10 @@ from typing import Any
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
-from fedbo.tuning.ask_tell import Agent, Terms
+from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.spaces import written_space
+from fedbo.tuning.terms import Terms
 
 # Agents that this process has open: Tune copies searchers, and a restored Tuner has another one on the same folder.
 _OPEN: dict[Path, tuple[Agent, str, Terms]] = {}

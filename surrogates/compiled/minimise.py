@@ -261,18 +261,8 @@ def descend(model: Any, theta: Array, most: int) -> float:
     p, bounds = len(theta), model.bounds
     gradient, there, start, before = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
     steps, changes, count, scale = np.empty((MEMORY, p)), np.empty((MEMORY, p)), 0, 1.0
-    vectors = np.empty((6, p))
-    room = Room(
-        np.empty((p, p)),
-        np.empty((p, p)),
-        vectors[0],
-        vectors[1],
-        vectors[2],
-        vectors[3],
-        vectors[4],
-        vectors[5],
-        np.empty(p, np.bool_),
-    )
+    v, off = np.empty((6, p)), np.empty(p, np.bool_)
+    room = Room(np.empty((p, p)), np.empty((p, p)), v[0], v[1], v[2], v[3], v[4], v[5], off)
     value = _evaluate(model, theta, gradient)
     done = 0
     while value < np.inf and done < most and _projected_gradient(theta, gradient, bounds) > GRADIENT_TOLERANCE:

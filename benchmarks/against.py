@@ -1,10 +1,10 @@
 """This working tree against an earlier revision: the same small models, alternately, in one run; what counts are the ratios.
 
-The revision is installed from git into a temporary folder, with the libraries of this environment. What is measured:
-events per second of the event loop with a free objective, and of SimPy on the same model; agent-iterations per second of
-FTS with all agents optimising, as in `benchmarks/scale.py`; decisions per second with 20 observations; agent-iterations per
-second of TS and FTS, fits included, with the robust surrogate and by default; snapshots per second. Old and new take turns, each in a process of its own, so
-that what else the machine does falls on both.
+The revision is installed from git into a temporary folder, with the libraries of this environment. What is measured: events
+per second of the event loop with a free objective, and of SimPy on the same model; agent-iterations per second of FTS with
+all agents optimising, as in `benchmarks/scale.py`; decisions per second with 20 observations; agent-iterations per second of
+TS and FTS, fits included, with the robust surrogate and by default; snapshots per second. Old and new take turns, each in a
+process of its own, so that what else the machine does falls on both.
 
     python benchmarks/against.py [REVISION] [--pairs 5] [--quick]
 

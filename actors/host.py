@@ -57,14 +57,15 @@ class Host:
         self.agents = LazyRecords(lambda number: HostedAgent(task, number, self.clock, evaluator))
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
+        deciding = next((number for number in numbers if number in task.problem.targets), None)
+        if config is not None and config.real and deciding is not None:
+            rehearse(task, deciding, self.agents[deciding].state.algorithm)
         if storage is None or config is None:
             return os.getpid()
         if task.policy.overlaps and (config.real or config.recorded):
             again = task.policy.failure == "stop" and not config.recorded
             for agent in self.agents.values():
                 agent.overlapping = AsyncEvaluations(task, self._pool(agent, config), storage.log, self.clock, again)
-                if config.real:
-                    rehearse(task, agent.number, agent.state.algorithm)
         for number, kept in storage.checkpoints().items():
             agent = self.agents[number]
             agent.state, agent.saved, agent.uncommitted = kept

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from small_runs import Setting
 
+from fedbo.actors import host
 from fedbo.actors.evaluation.overlap import AsyncEvaluations, ReplayPool, rehearse
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.evaluation.step import queries_of
@@ -81,6 +82,17 @@ def test_a_rehearsal_leaves_an_agent_as_it_was(name: str) -> None:
     before = pack(agent.state)
     rehearse(task, 0, agent.state.algorithm)
     assert pack(agent.state) == before
+
+
+def test_in_real_time_a_host_rehearses_before_the_clock_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not evaluations overlap, for one agent of a process: what the others would import is there then."""
+    rehearsed: list[int] = []
+    monkeypatch.setattr(host, "rehearse", lambda task, agent, state: rehearsed.append(agent))
+    folder = RunFolder.of(tmp_path, RunKey(0, "ts", 0)).claim()
+    task = Setting(entry("ts").make(), agents=4, initial=2, targets=(2, 3)).task()
+    for real in (False, True):
+        host.Host().load(task, (1, 2, 3), HostConfig(folder, real=real))
+        assert rehearsed == ([2] if real else [])
 
 
 class Noted(ReplayPool):

@@ -57,9 +57,10 @@ class Host:
         self.agents = LazyRecords(lambda number: HostedAgent(task, number, self.clock, evaluator))
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step
-        deciding = next((number for number in numbers if number in task.problem.targets), None)
-        if config is not None and config.real and deciding is not None:
-            rehearse(task, deciding, self.agents[deciding].state.algorithm)
+        if config is not None and config.real:
+            deciding = [number for number in numbers if number in task.problem.targets]
+            for number in deciding[:1]:  # the others import nothing more
+                rehearse(task, number, self.agents[number].state.algorithm)
         if storage is None or config is None:
             return os.getpid()
         if task.policy.overlaps and (config.real or config.recorded):

@@ -141,7 +141,7 @@ class AsyncEvaluations:
 def rehearse(task: Task, agent: int, algorithm_state: Any) -> None:
     """Make a decision and a message of an agent that count nothing: its first step would take as long as what they import.
 
-    Nothing is done for an algorithm that is not `Overlapping`, which may take in what it has asked for alone.
+    Nothing is done for an algorithm that is not `Overlapping`: it may have to be told of just those points that it asked for.
     """
     algorithm, streams = task.algorithm, task.streams.of(agent)
     if not isinstance(algorithm, Overlapping):

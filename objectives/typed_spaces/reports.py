@@ -26,7 +26,7 @@ _JUDGES: list[Callable[[Report], Answer]] = []  # of the evaluation that runs in
 
 @contextmanager
 def answered_by(judge: Callable[[Report], Answer]) -> Iterator[None]:
-    """Let a judge answer the reports of an evaluation in this process; without one all go on."""
+    """Let a judge answer the reports of an evaluation in this process."""
     _JUDGES.append(judge)
     try:
         yield

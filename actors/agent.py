@@ -19,7 +19,7 @@ from fedbo.actors.stopping.exchange import RungExchange
 from fedbo.actors.storage.history_files import read_history
 from fedbo.actors.storage.rows import Batch, Row
 from fedbo.actors.task import DecisionSize, EvaluationEnd, StepReport, StepRequest, Task, objective_of
-from fedbo.algorithms.base import Array, Decision, Overlapping, Payload, Starting
+from fedbo.algorithms.base import Array, Decision, LocallyPrivate, Overlapping, Payload, Starting
 from fedbo.objectives.base import cost_of
 from fedbo.objectives.space import from_unit
 
@@ -48,6 +48,9 @@ class HostedAgent:
         self._rungs = task.algorithm if isinstance(task.algorithm, RungExchange) else None
         x, y = read_history(task.histories, number, task.problem.dim)
         self._budget = task.budget_of(number)
+        self._message_streams = self.streams
+        if isinstance(task.algorithm, LocallyPrivate) and task.algorithm.hides:
+            self._message_streams = self.streams.within(self.streams.scope + task.noise_scope)
         warm = number in task.warm and number in task.problem.targets
         history_x, history_y = (None, None) if warm else (x, y)
         self._problem = replace(task.problem, agent=number, history_x=history_x, history_y=history_y)
@@ -126,7 +129,7 @@ class HostedAgent:
         """Write the message of a step, if there is to be one."""
         if not (request.speaks and self.task.algorithm.sends(request.step)):
             return None
-        payload, own = self.task.algorithm.outbox(state.algorithm, self.streams.at(request.step))
+        payload, own = self.task.algorithm.outbox(state.algorithm, self._message_streams.at(request.step))
         if self._rungs is not None and payload is not None:
             payload = self._rungs.telling(payload, state.rungs)
         return payload, own

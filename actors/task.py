@@ -112,7 +112,8 @@ class Task:
     makes a checkpoint, to which a crash may take it back. `budgets` has those of all agents that optimise, where these are
     unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
     agents. `stopping` says which evaluations stop early, and in real time `reported`, by what they report. With `slopes` an
-    evaluation costs exp(slopes . (u - 1/2)) at the point u, whatever the objective reports.
+    evaluation costs exp(slopes . (u - 1/2)) at the point u, whatever the objective reports. `noise_scope` names the run within
+    its study: private noise is drawn from streams of this scope, so that no two runs share it.
     """
 
     federation: Federation
@@ -132,6 +133,7 @@ class Task:
     stopping: Stopping | None = None
     reported: Stopping | None = None
     slopes: tuple[float, ...] = ()
+    noise_scope: str = ""
 
     def costs_at(self, u: Array) -> tuple[float, ...] | None:
         """Give what evaluations cost at points `(q, d)` of the unit cube, where that is not for the objective to say."""

@@ -232,7 +232,7 @@ def _aggregator(
         raise ValueError(f"secure aggregation cannot serve an algorithm that {wrong}")
     if not isinstance(algorithm, Private):
         return None
-    source = Seeded(task.streams.of(COORDINATOR)) if key is None else Secure(key)
+    source = Seeded(task.streams.within(task.noise_scope).of(COORDINATOR)) if key is None else Secure(key)
     reason = why_not_amplified(algorithm.mechanism(problem), exchange, environment.is_real_time, masked)
     return PrivateAggregator(algorithm, problem, budget, source, reason)
 

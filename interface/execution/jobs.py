@@ -36,7 +36,7 @@ def runs(study: Study, parts: Path) -> list[Run]:
     return [
         Run(
             key=RunKey(cell.number, table.title, replicate),
-            task=_task(cell.study, table, replicate, parts),
+            task=replace(_task(cell.study, table, replicate, parts), noise_scope=f"{cell.number}/{table.title}/"),
             exchange=cell.study.exchange.make(),
             environment=centralised(environment) if table.centralised else environment,
             folder=parts,

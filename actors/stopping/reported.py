@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from math import inf, isfinite
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +71,7 @@ def noted(path: Path, place: Place, key: Key, value: float) -> RungState:
 
     Where that has been noted before, by a process that was killed, it stays: the rungs are those of that time.
     """
+    os.close(atomic.open_log(path))
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -81,5 +83,5 @@ def noted(path: Path, place: Place, key: Key, value: float) -> RungState:
             if ((bracket, fidelity), (number, 0)) == (place, key):
                 return state
         file.truncate(len(whole) + len(end))
-        atomic.append(file.fileno(), json.dumps([key[0], *place, value]).encode() + b"\n")
+        atomic.append(file.fileno(), json.dumps([key[0], *place, value]).encode() + b"\n", sync=True)
         return state.reached(place, key, value)

@@ -1,10 +1,15 @@
-"""Files that appear whole or not at all, and are on the disk when they do."""
+"""Files that appear whole or not at all and are on the disk when they do, and logs and folders that a power cut keeps.
+
+A power cut may forget any write that was not followed by an fsync of its file, and any new name that was not followed by an
+fsync of its folder. Every file that a later step relies on is therefore written by these functions.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -15,7 +20,7 @@ def write(path: Path, fill: Callable[[IO[bytes]], object], new: bool = False, mo
 
     With `new` a file that is there already is left as it is. OSError as the disk gives it, for instance when it is full.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with open(draft, "w+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
@@ -31,29 +36,83 @@ def write(path: Path, fill: Callable[[IO[bytes]], object], new: bool = False, mo
             draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync_names(path.parent)
     return digest
 
 
 def write_text(path: Path, text: str) -> str:
     """Write a text as UTF-8, as `write` does."""
-    return write(path, lambda file: file.write(text.encode()))
+    return write_bytes(path, text.encode())
 
 
-def append(file: int, data: bytes) -> None:
-    """Append all of it to a file or nothing; OSError when the disk is full."""
+def write_bytes(path: Path, data: bytes) -> str:
+    """Write bytes, as `write` does."""
+    return write(path, lambda file: file.write(data))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it that are missing, unless it exists; every new name is on the disk."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    path.mkdir(exist_ok=True)
+    sync_names(path.parent)
+
+
+def open_log(path: Path) -> int:
+    """Open a file for `append`; a new file's name is on the disk, so that what is appended and synced is never lost."""
+    new = not path.exists()
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    if new:
+        sync_names(path.parent)
+    return file
+
+
+def append(file: int, data: bytes, sync: bool = False) -> None:
+    """Append all of the data to a file or nothing, and with `sync` put it on the disk; OSError when the disk is full."""
     size = os.fstat(file).st_size
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(file, view) :]
+        if sync:
+            os.fsync(file)
     except OSError:
         os.ftruncate(file, size)
         raise
 
 
-def _sync(folder: Path) -> None:
-    """Put the names in a folder on the disk: else a power failure may forget a new one."""
+def copy(source: Path, to: Path) -> str:
+    """Copy a file, as `write` writes one; return the SHA-256 of the copy."""
+    with source.open("rb") as file:
+        return write(to, lambda target: shutil.copyfileobj(file, target))
+
+
+def copy_folder(source: Path, to: Path) -> None:
+    """Copy a folder with all that is below it; the copy appears whole or not at all."""
+    draft = to.with_name(f".{to.name}.part")
+    shutil.rmtree(draft, ignore_errors=True)
+    for path in (source, *sorted(source.rglob("*"))):
+        copied = draft / path.relative_to(source)
+        copy(path, copied) if path.is_file() else make_folder(copied)
+    rename(draft, to)
+
+
+def rename(path: Path, to: Path) -> None:
+    """Rename a file or a folder within its folder; the new name is on the disk."""
+    path.replace(to)
+    sync_names(to.parent)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder with all that is below it, for good: a power cut does not bring its name back."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.parent.is_dir():
+        sync_names(path.parent)
+
+
+def sync_names(folder: Path) -> None:
+    """Put the names in a folder on the disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

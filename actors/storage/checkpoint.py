@@ -25,7 +25,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.encoding import ARRAY, FLOAT, INT, LETTERS, SIZE, AnyArray, EncodedRecords, Encoder, write
 from fedbo.actors.storage.record_types import CheckpointError, RecordType, find_class, is_record, record_of
 
-__all__ = ["CheckpointError", "EncodedRecords", "is_cut_off", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
+__all__ = ["MAGIC", "CheckpointError", "EncodedRecords", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
 
 MAGIC = b"fedbo checkpoint 1\n"
 FRAME, LENGTHS = struct.Struct("<QI"), struct.Struct("<QQQ")
@@ -69,14 +69,6 @@ def unpack(data: bytes) -> Any:
         raise
     except NOT_AS_WRITTEN as error:
         raise CheckpointError(f"the checkpoint is not as a checkpoint is written: {error}") from error
-
-
-def is_cut_off(data: bytes) -> bool:
-    """Say whether bytes are the beginning of what `pack` writes, and not all of it."""
-    head = len(MAGIC) + FRAME.size
-    if len(data) < head:
-        return MAGIC.startswith(data[: len(MAGIC)])
-    return data.startswith(MAGIC) and int(FRAME.unpack_from(data, len(MAGIC))[0]) > len(data) - head
 
 
 def _of_another_format(data: bytes) -> str:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey, part_name
 
 PROVISIONAL = "provisional"  # the kind of rows that will be written again when the run goes on
@@ -39,7 +40,7 @@ class RunFolder(NamedTuple):
 
     def claim(self) -> RunFolder:
         """Begin a new attempt: from now on no earlier one can make a snapshot the last one."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        atomic.make_folder(self.path)
         with self._fence() as fence:
             attempt = max(_attempt(fence), self._attempts()) + 1
             os.ftruncate(fence, 0)

@@ -102,7 +102,7 @@ class SnapshotStore:
     def fall_back(self, before: SnapshotIndex, damage: Damaged, aside: Path) -> None:
         """Let the snapshot before the last one count, and set the file that is damaged aside."""
         if damage.path.exists():
-            aside.mkdir(parents=True, exist_ok=True)
+            atomic.make_folder(aside)
             damage.path.replace(aside / damage.path.name)
         atomic.write_text(self._folder.path / "latest.json", seal(before._asdict()))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.checkpoint import CheckpointError, is_cut_off, pack, unpack
+from fedbo.actors.storage.checkpoint import MAGIC, CheckpointError, pack, unpack
 from fedbo.actors.storage.rows import column, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
@@ -53,19 +53,20 @@ _AT_ONCE = 1000  # lines that are turned into columns at once
 
 
 def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
-    """Read what was written down after a snapshot, up to where its writer was killed; Damaged where it is not as written."""
+    """Read what was written down after a snapshot, up to where its writer was killed; Damaged where it is not as written.
+
+    A power cut may tear the last entry, before it had any effect: that one does not count.
+    """
     data = path.read_bytes() if path.exists() else b""
     place = 0
     while place + _LENGTH.size <= len(data):
         (length,) = _LENGTH.unpack_from(data, place)
         entry = data[place + _LENGTH.size : place + _LENGTH.size + length]
         try:
-            if len(entry) < length and not is_cut_off(entry):
-                raise CheckpointError("it ends too early, or its length is wrong")
-            if len(entry) < length:
-                return
             recorded, report = unpack(entry)
         except CheckpointError as error:
+            if data.find(MAGIC, place + _LENGTH.size + 1) < 0:  # no other entry follows
+                return
             raise Damaged(path, f"at byte {place}: {error}".partition(";")[0]) from None
         yield recorded, report
         place += _LENGTH.size + length
@@ -97,14 +98,15 @@ class EventLog:
         """Append an event, with the report that came then; OSError when the disk is full."""
         if self._file is not None:
             data = pack((recorded, report))
-            atomic.append(self._file, _LENGTH.pack(len(data)) + data)
+            # Before the event has any effect: a release that has left must not be forgotten by a power cut.
+            atomic.append(self._file, _LENGTH.pack(len(data)) + data, sync=True)
         self._moments.append(recorded)
 
     def note_from(self, number: int) -> None:
         """Write what happens after this snapshot down as it happens."""
         if self._file is not None:
             os.close(self._file)
-        self._file = os.open(self.home.moments(number), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = atomic.open_log(self.home.moments(number))
 
     def extend(self, records: Iterable[EventLine]) -> None:
         """Append records in their order."""

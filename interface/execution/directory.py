@@ -1,13 +1,9 @@
-"""The directory of a run: its lock, its manifest, and its tables, gathered from the parts."""
+"""The directory of a run: its manifest, and its tables, gathered from the parts."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import platform
-import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
@@ -18,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from fedbo.actors.storage import atomic
 from fedbo.actors.storage.history_files import read_history_table
 from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_table, write_table
 from fedbo.actors.storage.run_folder import RunFolder
@@ -80,30 +77,6 @@ def discard_drafts(directory: Path) -> None:
     """Remove files that processes were writing when they were killed."""
     for path in filter(_is_draft, directory.iterdir()):
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """Lock a directory against other writers; DirectoryError when it is locked already."""
-    path = directory / ".lock"
-    with ExitStack() as stack:
-        while True:
-            file = stack.enter_context(path.open("a+"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.seek(0)
-                words = f"'{directory}': is being run by process {file.read().strip() or 'unknown'}; wait for it, or end it"
-                raise DirectoryError(words) from None
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                break  # else its last owner has just removed it
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
 
 
 def new_manifest(study: Study) -> dict[str, Any]:
@@ -239,4 +212,4 @@ def _ledger(study: Study, folders: Sequence[RunFolder], kept: Collection[RunKey]
 
 def discard_parts(directory: Path) -> None:
     """Remove the parts of a run that is complete."""
-    shutil.rmtree(directory / "parts", ignore_errors=True)
+    atomic.remove_folder(directory / "parts")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import OBSERVATIONS, RunKey, read_table
+from fedbo.actors.storage.sealed import Damaged, check_file, sha256_of
 from fedbo.algorithms.base import Anytime
 from fedbo.coordinator.runtime.actor import Run
 from fedbo.execution.directory import KEPT
 from fedbo.execution.earlier import recall_evaluations
-from fedbo.results.manifest import STUDY
+from fedbo.results.manifest import STUDY, back
 from fedbo.study.document import StudyError, one_line
 from fedbo.study.study import Study, load_study
 from fedbo.study.tables import AlgorithmTable
@@ -118,15 +119,23 @@ def why_not_extended(table: AlgorithmTable) -> str:
     return ""
 
 
-def set_aside(directory: Path) -> None:
-    """Keep the tables and the study of a finished run among the parts, whole or not at all."""
-    draft, kept = directory / "parts" / f".{KEPT}.part", directory / "parts" / KEPT
-    for folder in (draft, kept):
-        shutil.rmtree(folder, ignore_errors=True)
-    draft.mkdir(parents=True)
-    for path in (directory / STUDY, *directory.glob("*.parquet")):
-        shutil.copyfile(path, draft / path.name)
-    draft.replace(kept)
+def set_aside(directory: Path) -> dict[str, str]:
+    """Copy the tables and the study of a finished run to the parts; return the SHA-256 of each copy by name."""
+    paths = (directory / STUDY, *sorted(directory.glob("*.parquet")))
+    return {path.name: atomic.copy(path, directory / "parts" / KEPT / path.name) for path in paths}
+
+
+def check_kept(directory: Path, manifest: Mapping[str, Any]) -> None:
+    """Check the tables that `set_aside` copied for an extension; Damaged where one is missing or not as it was written."""
+    noted = manifest.get("kept_files") or dict.fromkeys(["observations.parquet"] if manifest.get("kept_runs") else [], "")
+    for name, digest in noted.items():
+        path, table = directory / "parts" / KEPT / name, directory / name
+        try:
+            check_file(path, digest)
+        except Damaged as error:
+            whole = table.is_file() and digest == sha256_of(table)  # until tables are gathered it is the one that was copied
+            restored = f"put it back: cp {shlex.quote(str(table))} {shlex.quote(str(path))}"
+            raise Damaged(path, error.why, restored if whole else back(table)) from None
 
 
 def settle(directory: Path) -> None:

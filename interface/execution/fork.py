@@ -19,7 +19,6 @@ from fedbo.execution.directory import (
     check_versions,
     discard_parts,
     gather,
-    locked,
     new_directory,
     new_manifest,
     unfinished,
@@ -27,6 +26,7 @@ from fedbo.execution.directory import (
 from fedbo.execution.earlier import recall_evaluations
 from fedbo.execution.fork_changes import branch_study, check_run
 from fedbo.execution.jobs import keep_histories, learnings, runs
+from fedbo.execution.lock import locked
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import RunError, carry_out, resume_study
 from fedbo.results.fork import BEGUN, BRANCH, ORIGINAL, TRUNK, Fork, has_begun
@@ -182,10 +182,9 @@ def _copy(directory: Path, to: Path) -> None:
     """Copy the tables of a run, its study and its manifest, whole or not at all."""
     draft = to.with_name(f".{to.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
     for path in (directory / STUDY, directory / MANIFEST, *directory.glob("*.parquet")):
-        shutil.copyfile(path, draft / path.name)
-    draft.replace(to)
+        atomic.copy(path, draft / path.name)
+    atomic.rename(draft, to)
 
 
 class _Trunk:
@@ -195,7 +194,7 @@ class _Trunk:
         self.directory, self.study = place, study
         self._parts = place / "parts"
         shutil.rmtree(place, ignore_errors=True)  # which a kill may have left
-        self._parts.mkdir(parents=True)
+        atomic.make_folder(self._parts)
         atomic.write_text(place / STUDY, study.to_toml())
         self._manifest = new_manifest(study)
         for job in learnings(study, self._parts):
@@ -221,8 +220,8 @@ class _Trunk:
 
     def begin(self, branch: Path, study: Study) -> dict[str, float]:
         """Let a branch begin where the trunk stands; give the times of its runs."""
-        branch.mkdir()
-        shutil.copytree(self._parts, branch / "parts")
+        atomic.make_folder(branch)
+        atomic.copy_folder(self._parts, branch / "parts")
         keep_histories(self.study, study, branch / "parts")
         for old, new in zip(self._runs, runs(study, branch / "parts"), strict=True):
             check_run(old, new)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.history import history_task
+from fedbo.actors.storage import atomic
 from fedbo.actors.storage.rows import RunKey
 from fedbo.actors.task import Task
 from fedbo.algorithms.base import Problem
@@ -167,7 +168,7 @@ def keep_histories(before: Study, after: Study, parts: Path) -> None:
             held.add(here)
             named.add(there)
             if not there.exists():
-                shutil.copytree(here, there)
+                atomic.copy_folder(here, there)
     for folder in held - named:
         shutil.rmtree(folder)
 

@@ -20,8 +20,9 @@ from fedbo.actors.storage.sealed import Damaged
 from fedbo.coordinator.errors import ReplayError
 from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.engine import RecordedEvent
-from fedbo.execution.directory import discard_parts, gather, locked, new_directory, new_manifest
+from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest
 from fedbo.execution.jobs import learnings, runs
+from fedbo.execution.lock import locked
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
 from fedbo.study.paths import DirectoryError
 from fedbo.study.plugins import why_untrusted
@@ -93,7 +94,7 @@ def _place(study: Study, out: Path | None, verify: bool) -> Iterator[Path]:
 def _carry_out(study: Study, directory: Path, place: Path) -> None:
     """Run everything in this process."""
     parts = place / "parts"
-    parts.mkdir(parents=True)
+    atomic.make_folder(parts)
     atomic.write_text(place / STUDY, study.to_toml())
     manifest = new_manifest(study)
     coordinator, work = Coordinator(), runs(study, parts)

@@ -24,14 +24,14 @@ from fedbo.execution.directory import (
     discard_drafts,
     discard_parts,
     gather,
-    locked,
     new_directory,
     new_manifest,
     now,
 )
 from fedbo.execution.display import Display
-from fedbo.execution.extension import extended_study, recall, runs_to_keep, set_aside, settle
+from fedbo.execution.extension import check_kept, extended_study, recall, runs_to_keep, set_aside, settle
 from fedbo.execution.jobs import learnings, runs
+from fedbo.execution.lock import locked
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
@@ -97,6 +97,7 @@ def resume_study(
     check_versions(directory, manifest)
     directory = directory.resolve()
     with _room_in(directory), locked(directory):
+        check_kept(directory, manifest)
         for note in fall_back(study, directory):
             print(note, file=sys.stderr)
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1, "files": {}}
@@ -125,12 +126,12 @@ def _extend(
             raise DirectoryError(f"'{directory}': has ended; {remedy}")
         check_versions(directory, manifest)
         check_tables(directory, manifest)
-        set_aside(directory)
+        kept_files = set_aside(directory)
         atomic.write_text(directory / "parts" / STUDY, study.to_toml())
         changed = new_manifest(study) | {key: manifest[key] for key in ("started", "seconds", "resumed", "best_values")}
         kept = runs_to_keep(before, study, runs(study, directory / "parts"))
         extended = [*manifest.get("extended", ()), {"study_sha256": manifest["study_sha256"], "at": now()}]
-        changed |= {"kept_runs": sorted([*key] for key in kept), "extended": extended}
+        changed |= {"kept_runs": sorted([*key] for key in kept), "kept_files": kept_files, "extended": extended}
         write_manifest(directory, changed)
         atomic.write_text(directory / STUDY, study.to_toml())
         copy_among_parts(directory)
@@ -162,7 +163,7 @@ def carry_out(
 ) -> Result:
     """Carry out what is left of a study in its directory, which is locked, and gather its tables."""
     parts = directory / "parts"
-    parts.mkdir(exist_ok=True)
+    atomic.make_folder(parts)
     discard_drafts(directory)
     kept = {RunKey(*key) for key in manifest.get("kept_runs", ())}
     learning, every = learnings(study, parts), runs(study, parts)
@@ -210,6 +211,7 @@ def _note_end(
     manifest["status"] = status
     if status == "complete":
         manifest.pop("kept_runs", None)
+        manifest.pop("kept_files", None)
     manifest["complete_runs"] = sorted([*([*end.key] for end in ended if not end.stopped), *([*key] for key in kept)])
     manifest["best_values"] = best_values(ended, manifest["best_values"] if kept else {})
     manifest["ended"] = now()

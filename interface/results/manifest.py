@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged, check_file, seal, unseal
@@ -66,12 +65,7 @@ def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:
 def copy_among_parts(directory: Path) -> None:
     """Keep copies of the study and of the manifest until the run has ended, for the case that one is damaged."""
     for name in (STUDY, MANIFEST):
-        data = (directory / name).read_bytes()
-        atomic.write(directory / "parts" / name, partial(_put, data))
-
-
-def _put(data: bytes, file: IO[bytes]) -> None:
-    file.write(data)
+        atomic.copy(directory / name, directory / "parts" / name)
 
 
 def check_tables(directory: Path, manifest: Mapping[str, Any], names: Iterable[str] | None = None) -> None:

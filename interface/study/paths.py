@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedbo.actors.storage import atomic
+
 
 class DirectoryError(ValueError):
     """A directory that cannot be used as asked."""
@@ -37,7 +39,7 @@ def make_folder(folder: Path) -> None:
     """Make a folder and those above it; DirectoryError where none may be made, or where it may not be written to."""
     refuse_address(folder)
     with usable(folder, "no folder can be made there"):
-        folder.mkdir(parents=True, exist_ok=True)
+        atomic.make_folder(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise DirectoryError(f"'{folder}': may not be written to; name another one, or change its permissions")
 

@@ -21,10 +21,10 @@ from fedbo.execution.cluster import Cluster
 from fedbo.execution.directory import (
     discard_drafts,
     discard_parts,
-    locked,
     now,
     versions,
 )
+from fedbo.execution.lock import locked
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import RunError, interrupts
 from fedbo.execution.workers import task_pool
@@ -206,7 +206,7 @@ class _TableBuilder:
 
     def _carry_out(self, jobs: Sequence[Sequence[TableJob]], hosting: HostingTable) -> None:
         begun, failure, complete = time.monotonic(), None, False
-        self._plan.parts.mkdir(exist_ok=True)
+        atomic.make_folder(self._plan.parts)
         discard_drafts(self._plan.parts)
         try:
             on = Cluster(hosting.address, hosting.package, used([("objectives", self._facts["federation"])]))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbo.actors.storage import atomic
-from fedbo.execution.directory import locked
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.execution.lock import locked
 
 LogEntry = dict[str, Any]
 
@@ -27,16 +28,14 @@ class AskLog:
     """
 
     def __init__(self, folder: Path, head: LogEntry) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        atomic.make_folder(folder)
         self._held = ExitStack()
         self._held.enter_context(locked(folder))
         path = folder / "log.jsonl"
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = atomic.open_log(path)
         self._held.callback(os.close, self._file)
-        whole, _, cut = path.read_bytes().rpartition(b"\n")
-        if cut:  # its writer was killed before it returned
-            os.ftruncate(self._file, len(whole) + 1 if whole else 0)
-        found: list[LogEntry] = [json.loads(line) for line in whole.splitlines()]
+        found, size = _read(path)
+        os.ftruncate(self._file, size)
         if found and found[0] != head:
             self.close()
             raise ValueError(
@@ -83,9 +82,28 @@ class AskLog:
         return found
 
     def _write(self, entry: LogEntry) -> None:
-        atomic.append(self._file, json.dumps(entry).encode() + b"\n")
-        os.fsync(self._file)
+        atomic.append(self._file, json.dumps(entry).encode() + b"\n", sync=True)
 
     def close(self) -> None:
         """Let others open it; it may be called again."""
         self._held.close()
+
+
+def _read(path: Path) -> tuple[list[LogEntry], int]:
+    """Read the entries of a log and their size in bytes; Damaged where one that others follow is not as it was written.
+
+    The last line does not count where it is cut off or torn: a kill or a power cut came before its writer returned.
+    """
+    found, size, lines = list[LogEntry](), 0, path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            entry = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict):
+            if number < len(lines):
+                raise Damaged(path, f"line {number} is not as it was written", "put a copy of it back, or open a new folder")
+            break
+        found.append(entry)
+        size += len(line)
+    return found, size

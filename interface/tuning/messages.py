@@ -70,7 +70,7 @@ class MessageStore:
         return (self._folder / name).read_bytes()
 
     def _keep(self, name: str, data: bytes) -> None:
-        atomic.write(self._folder / name, lambda file: file.write(data))
+        atomic.write_bytes(self._folder / name, data)
         found = parsed(name)
         assert found is not None
         self._names[name] = found

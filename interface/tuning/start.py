@@ -32,7 +32,6 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> 
     content = text.getvalue()
     if content.count("\n") == 1:
         raise ValueError("start: has no point with a value; leave it out, or give some")
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"start-{hashlib.sha256(content.encode()).hexdigest()[:12]}.csv"
     atomic.write_text(path, content)
     return path

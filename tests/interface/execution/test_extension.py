@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import fedbo
+from fedbo.actors.storage.sealed import Damaged
 from fedbo.algorithms.base import Anytime
 from fedbo.algorithms.catalog import algorithms
 from fedbo.algorithms.random import Random
@@ -110,6 +112,25 @@ def test_replicates_and_algorithms_are_added_and_what_was_run_is_not_run_again(t
         if row["phase"] == "initial" and row["algorithm"] != "hct"  # which takes no initial points
     }
     assert len(paired) == 2 * 3 * 2  # common random numbers
+
+
+def test_rows_that_an_extension_keeps_and_that_are_lost_are_refused_with_the_way_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the copy the extended run would end "complete" with the new replicates alone."""
+    run = tmp_path / "run"
+    fedbo.run(STUDY, out=run)
+    with monkeypatch.context() as patched:
+        patched.setattr("fedbo.execution.runner.carry_out", lambda *arguments: None)
+        resume_study(run, ["study.replicates=2"])
+    copy = run / "parts" / "kept" / "observations.parquet"
+    copy.unlink()
+    with pytest.raises(Damaged, match=r"it is missing.*put it back: cp .*observations.parquet") as refused:
+        fedbo.resume(run)
+    subprocess.run(str(refused.value).partition("put it back: ")[2], shell=True, check=True)
+    fedbo.resume(run)
+    fedbo.run({**STUDY, "study": {**STUDY["study"], "replicates": 2}}, out=tmp_path / "whole")
+    assert tables(run) == tables(tmp_path / "whole")
 
 
 def test_a_run_that_is_kept_beside_one_without_a_row_has_the_same_bytes(tmp_path: Path) -> None:

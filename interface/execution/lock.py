@@ -1,0 +1,92 @@
+"""The lock of a directory: one process at a time writes there, and no child of that process inherits the lock."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedbo.study.paths import DirectoryError, out_of_space
+
+_guard = threading.Lock()
+_held: dict[tuple[int, int], int] = {}  # process by device and inode: what this process has locked, or its parent had
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Lock a directory against other writers; DirectoryError where it is locked already, or cannot be locked.
+
+    The lock is a POSIX record lock (`fcntl.lockf`). It belongs to the process: the kernel releases it when the process ends,
+    however it ends, and neither a forked child nor one that is about to call `exec` holds it. A lock of `flock` belongs to the
+    open file, which children share until they close it.
+    """
+    path = directory / ".lock"
+    with _guard:
+        file = _acquire(directory, path)
+        held = _identity(os.fstat(file))
+        _held[held] = os.getpid()
+    try:
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()} {socket.gethostname()}".encode(), 0)
+        yield
+    finally:
+        with _guard:
+            path.unlink(missing_ok=True)
+            _held.pop(held, None)
+            os.close(file)
+
+
+def _acquire(directory: Path, path: Path) -> int:
+    """Open and lock the file of a lock."""
+    while True:
+        # To close a second descriptor of the file would release the lock that another thread of this process holds.
+        if path.exists() and _held.get(_identity(path.stat())) == os.getpid():
+            raise _in_use(directory, f"process {os.getpid()}")
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        except OSError as error:
+            if out_of_space(error):
+                raise
+            words = f"cannot be written to ({error.strerror}); change its permissions, or copy it to a folder that can be"
+            raise DirectoryError(f"'{directory}': {words}") from None
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
+                return file
+        except OSError as error:
+            owner = _owner(os.pread(file, 300, 0).decode(errors="replace"))
+            os.close(file)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise _in_use(directory, owner) from None
+            words = f"cannot be locked ({error.strerror}); use a folder on a file system with POSIX locks"
+            raise DirectoryError(f"'{directory}': {words}") from None
+        os.close(file)  # its last owner has just removed it
+
+
+def _in_use(directory: Path, owner: str) -> DirectoryError:
+    return DirectoryError(f"'{directory}': is being run by {owner}; wait for it, or end it")
+
+
+def _owner(noted: str) -> str:
+    """Return the words for the process that holds a lock; the one that is noted may have ended just before."""
+    number, _, host = noted.partition(" ")
+    if not number.isdigit() or len(number) > 10:
+        return "another process"
+    if host not in ("", socket.gethostname()):
+        return f"process {number} on {host}"
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return "another process, which has just begun"
+    except OSError:
+        pass  # it runs under another user
+    return f"process {number}"
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino

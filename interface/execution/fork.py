@@ -26,12 +26,12 @@ from fedbo.execution.directory import (
 from fedbo.execution.earlier import recall_evaluations
 from fedbo.execution.fork_changes import branch_study, check_run
 from fedbo.execution.jobs import keep_histories, learnings, runs
-from fedbo.execution.lock import locked
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import RunError, carry_out, resume_study
 from fedbo.results.fork import BEGUN, BRANCH, ORIGINAL, TRUNK, Fork, has_begun
 from fedbo.results.grouping import by_run
 from fedbo.results.manifest import FORK, MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, load_study
 

@@ -22,8 +22,8 @@ from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest
 from fedbo.execution.jobs import learnings, runs
-from fedbo.execution.lock import locked
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
+from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
 from fedbo.study.plugins import why_untrusted
 from fedbo.study.study import Study, load_study, recall_study

@@ -31,7 +31,6 @@ from fedbo.execution.directory import (
 from fedbo.execution.display import Display
 from fedbo.execution.extension import check_kept, extended_study, recall, runs_to_keep, set_aside, settle
 from fedbo.execution.jobs import learnings, runs
-from fedbo.execution.lock import locked
 from fedbo.execution.monitor import RunMonitor
 from fedbo.execution.notices import Callback
 from fedbo.execution.progress import Progress
@@ -40,6 +39,7 @@ from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
 from fedbo.study.document import StudyError
+from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError, out_of_space
 from fedbo.study.plugins import distributions
 from fedbo.study.study import Study, load_study

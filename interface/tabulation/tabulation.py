@@ -24,7 +24,6 @@ from fedbo.execution.directory import (
     now,
     versions,
 )
-from fedbo.execution.lock import locked
 from fedbo.execution.progress import Progress
 from fedbo.execution.runner import RunError, interrupts
 from fedbo.execution.workers import task_pool
@@ -32,6 +31,7 @@ from fedbo.objectives.base import Federation
 from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
 from fedbo.settings.plugins import used
 from fedbo.study.document import StudyError
+from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError, make_folder, out_of_space, usable
 from fedbo.study.tables import HostingTable
 from fedbo.tabulation.display import TableDisplay

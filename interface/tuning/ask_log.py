@@ -12,7 +12,7 @@ from typing import Any
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged
-from fedbo.execution.lock import locked
+from fedbo.study.lock import locked
 
 LogEntry = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fedbo.execution.lock import locked
+from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
 
 

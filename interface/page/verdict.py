@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from fedbo.algorithms.catalog import algorithms
-from fedbo.results.compare import short, time_to_target
+from fedbo.results.compare import ratio_of_times, time_to_target
+from fedbo.results.curves import replicate_means
 from fedbo.results.grouping import by_cell_and_algorithm, by_replicate
 from fedbo.results.result import Result
 from fedbo.results.summary import Difference, SummaryRow, difference, main_algorithm
@@ -98,22 +101,21 @@ def _others(result: Result, cell: int, rows: Sequence[SummaryRow], baseline: str
 
 
 def _time(result: Result, cell: int, label: str, baseline: str) -> list[str]:
-    """Say when the algorithm was as good as the baseline was in the end, unless to find out would take too long."""
+    """Compare the times to a level that is neither's own end, unless to find them would take too long."""
     groups = by_cell_and_algorithm(result.traces)
     mine, theirs = groups[cell, label], groups[cell, baseline]
     if max(len(found) * sum(len(trace.finished) for trace in found) for found in by_replicate(mine).values()) > _MANY:
         return []
-    found = time_to_target(mine, theirs, result.metric(cell))
-    if not found.times:
+    metric = result.metric(cell)
+    ends = [replicate_means(found, "time", np.array([np.inf])).values() for found in (mine, theirs)]
+    level = float(metric.native(np.median(np.concatenate([*ends[0], *ends[1]]))))
+    if np.isnan(level):
         return []
-    unit = "seconds" if result.study.timing.clock == "wall" else "units of virtual time"
-    own = time_to_target(theirs, theirs, result.metric(cell)).mean
-    if found.mean is None or own is None:
-        return [f"In no replicate did {label} reach the level that {baseline} had in the end."]
-    return [
-        f"{label} reached the level that {baseline} had in the end in {len(found.reached)} of {len(found.times)} replicates, "
-        f"after {short(found.mean.mean)} {unit} (geometric mean); {baseline} itself took {short(own.mean)}."
-    ]
+    both = [time_to_target(found, theirs, metric, level) for found in (mine, theirs)]
+    ratio, _ = ratio_of_times(*both)
+    reached = " and ".join(f"{one.algorithm} in {len(one.reached)} of {len(one.times)} replicates" for one in both)
+    time = "" if ratio is None else f": it took {label} × {ratio} of the time, counted up to where the first of both runs ended"
+    return [f"{metric.name.capitalize()} {level:.4g}, the median of what both had in the end, was reached by {reached}{time}."]
 
 
 def _spent(result: Result, cell: int) -> list[str]:

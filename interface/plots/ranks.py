@@ -74,4 +74,4 @@ def draw_profile(axes: Axes, found: CostToLevel, all_of_them: Sequence[CostToLev
     axes.set_title(f"Performance profile: {found.axis}")
     axes.set_xlabel(f"{found.axis}, as a multiple of the best method's")
     if found is all_of_them[0]:
-        axes.set_ylabel(f"share that reached the level of {found.labels[0]}")
+        axes.set_ylabel("share that reached the level")

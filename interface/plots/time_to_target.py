@@ -15,8 +15,8 @@ from fedbo.results.compare import Comparison, TimeToTarget, short
 TABLE = 0.29  # the width of the words beside the rows, as a part of that of the figure
 
 CAPTION = (
-    "large dot and box: geometric mean with its 95 % interval, hatched where it leaves out replicates that did not reach it\n"
-    "small dots: replicates · ratio to first: of times, paired, with its 95 % interval, over replicates that reached it in both"
+    "large dot and box: geometric mean with its 95 % interval, hatched where some replicates count with the end of their run\n"
+    "small dots: replicates that reached it · ratio to first: paired, with its 95 % interval, up to where the first run ended"
 )
 
 Rows = Sequence[tuple[TimeToTarget, Comparison | None]]

@@ -94,17 +94,18 @@ def cells_table(result: Result, target: TargetValue) -> RenderableType:
     finals = {row.cell: row for row in result.summary() if row.algorithm == target.algorithm}
     titles, lines = result.study.titles(), list[tuple[str | Text, ...]]()
     for one, gap in against_first(result, target):
-        mean, count = one.mean, f"{len(one.reached)} of {len(one.times)}"
+        count = f"{len(one.reached)} of {len(one.times)}"
         sign = metric_of(result, one.cell, target.regret).sign
-        reached = "not reached" if mean is None else str(mean)
         gaps = (gap_in_words(gap.final if gap else None, sign), _ratio_in_words(gap))
-        lines.append((titles[one.cell], str(finals[one.cell].final), gaps[0], f"{one.level:.4g}", reached, count, gaps[1]))
+        lines.append(
+            (titles[one.cell], str(finals[one.cell].final), gaps[0], f"{one.level:.4g}", one.mean_in_words, count, gaps[1])
+        )
     headings = ("cell", "final ± se", "minus first [95 %]", "level", "time to level [95 %]", "reached", "ratio to first [95 %]")
     baseline = result.study.labels[0]
     level = "given" if target.level is not None else f"what {baseline} had in the end of the same cell and replicate"
     said = (
-        f"level: {level}. Differences are paired by replicate, and so are the ratios of times, over replicates that "
-        "reached it in both. Times are geometric means over those that reached it."
+        f"level: {level}. Times are geometric means; a replicate that did not reach the level counts with the end of its run "
+        "(≥). Differences and ratios are paired by replicate; a ratio counts times up to where the first of both runs ended."
     )
     return Group(table_of(f"{target.algorithm}, cell by cell", headings, lines), Text(said, style="dim"))
 

@@ -31,13 +31,15 @@ class GeometricMean:
 class TimeToTarget:
     """The time at which one algorithm's mean over targets first reached a level in one cell, for each replicate.
 
-    `levels` are native values, or regrets; `times` are in the study's unit, infinite where the level was not reached.
+    `levels` are native values, or regrets; `times` are in the study's unit, infinite where the level was not reached; `ends`
+    are the times at which the runs ended.
     """
 
     cell: int
     algorithm: str
     levels: Mapping[int, float]
     times: Mapping[int, float]
+    ends: Mapping[int, float]
 
     @property
     def level(self) -> float:
@@ -51,16 +53,23 @@ class TimeToTarget:
 
     @property
     def mean(self) -> GeometricMean | None:
-        """Give the geometric mean time with its 95 % interval, of the replicates that reached the level; None where none did.
+        """Return the geometric mean time with its 95 % interval; None where no replicate reached the level.
 
-        With one such replicate the interval is empty, its ends are the mean; and so it is at 0 where a time is 0.
+        A replicate that did not reach the level counts with the end of its run, so that the mean is then a lower bound. With
+        one replicate, and where a time is 0, the interval is empty.
         """
-        times = np.array(list(self.reached.values()))
-        if not len(times):
+        if not self.reached:
             return None
+        times = np.array([min(time, self.ends[replicate]) for replicate, time in self.times.items()])
         if len(times) == 1 or not times.all():
             return GeometricMean(*[float(times.min())] * 3)
         return geometric(times)
+
+    @property
+    def mean_in_words(self) -> str:
+        """Write the mean time, with "≥" where some replicates did not reach the level."""
+        bound = "≥ " if len(self.reached) < len(self.times) else ""
+        return "not reached" if self.mean is None else f"{bound}{self.mean}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +77,8 @@ class Comparison:
     """Cell `cells[0]` against cell `cells[1]`, paired by replicate, for one algorithm.
 
     `final` is the first minus the second, of the mean best native value in the end (or of the regret). `ratio` is the first
-    divided by the second, of the time to the level: exp of the mean difference of the logarithms, and of its interval, for
-    times are positive and may have no variance. Each is None with fewer than two pairs, `ratio` also where a time is 0.
-    `pairs` counts the replicates that reached the level in both cells: `ratio` is over them alone.
+    divided by the second, of the restricted time to the level (`restricted_ratio`). Each is None with fewer than two pairs,
+    `ratio` also where no replicate reached the level, or where a time is 0. `pairs` counts the replicates.
     """
 
     cells: tuple[int, int]
@@ -119,11 +127,30 @@ def comparison(result: Result, cells: tuple[int, int], target: TargetValue) -> C
         raise ResultError(f"cells {cells[0]} and {cells[1]} optimise different things: {one.name} and {other.name}")
     groups = by_cell_and_algorithm(scored_traces(result, target.regret))
     found, against = (groups[cell, target.algorithm] for cell in cells)
-    mine, theirs = (times[cell].reached for cell in cells)
-    shared = sorted(set(mine) & set(theirs))
-    pairs = np.array([(mine[number], theirs[number]) for number in shared]).reshape(-1, 2)
-    ratio = geometric(pairs[:, 0] / pairs[:, 1]) if pairs.all() else None
-    return Comparison(cells, target.algorithm, difference(found, against, one), ratio, len(shared))
+    ratio, pairs = ratio_of_times(*(times[cell] for cell in cells))
+    return Comparison(cells, target.algorithm, difference(found, against, one), ratio, pairs)
+
+
+def ratio_of_times(mine: TimeToTarget, other: TimeToTarget) -> tuple[GeometricMean | None, int]:
+    """Return the restricted ratio of two times to a level, paired by replicate, and the number of pairs."""
+    shared = sorted(set(mine.times) & set(other.times))
+    costs = np.array([(mine.times[number], other.times[number]) for number in shared]).reshape(-1, 2)
+    ends = np.array([(mine.ends[number], other.ends[number]) for number in shared]).reshape(-1, 2)
+    return restricted_ratio(costs, ends) if costs.all() else None, len(shared)
+
+
+def restricted_ratio(costs: Array, ends: Array) -> GeometricMean | None:
+    """Return the geometric mean of the first of two paired `costs (r, 2)` over the second, each restricted to its horizon.
+
+    The horizon of a pair is where the first of its two runs ended, `ends (r, 2)`; a cost beyond it, or an infinite one, counts
+    as the horizon. Without the restriction only pairs in which both reached the level could count, and of a method that reaches
+    it seldom only the lucky runs. None where no pair is left in which one reached it, or with fewer than two pairs. Pairs with
+    a cost of 0 are left out.
+    """
+    horizon = ends.min(axis=1, keepdims=True)
+    usable = (costs > 0).all(axis=1) & (horizon[:, 0] > 0)
+    restricted = np.minimum(costs, horizon)[usable]
+    return geometric(restricted[:, 0] / restricted[:, 1]) if np.isfinite(costs[usable]).any() else None
 
 
 def geometric(ratios: Array) -> GeometricMean | None:
@@ -165,14 +192,22 @@ def time_to_target(
         wanted = {trace.replicate: metric.sign * (level - metric.offset) for trace in found}
     times = {number: first_place(found, number, target) for number, target in sorted(wanted.items())}
     levels = {number: metric.offset + metric.sign * wanted[number] for number in times}
-    return TimeToTarget(found[0].cell, found[0].algorithm, levels, times)
+    ends = {number: last_place(found, number) for number in times}
+    return TimeToTarget(found[0].cell, found[0].algorithm, levels, times, ends)
+
+
+_PLACES = {"time": "finished", "evaluations": "evaluated", "bytes": "moved", "iteration": "step"}
+
+
+def last_place(found: Sequence[IncumbentTrace], replicate: int, axis: Axis = "time") -> float:
+    """Return the place on an axis at which one replicate ended."""
+    return max(float(getattr(trace, _PLACES[axis])[-1]) for trace in found if trace.replicate == replicate)
 
 
 def first_place(found: Sequence[IncumbentTrace], replicate: int, target: float, axis: Axis = "time") -> float:
     """Give the first place at which one replicate's mean over targets is at least the target; infinite if none is."""
     mine = [trace for trace in found if trace.replicate == replicate]
-    places = {"time": "finished", "evaluations": "evaluated", "bytes": "moved", "iteration": "step"}[axis]
-    x = np.unique(np.concatenate([getattr(trace, places) for trace in mine])).astype(np.float64)
+    x = np.unique(np.concatenate([getattr(trace, _PLACES[axis]) for trace in mine])).astype(np.float64)
     # The mean of the same numbers may differ in its last bits from a level that is their mean.
     slack = 1e-12 * max(1.0, abs(target))
     good = replicate_means(mine, axis, x)[replicate] >= target - slack

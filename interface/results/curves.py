@@ -7,7 +7,7 @@ that noise gives no advantage.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,8 +31,8 @@ class IncumbentTrace:
     `step (e,)`; `evaluated (e,)` counts the evaluations up to and with each point, which may be evaluated many times;
     `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
     incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
-    have `best` NaN and `row` -1. `moved (e,)` are the bytes sent and delivered in the whole run before each ended, for each
-    target.
+    have `best` NaN and `row` -1; where none succeeded, `best` is the worst known score (`_without_success`). `moved (e,)` are
+    the bytes sent and delivered in the whole run before each ended, for each target.
     """
 
     cell: int
@@ -54,11 +54,13 @@ class IncumbentTrace:
 
     @property
     def first(self) -> float:
-        """Give the score of the target's first incumbent; NaN where it never had one."""
+        """Return the score of the target's first incumbent, or where it never had one the worst known score."""
         return float(self.best[np.argmax(self.row >= 0)])
 
     def at(self, axis: Axis, x: Array) -> Array:
-        """Give the incumbent's score at the places `x (p,)` of an axis; NaN before there is one."""
+        """Return the incumbent's score at the places `x (p,)` of an axis; NaN before there is one, if there ever is."""
+        if not self.begun:
+            return np.full(len(x), self.best[-1])
         places = {
             "iteration": np.maximum.accumulate(np.where(np.isnan(self.score), 0, self.step)),
             "evaluations": self.evaluated,
@@ -102,9 +104,29 @@ def traces(observations: Any, events: Any = None) -> list[IncumbentTrace]:
     traffic = {} if events is None else _traffic(events, targets_of(observations))
     first = starts(*(columns[name][rows] for name in ("cell", "algorithm", "replicate", "agent")))
     # What a crash made an agent forget is evaluated again: then steps go back, but time does not.
-    return [
+    found = [
         _trace(columns, seen, score, group[np.argsort(columns["finished"][group], kind="stable")], traffic)
         for group in np.split(rows, np.flatnonzero(first))[1:]
+    ]
+    return _without_success(found)
+
+
+def _without_success(found: list[IncumbentTrace]) -> list[IncumbentTrace]:
+    """Let targets without any success count with the worst score of the same agent, or else of any agent, in the cell.
+
+    That is over all algorithms and replicates. If such a target were left out of the mean of its replicate, the algorithm
+    whose evaluations fail most would look best.
+    """
+    if all(trace.begun for trace in found):
+        return found
+    worst = dict[tuple[int, int | None], float]()
+    for trace in (trace for trace in found if trace.begun):
+        lowest = float(np.nanmin(trace.score))
+        for key in ((trace.cell, trace.agent), (trace.cell, None)):
+            worst[key] = min(worst.get(key, np.inf), lowest)
+    known = [worst.get((one.cell, one.agent), worst.get((one.cell, None), np.nan)) for one in found]
+    return [
+        one if one.begun else replace(one, best=np.full_like(one.best, score)) for one, score in zip(found, known, strict=True)
     ]
 
 
@@ -137,12 +159,11 @@ def curve(found: Sequence[IncumbentTrace], axis: Axis, x: Array, metric: Metric,
 def replicate_means(found: Sequence[IncumbentTrace], axis: Axis, grid: Array, early: bool = False) -> dict[int, Array]:
     """Average the scores of one algorithm's targets at the places `grid (p,)`, for each replicate.
 
-    A target that never had an incumbent in a replicate is left out of it; one without any other target is NaN throughout. With
-    `early`, a target that has none yet counts with its first one.
+    A target that never had an incumbent counts with the worst known score (`_without_success`). With `early`, a target that
+    has none yet counts with its first one.
     """
     means = {}
-    for replicate, traces in sorted(by_replicate(found).items()):
-        counted = [trace for trace in traces if trace.begun] or traces
+    for replicate, counted in sorted(by_replicate(found).items()):
         scores = [trace.at(axis, grid) for trace in counted]
         if early:
             scores = [np.where(np.isnan(own), trace.first, own) for trace, own in zip(counted, scores, strict=True)]

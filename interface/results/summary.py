@@ -154,4 +154,5 @@ def _regret(trace: IncumbentTrace, best_values: Mapping[str, Any]) -> IncumbentT
     known = best_values.get(str(trace.cell), {}).get(str(trace.replicate), {}).get(str(trace.agent))
     if known is None:
         raise ValueError(f"the best value of agent {trace.agent} is not known, so its regret is not either")
-    return replace(trace, best=np.fmax.accumulate(trace.score) - float(known))
+    best = np.fmax.accumulate(trace.score) if trace.begun else trace.best
+    return replace(trace, best=best - float(known))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedbo.results.compare import GeometricMean, first_place, geometric
+from fedbo.results.compare import GeometricMean, first_place, last_place, restricted_ratio
 from fedbo.results.curves import Axis
-from fedbo.statistics.tasks import BenchmarkTask, Comparable
+from fedbo.statistics.tasks import Comparable
 
 Array = npt.NDArray[np.float64]
 
@@ -22,16 +22,17 @@ AXES: tuple[Axis, ...] = ("evaluations", "time", "bytes")
 
 @dataclass(frozen=True, slots=True)
 class CostToLevel:
-    """What every method needed to be as good as the baseline was in the end, on one axis.
+    """The costs of every method until it reaches the level of a task, on one axis.
 
-    `costs (problems, methods)` has a row for each task and replicate; infinite where the level was not reached. Bytes are
-    those of the whole run by then, for each target.
+    `costs (problems, methods)` has a row for each task and replicate; infinite where the level was not reached. `ends` has the
+    costs of the whole runs. Bytes are those of the whole run by then, for each target.
     """
 
     axis: Axis
     labels: tuple[str, ...]
     tasks: tuple[str, ...]
     costs: Array
+    ends: Array
 
     @property
     def reached(self) -> Array:
@@ -39,10 +40,8 @@ class CostToLevel:
         return np.asarray(np.isfinite(self.costs).mean(axis=0))
 
     def ratio(self, method: int) -> GeometricMean | None:
-        """Give the geometric mean of a method's cost over the baseline's, where both reached the level; None if it has none."""
-        mine, base = self.costs[:, method], self.costs[:, 0]
-        both = np.isfinite(mine) & np.isfinite(base) & (mine > 0) & (base > 0)
-        return geometric(mine[both] / base[both]) if both.sum() > 1 else None
+        """Return the restricted ratio of a method's cost to the baseline's (`restricted_ratio`); None if it has none."""
+        return restricted_ratio(self.costs[:, [method, 0]], self.ends[:, [method, 0]])
 
     def profile(self, factors: Array) -> Array:
         """Give the share of problems `(factors, methods)` in which each was at most so many times as dear as the best."""
@@ -53,19 +52,26 @@ class CostToLevel:
         return np.array([(ratios <= factor).mean(axis=0) for factor in factors])
 
 
-def costs_to_level(found: Comparable, axis: Axis) -> CostToLevel:
-    """Measure what each method needed for the level that the first of them had in the end of the same task and replicate."""
-    rows, names = list[list[float]](), list[str]()
+def costs_to_level(found: Comparable, axis: Axis) -> CostToLevel | None:
+    """Measure the cost of each method until it reaches the level of each task; None where no method has any.
+
+    The level is the median of the final values of all methods in all replicates of the task. The final value of one method
+    would be reached by that method in every replicate, and by an equal one only by luck. Methods that send nothing are left out
+    of bytes.
+    """
+    labels = found.labels if axis != "bytes" else tuple(label for label in found.labels if _sends(found, label))
+    rows, ends, names = list[list[float]](), list[list[float]](), list[str]()
     for task in found.tasks:
-        for replicate, level in sorted(task.finals(found.labels[0]).items()):
-            rows.append([_cost(task, label, replicate, (level, axis)) for label in found.labels])
+        level = float(np.median(found.replicates(task)))
+        for replicate in found.shared(task):
+            rows.append([first_place(task.traces[label], replicate, level, axis) for label in labels])
+            ends.append([last_place(task.traces[label], replicate, axis) for label in labels])
             names.append(task.name)
-    return CostToLevel(axis, found.labels, tuple(names), np.array(rows))
+    return CostToLevel(axis, labels, tuple(names), np.array(rows), np.array(ends)) if labels else None
 
 
-def _cost(task: BenchmarkTask, label: str, replicate: int, wanted: tuple[float, Axis]) -> float:
-    there = any(trace.replicate == replicate for trace in task.traces[label])
-    return first_place(task.traces[label], replicate, *wanted) if there else float("inf")
+def _sends(found: Comparable, label: str) -> bool:
+    return any(trace.moved[-1] > 0 for task in found.tasks for trace in task.traces[label])
 
 
 def factors_of(costs: Sequence[CostToLevel], count: int = 60) -> Array:
@@ -74,5 +80,5 @@ def factors_of(costs: Sequence[CostToLevel], count: int = 60) -> Array:
     for one in costs:
         best = one.costs.min(axis=1, keepdims=True)
         usable = np.isfinite(one.costs) & (best > 0)
-        most = max([most, *(one.costs / np.where(best > 0, best, 1.0))[usable].tolist()])
+        most = max([most, *(one.costs[usable] / np.broadcast_to(best, one.costs.shape)[usable]).tolist()])
     return np.geomspace(1.0, min(100.0, max(2.0, most)), count)

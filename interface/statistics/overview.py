@@ -42,11 +42,10 @@ class Overview:
 
 
 def overview(results: Sequence[Result], labels: Sequence[str] = ()) -> Overview:
-    """Compare the methods of runs over their tasks; the first of the labels is the baseline whose level is to be reached."""
+    """Compare the methods of runs over their tasks; the first of the labels is the baseline of cost ratios."""
     found = comparable(results, labels)
-    costs = [costs_to_level(found, axis) for axis in AXES]
-    sent = [one for one in costs if one.axis != "bytes" or one.costs[np.isfinite(one.costs)].any()]
-    return Overview(found, ranking(found.labels, found.scores()), pair_tests(found), sent)
+    costs = [cost for axis in AXES if (cost := costs_to_level(found, axis)) is not None]
+    return Overview(found, ranking(found.labels, found.scores()), pair_tests(found), costs)
 
 
 def _finals(found: Comparable) -> StatisticsTable:
@@ -103,19 +102,21 @@ def _pairs(tests: Sequence[PairTest]) -> StatisticsTable:
 def _costs(found: CostToLevel) -> StatisticsTable:
     rows = []
     for place, label in enumerate(found.labels):
-        there = found.costs[:, place][np.isfinite(found.costs[:, place])]
+        half = float(np.sort(found.costs[:, place])[len(found.costs) // 2])  # the upper median: never between inf and inf
+        median = f"{half:.4g}" if np.isfinite(half) else "not reached"
         ratio = found.ratio(place) if place else None
         share = f"{found.reached[place]:.0%}"
-        rows.append((label, share, f"{np.median(there):.4g}" if len(there) else "–", "–" if ratio is None else f"× {ratio}",
+        rows.append((label, share, median, "–" if ratio is None else f"× {ratio}",
                      f"{found.profile(np.array([1.0]))[0, place]:.0%}"))  # fmt: skip
     caption = (
-        f"{found.axis.capitalize()} until a method is as good as {found.labels[0]} was in the end of the same task and "
-        "replicate: share of replicates that reached it, their median, the geometric mean ratio to that of "
-        f"{found.labels[0]} with its 95 % interval where both did, and the share in which no method was cheaper."
+        f"{found.axis.capitalize()} until a method reaches the level of a task, the median of all final values there: share of "
+        "replicates that reached it; the median of all replicates; the geometric mean ratio to "
+        f"{found.labels[0]} with its 95 % interval, a replicate that did not reach the level counting with the place where the "
+        "first of both runs ended; and the share in which no method was cheaper."
     )
-    return StatisticsTable(
-        f"{found.axis}_to_level", caption, ("algorithm", "reached", "median", "ratio [95 %]", "cheapest"), rows
-    )
+    silent = "Methods that send nothing are left out." if found.axis == "bytes" else ""
+    headings = ("algorithm", "reached", "median", "ratio [95 %]", "cheapest")
+    return StatisticsTable(f"{found.axis}_to_level", caption, headings, rows, (silent,) if silent else ())
 
 
 def _chance(value: float) -> str:

@@ -18,9 +18,9 @@ Array = npt.NDArray[np.float64]
 class Ranking:
     """Methods by their mean rank over tasks, 1 is best; tied methods share the mean of their ranks.
 
-    `chi2` is Friedman's statistic and `f` that of Iman and Davenport, with its `p`: the chance of ranks so unlike if all
-    methods were equal. `critical` is the difference of mean ranks from which on two methods differ at the level 0.05. `groups`
-    are the largest sets of neighbouring methods that do not differ.
+    `chi2` is Friedman's statistic, corrected for ties, and `f` that of Iman and Davenport, with its `p`: the chance of ranks so
+    unlike if all methods were equal. `critical` is the difference of mean ranks from which on two methods differ at the level
+    0.05. `groups` are the largest sets of neighbouring methods that do not differ.
     """
 
     labels: tuple[str, ...]
@@ -50,13 +50,16 @@ class Ranking:
 def ranking(labels: Sequence[str], scores: Array) -> Ranking:
     """Rank methods on each task by `scores (tasks, methods)`, larger is better; ValueError with fewer than two methods."""
     from scipy.stats import f as fisher
-    from scipy.stats import rankdata, studentized_range
+    from scipy.stats import rankdata, studentized_range, tiecorrect
 
     count, methods = scores.shape
     if methods < 2:
         raise ValueError("ranks need at least two methods")
-    mean = rankdata(-scores, axis=1).mean(axis=0)
+    ranks = rankdata(-scores, axis=1)
+    mean = ranks.mean(axis=0)
     chi2 = 12 * count / (methods * (methods + 1)) * (float(np.square(mean).sum()) - methods * (methods + 1) ** 2 / 4)
+    # Tied ranks scatter less. This is the correction of scipy.stats.friedmanchisquare, which takes three methods at least.
+    chi2 /= float(np.mean([tiecorrect(row) for row in ranks])) or 1.0
     rest = count * (methods - 1) - chi2
     statistic = (count - 1) * chi2 / rest if rest > 1e-9 else np.inf
     chance = float(fisher.sf(statistic, methods - 1, (methods - 1) * (count - 1))) if count > 1 else float("nan")

@@ -52,8 +52,11 @@ class Comparable:
     def replicates(self, task: BenchmarkTask) -> Array:
         """Give the scores of a task in the replicates that all methods have, `(replicates, methods)`."""
         finals = [task.finals(label) for label in self.labels]
-        shared = sorted(set.intersection(*(set(one) for one in finals)))
-        return np.array([[one[number] for one in finals] for number in shared])
+        return np.array([[one[number] for one in finals] for number in self.shared(task)])
+
+    def shared(self, task: BenchmarkTask) -> list[int]:
+        """List the replicates of a task that all methods have."""
+        return sorted(set.intersection(*({trace.replicate for trace in task.traces[label]} for label in self.labels)))
 
     def normalised(self) -> Array:
         """Give the scores on a scale of each task's own, `(tasks, methods)`.

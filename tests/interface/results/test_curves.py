@@ -77,13 +77,40 @@ def test_before_anything_succeeded_there_is_no_incumbent() -> None:
     np.testing.assert_array_equal(grid([trace], "evaluations", 5), [2])
 
 
-def test_a_target_without_any_good_observation_is_left_out_of_its_replicate() -> None:
+def test_a_target_without_any_success_counts_with_the_worst_known_score() -> None:
     barren = [(0, np.nan, np.nan), (1, np.nan, np.nan)]
-    found = traces(observations((0, 0, [(0, 1.0, 1.0), (1, 3.0, 3.0)]), (0, 1, barren), (1, 0, barren)))
+    found = traces(observations((0, 0, [(0, 2.0, 2.0), (1, 3.0, 3.0)]), (0, 1, barren), (1, 0, barren), (1, 1, barren)))
     means = replicate_means(found, "iteration", np.array([0.0, 1.0]))
-    np.testing.assert_array_equal(means[0], [1.0, 3.0])
-    np.testing.assert_array_equal(means[1], [np.nan, np.nan])
+    np.testing.assert_array_equal(means[0], [2.0, 2.5])
+    np.testing.assert_array_equal(means[1], [2.0, 2.0])
     np.testing.assert_array_equal(grid(found, "time", 2), [1.0, 2.0])
+    (nothing,) = traces(observations((0, 0, barren)))
+    np.testing.assert_array_equal(nothing.at("time", np.array([5.0])), [np.nan])
+
+
+def test_no_algorithm_looks_better_by_failing() -> None:
+    """Random runs of three agents by two algorithms; in the first, all evaluations of some agents fail.
+
+    An agent that failed counts no better than under the other algorithm, in the same replicate.
+    """
+    rng = np.random.default_rng(11)
+    for _ in range(50):
+        values = rng.standard_normal((2, 2, 3, 4)) + 3.0 * rng.standard_normal(3)[:, None]
+        failing = rng.random((2, 3)) < 0.4
+        values[0, failing] = np.nan
+        tables = [
+            observations(
+                *((replicate, agent, [(step, value, value) for step, value in enumerate(values[place, replicate, agent])])
+                  for replicate in range(2) for agent in range(3))
+            )
+            for place in range(2)
+        ]  # fmt: skip
+        labels = tables[1].schema.get_field_index("algorithm")
+        other = tables[1].set_column(labels, OBSERVATIONS.field(labels), pa.array(["B"] * len(tables[1]), pa.string()))
+        ends: dict[str, Any] = {"A": np.empty((2, 3)), "B": np.empty((2, 3))}
+        for trace in traces(canonical(pa.concat_tables([tables[0], other.cast(OBSERVATIONS)]), ["A", "B"])):
+            ends[trace.algorithm][trace.replicate, trace.agent] = trace.at("iteration", np.array([np.inf]))[0]
+        assert (ends["A"][failing] <= ends["B"][failing]).all()
 
 
 def test_what_a_crash_made_an_agent_forget_counts_as_evaluations_and_time_only() -> None:

@@ -203,7 +203,8 @@ class Corruption:
         _check_span(self)
 
 
-LIES = ("inverted", "flattery", "drift", "collusion", "copy")
+_OWN_LIES = ("inverted", "flattery", "drift", "collusion")  # made of the liar's own message and of chance
+LIES = (*_OWN_LIES, "copy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +231,11 @@ class Lie:
             raise SettingError(
                 "strength", 'must be left out with how = "copy", which sends what another has sent', self.strength
             )
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether the lie is made of the liar's own message, so that no other agent has a part in it."""
+        return self.how in _OWN_LIES
 
 
 ProcessFault = Crash | Hang | Slow | NetworkPartition | Restart

@@ -20,7 +20,9 @@ from fedbo.coordinator.privacy.state import AggregatorState
 
 @dataclass(frozen=True, slots=True)
 class PrivacyBudget:
-    """The privacy budget of a study: the `deltas` for which epsilon is reported, and the budget `epsilon_max` at the first.
+    """The privacy budget of a study: the `deltas` at which epsilon is reported, and `epsilon_max` at the smallest of them.
+
+    At the smallest delta epsilon is largest, so that it is kept at all of them.
 
     With `secure_noise` coins and noise come from the system's entropy, and not from the study's seed. With
     `secure_aggregation` the coordinator learns sums of messages alone.
@@ -30,6 +32,11 @@ class PrivacyBudget:
     epsilon_max: float | None = None
     secure_noise: bool = False
     secure_aggregation: SecureAggregation | None = None
+
+    @property
+    def binding_delta(self) -> float:
+        """Return the delta at which `epsilon_max` binds."""
+        return min(self.deltas)
 
 
 DEFAULT_BUDGET = PrivacyBudget()
@@ -67,7 +74,7 @@ class PrivacyFilter:
             return "the privacy budget is spent"
         if most is None or not self._mechanism.noise:  # what is not private has no budget
             return ""
-        delta = self._budget.deltas[0]
+        delta = self._budget.binding_delta
         if not self._amplified:
             mu = math.sqrt(float((state.spent[charged] + norms**2).max(initial=0.0)))
             epsilon = float(gaussian_epsilon(np.array([mu]), delta)[0])
@@ -80,7 +87,7 @@ class PrivacyFilter:
     def _running(self, state: AggregatorState) -> Spending:
         if self._spending is None:  # also after a snapshot was read
             self._spending = Spending(
-                self._budget.deltas[0], "rdp" if self._mechanism.sampling == "fixed" else "pld", state.charges
+                self._budget.binding_delta, "rdp" if self._mechanism.sampling == "fixed" else "pld", state.charges
             )
         return self._spending
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
+from fedbo.coordinator.environment.faults import Lie
 from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.study.invalid import InvalidSetting
@@ -13,25 +14,39 @@ from fedbo.study.invalid import InvalidSetting
 if TYPE_CHECKING:
     from fedbo.study.study import Study
 
+WEAK_DELTA = 0.01  # above it a mechanism may publish the data of one agent in a hundred outright
+_BLIND_BUDGETS = frozenset(("iterations", "pulls", "time", "evaluations"))  # they end a study whatever the values are
+
 
 def privacy_asked(study: Study) -> Iterator[InvalidSetting]:
-    """Refuse terms of privacy that no algorithm of the study could keep."""
-    made = [table.make() for table in study.algorithm]
-    problem = Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
-    private = [algorithm.mechanism(problem) for algorithm in made if isinstance(algorithm, Private)]
+    """Refuse terms of privacy that no algorithm of the study could keep, and what would break the promise of one."""
+    made = [(table.title, table.make()) for table in study.algorithm]
+    mechanisms = [(title, one.mechanism(_problem(study))) for title, one in made if isinstance(one, Private)]
+    central = [title for title, mechanism in mechanisms if mechanism.noise]
+    local = [title for title, one in made if isinstance(one, LocallyPrivate) and one.hides]
     asked = study.privacy.model_dump(exclude_defaults=True)
-    if any(isinstance(algorithm, LocallyPrivate) and algorithm.hides for algorithm in made):
+    if local:
         asked.pop("deltas", None)  # they report what they cost, and take no other terms
-    if asked and not private:
+    if asked and not mechanisms:
         asked.pop("secure_aggregation", None)  # told of each algorithm
         for key in asked:
             yield InvalidSetting(
                 ("privacy", key), "has no effect: no algorithm of this study passes its messages through a mechanism"
             )
-    elif "epsilon_max" in asked and not any(mechanism.noise for mechanism in private):
+    elif "epsilon_max" in asked and not central:
         yield InvalidSetting(
             ("privacy", "epsilon_max"), "has no effect: no algorithm of this study adds noise, so that none is private"
         )
+    elif "epsilon_max" in asked and (least := min(study.privacy.deltas or (0.0,))) > WEAK_DELTA:
+        words = f"binds at the smallest of the deltas, {least:.3g}, where most releases cost nothing"
+        yield InvalidSetting(("privacy", "epsilon_max"), f"{words}; set one of at most {WEAK_DELTA:g}")
+    elif study.privacy.secure_noise and local:
+        words = f"does not reach the noise of '{local[0]}', which agents draw from the study's seed; leave one of them out"
+        yield InvalidSetting(("privacy", "secure_noise"), words)
+    if central or local:
+        yield from _seen_by_others(study, (central + local)[0])
+    if central:
+        yield from _copies(study, central[0])
 
 
 def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
@@ -42,14 +57,37 @@ def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Ite
     if not isinstance(algorithm, Private):
         return
     name, exchange = study.algorithm[number].name, study.exchange.make()
-    problem = Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
-    mechanism = algorithm.mechanism(problem)
+    mechanism = algorithm.mechanism(_problem(study))
     if exchange.selection.who != "all":
         remedy = f"'{name}' draws by its own share whom to ask; leave the selection out, or set who = \"all\""
         yield InvalidSetting(("exchange", "selection", "who"), remedy)
     if not exchange.is_synchronous and mechanism.share < 1:
         remedy = f"under '{exchange.mode}' there are no rounds to sample, and nothing is gained by it; set share = 1"
         yield InvalidSetting(("algorithm", number, "share"), remedy)
+
+
+def _problem(study: Study) -> Problem:
+    """Return what a mechanism may depend on; budgets and histories are no part of it."""
+    return Problem(len(study.federation().parameters), study.federation().n_agents, study.targets, 0, 1)
+
+
+def _seen_by_others(study: Study, name: str) -> Iterator[InvalidSetting]:
+    """Refuse what lets the times of messages, or the end of the study, follow private values: no noise hides these."""
+    words = f"follows private values of '{name}', and others see it by the times of messages"
+    if study.stopping is not None:
+        yield InvalidSetting(("stopping", "kind"), f"{words}; leave [stopping] out, or run '{name}' in a study without it")
+    # A budget that is not known to be blind is refused.
+    for key in sorted(study.budget.model_dump(exclude_none=True).keys() - _BLIND_BUDGETS):
+        yield InvalidSetting(("budget", key), f"{words}; leave it out, or run '{name}' in a study without it")
+
+
+def _copies(study: Study, name: str) -> Iterator[InvalidSetting]:
+    """Refuse lies made of other agents' messages: each multiplies the influence of one agent, which is charged once."""
+    for number, table in enumerate(study.fault):
+        fault = table.make()
+        if isinstance(fault, Lie) and not fault.is_own:
+            words = f"sends another agent's message, and '{name}' charges that agent once; take \"inverted\""
+            yield InvalidSetting(("fault", number, "how"), words)
 
 
 def _masked(study: Study, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:

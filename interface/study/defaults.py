@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
+from fedbo.study.check_privacy import WEAK_DELTA
 from fedbo.study.document import Loc, fault_labels
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.sweeps import NAMES
@@ -75,7 +76,10 @@ def _history(history: HistoryTable, fill: Callable[..., Any], *loc: str | int) -
 
 
 def _privacy(study: Study, fill: Callable[..., Any]) -> PrivacyTable:
-    """Fill in the settings of masks, if there are any, and the paper's delta and a smaller one, if anything is private."""
+    """Fill in the settings of masks, if there are any, and deltas, if anything is private.
+
+    The paper's delta, N^-1.1, is left out for few agents, where it is so large that releases cost next to nothing.
+    """
     given = study.privacy
     if given.secure_aggregation is not None:
         masks = fill(given.secure_aggregation, "privacy", "secure_aggregation")
@@ -87,7 +91,8 @@ def _privacy(study: Study, fill: Callable[..., Any]) -> PrivacyTable:
         return given
     if given.deltas is not None or not private:
         return given
-    return given.model_copy(update={"deltas": (count**-1.1, min(1e-3, max(1e-9, 1 / count**2)))})
+    least = min(1e-3, max(1e-9, 1 / count**2))
+    return given.model_copy(update={"deltas": (count**-1.1, least) if count**-1.1 <= WEAK_DELTA else (least,)})
 
 
 def _hides(algorithm: Any) -> bool:

@@ -214,7 +214,7 @@ class SecureAggregationTable(Declared):
 
 
 class PrivacyTable(Table):
-    """[privacy]: the deltas for which epsilon is reported, the budget at the first one, the source of noise, and masks."""
+    """[privacy]: the deltas at which epsilon is reported, the budget at the smallest, the source of noise, and masks."""
 
     deltas: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False, min_length=1)] | None = None
     epsilon_max: Annotated[float, Field(gt=0)] | None = None

@@ -14,10 +14,14 @@ import pytest
 from killing import Forks, begin_or_go_on, write_study
 
 import fedbo
+from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.cli import OK, WRONG_INPUT, main
+from fedbo.coordinator.environment.faults import LIES, Lie
 from fedbo.execution.replay import compare
 from fedbo.results.schemas import PRIVACY, SPENT
+from fedbo.study.check_privacy import _BLIND_BUDGETS
 from fedbo.study.document import StudyError
+from fedbo.study.tables import BudgetTable
 
 OWN = {"surrogate": "features", "features": 20}
 PRIVATE = {"name": "dp_fts_de", "features": 20, "regions": 2, "own": OWN}
@@ -172,13 +176,63 @@ def test_what_a_run_without_privacy_says(tmp_path: Path, capsys: pytest.CaptureF
             {"privacy": {"epsilon_max": 2.0}, "algorithm": [{"name": "fts_de"}]},
             "[privacy] epsilon_max = 2.0: has no effect: no algorithm of this study adds noise",
         ),
+        (
+            {"privacy": {"epsilon_max": 2.0, "deltas": [0.2, 0.1]}},
+            "[privacy] epsilon_max = 2.0: binds at the smallest of the deltas, 0.1, where most releases cost nothing; set one",
+        ),
+        (
+            {"budget": {"pulls": 99}, "algorithm": [{"name": "dp_fed_pne"}], "privacy": {"secure_noise": True}},
+            "[privacy] secure_noise = true: has no effect",
+        ),
     ],
-    ids=["immediate", "selection", "epsilon", "no deltas", "delta", "unknown", "nothing private", "no noise"],
+    ids=["immediate", "selection", "epsilon", "no deltas", "delta", "unknown", "nothing private", "no noise", "weak", "local"],
 )
 def test_what_cannot_be_accounted_for_is_refused_before_the_start(changes: dict[str, Any], line: str) -> None:
     with pytest.raises(StudyError) as refused:
         fedbo.load_study({**STUDY, "algorithm": [PRIVATE], "fault": [], **changes})
     assert line in str(refused.value), refused.value
+
+
+CURVES = {"objective": {"name": "learning_curves", "agents": 4}, "algorithm": [{"name": "ts"}, {"name": "dp_fed_prior"}]}
+PNE = {"budget": {"pulls": 99}, "algorithm": [{"name": "dp_fed_pne"}]}
+WALL = {"timing": {"clock": "wall"}, "hosting": {"kind": "packed"}}
+FOLLOWS = "follows private values of"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        *(({**CURVES, "stopping": {"kind": kind}}, f"[stopping] kind = '{kind}': {FOLLOWS}") for kind in STOPPERS),
+        ({**PNE, "budget": {"pulls": 99, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
+        ({"budget": {"iterations": 8, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
+        ({**PNE, **WALL, "budget": {"pulls": 99, "target": 0.5}}, f"[budget] target = 0.5: {FOLLOWS}"),
+        ({"fault": [{"kind": "loss"}, {"kind": "lie", "how": "copy"}]}, "[[fault]] 2 how = 'copy': sends another agent's"),
+    ],
+)
+def test_what_follows_or_multiplies_private_values_is_refused(changes: dict[str, Any], line: str) -> None:
+    study = {**STUDY, "timing": {}, "exchange": {"mode": "barrier"}, "algorithm": [PRIVATE], "fault": [], **changes}
+    with pytest.raises(StudyError) as refused:
+        fedbo.load_study(study)
+    assert line in str(refused.value), refused.value
+    free = {"fts_de": {}} if "pulls" not in study["budget"] else {"fed_pne": {"clip": True}}
+    if "stopping" not in changes:  # methods without noise promise nothing, and may be combined with all of it
+        fedbo.load_study({**study, "algorithm": [{"name": name, **settings} for name, settings in free.items()]})
+
+
+def test_every_budget_is_blind_to_values_or_refused_beside_a_private_method() -> None:
+    """A key of [budget] that is added later is refused until it is declared blind."""
+    others = set(BudgetTable.model_fields) - _BLIND_BUDGETS
+    assert others == {"target"} and _BLIND_BUDGETS < set(BudgetTable.model_fields)
+
+
+def test_every_lie_is_the_liars_own_or_refused_beside_a_private_method() -> None:
+    assert [how for how in LIES if not Lie(how=how).is_own] == ["copy"]
+
+
+@pytest.mark.parametrize(("agents", "deltas"), [(4, (1e-3,)), (29, (1e-3,)), (200, (200**-1.1, 1 / 200**2))])
+def test_default_deltas_are_never_weak(agents: int, deltas: tuple[float, ...]) -> None:
+    study = fedbo.load_study({**STUDY, "objective": {"name": "quadratic", "agents": agents}})
+    assert study.privacy.deltas == pytest.approx(deltas)
 
 
 @pytest.mark.long

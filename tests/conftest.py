@@ -14,6 +14,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("RAY_memory_monitor_refresh_ms", "0")
 # The workers that Ray starts in advance have not the environment of the session, which none of its actors can use then.
 os.environ.setdefault("RAY_prestart_worker_first_driver", "0")
+# In which Ray's own agents must start, or it ends itself: half a minute is too short where the machine is busy.
+os.environ.setdefault("RAY_agent_register_timeout_ms", "300000")
 
 import pytest
 

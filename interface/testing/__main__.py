@@ -19,6 +19,7 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Hostings, Untried, import_for_runs
 from fedbo.testing.fork_promise import broken_fork
+from fedbo.testing.knobs import draw_knobs
 from fedbo.testing.promises import (
     broken_by_kills,
     broken_extension,
@@ -54,7 +55,11 @@ def trials(given: argparse.Namespace) -> Trial:
     hostings = Hostings()
     often = given.kills / 100
     return lambda study, folder, seed: broken_hostings(
-        study, folder, hostings, random.Random(seed) if random.Random(f"kill {seed}").random() < often else None
+        study,
+        folder,
+        hostings,
+        random.Random(seed) if random.Random(f"kill {seed}").random() < often else None,
+        knobs=draw_knobs("hostings", seed),
     )
 
 

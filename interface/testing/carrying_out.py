@@ -25,6 +25,7 @@ from fedbo.coordinator.runtime.actor import Coordinator
 from fedbo.execution.directory import gather
 from fedbo.execution.jobs import learnings, runs
 from fedbo.study.study import Study, load_study
+from fedbo.testing.knobs import NONE_TURNED, Knobs, turn
 
 LEGAL_ENDS = (EvaluationError, EndlessError)
 # What a fork tells of how a study may end besides well: by its own wish, or because nothing could make progress any more.
@@ -54,10 +55,11 @@ class Hostings:
 
     coordinators: dict[int, Coordinator] = field(default_factory=dict)
 
-    def carry_out(self, study: Study, directory: Path, kill: random.Random | None = None) -> str:
+    def carry_out(self, study: Study, directory: Path, kill: random.Random | None = None, knobs: Knobs = NONE_TURNED) -> str:
         """Carry a study out and put its tables together; give "" or what ended it, where a study may end so.
 
-        With `kill` one of its hosts is killed at a random moment of the first second.
+        With `kill` one of its hosts is killed at a random moment of the first second. Hosts of earlier studies have these
+        `knobs` from now on, beside those that they had.
         """
         kind, agents = study.hosting.kind, study.federation().n_agents
         count = {"inline": 0, "dedicated": agents, "packed": min(study.hosting.workers or 1, agents)}[kind]
@@ -66,6 +68,9 @@ class Hostings:
         parts.mkdir(parents=True, exist_ok=True)
         (directory / "study.toml").write_text(study.to_toml(), encoding="utf-8")
         work = runs(study, parts)
+        for host in coordinator.hosts if knobs else ():
+            with suppress(ray.exceptions.RayActorError):  # the last study's kill came after its end
+                ray.get(host.__ray_call__.remote(lambda _: turn(knobs)))
         try:
             with _killing_one(coordinator, kill if count else None):
                 for job in learnings(study, parts):

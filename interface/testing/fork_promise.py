@@ -17,6 +17,7 @@ from fedbo.results.fork import is_fork
 from fedbo.results.grouping import by_run
 from fedbo.study.study import Study
 from fedbo.testing.carrying_out import LEGAL_NAMES, Untried, begin_or_go_on, differences, dying, forked, tables, words
+from fedbo.testing.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn
 
 _CHANGES = (
     *(f"exchange={{mode = '{mode}'}}" for mode in ("barrier", "deadline", "first_k", "buffered", "immediate")),
@@ -71,16 +72,21 @@ def _broken_by_kill(folder: Path, fork: tuple[str, ForkPoint, list[str], int], r
     """Fork once more, to be killed before a random file operation, go on with that, and compare the branch."""
     name, point, sets, operations = fork
     before = rng.randint(1, operations)
-    forked(lambda: _forked(folder / "run", point, sets, folder / "killed", before), folder, 2 * seconds)
+    knobs = draw_knobs("forks", before, rng.random())
+    forked(lambda: _forked(folder / "run", point, sets, folder / "killed", before, knobs), folder, 2 * seconds)
     ended = forked(lambda: _forked(folder / "run", point, sets, folder / "killed"), folder, 2 * seconds)
+    which = f"at {point} with {sets}, killed before file operation {before} with {in_words(knobs)}"
     if ended.code:
-        return [words(ended, f"the fork at {point} with {sets}, killed before file operation {before}", seconds)]
+        return [words(ended, f"the fork {which}", seconds)]
     whole, resumed = (tables(folder / each / "branch-0001") for each in (name, "killed"))
-    return differences(whole, resumed, f"forked at {point} with {sets}, killed before file operation {before}")
+    return differences(whole, resumed, f"forked {which}")
 
 
-def _forked(run: Path, point: ForkPoint, sets: Sequence[str], out: Path, before: int | None = None) -> int:
+def _forked(
+    run: Path, point: ForkPoint, sets: Sequence[str], out: Path, before: int | None = None, knobs: Knobs = NONE_TURNED
+) -> int:
     """Fork a run, or go on with that, to be killed before a file operation where one is given; give how many there were."""
+    turn(knobs)
     count = dying(out, before)
     if not is_fork(out):
         fork_run(run, [point], sets, out)

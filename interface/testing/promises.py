@@ -39,6 +39,7 @@ from fedbo.testing.carrying_out import (
     words,
 )
 from fedbo.testing.invariants import violations
+from fedbo.testing.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn, turned
 
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
 
@@ -67,13 +68,14 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
     """Run a study, then again with up to `kills` kills at random moments; give what differs, and how often it was killed.
 
     Every other kill comes before a random file operation, of which snapshots every few events make many, the others at a
-    random time; both are drawn over the whole undisturbed run, so that they fall in its end as well.
+    random time; both are drawn over the whole undisturbed run, so that they fall in its end as well. Each process that is
+    killed or resumes has other knobs.
     """
     for events, limit in ((6, seconds / 8), (600, seconds)):  # rarer snapshots where so many of them would take all the time
         often = load_study({**study.document(), "recovery": {"events": events}})
         shutil.rmtree(folder / "alone", ignore_errors=True)
         began = time.monotonic()
-        alone = forked(lambda: _counted(often, folder / "alone", None), folder, limit)  # noqa: B023
+        alone = forked(lambda: _counted(often, folder / "alone", None, {}), folder, limit)  # noqa: B023
         took = time.monotonic() - began
         if not alone.killed:
             break
@@ -85,15 +87,17 @@ def broken_by_kills(study: Study, folder: Path, seconds: float, kills: int, seed
     while True:
         before = rng.randint(1, alone.given) if done < kills and done % 2 == 0 else None
         limit = rng.uniform(0.0, 1.1 * took) if done < kills and done % 2 else seconds
-        ended = forked(lambda: _counted(often, directory, before), folder, limit)  # noqa: B023
+        knobs = draw_knobs("kills", seed, done)
+        ended = forked(lambda: _counted(often, directory, before, knobs), folder, limit)  # noqa: B023
         if not ended.killed:
             break
         if done >= kills:
             return [words(ended, "the resumed run", seconds)], done
         done += 1
+    turned_last = f"after {done} kills, the last process with {in_words(knobs)}"
     if ended.code:
-        return [words(ended, "the resumed run", seconds)], done
-    return differences(tables(folder / "alone"), tables(directory), f"after {done} kills"), done
+        return [words(ended, f"the run resumed {turned_last}", seconds)], done
+    return differences(tables(folder / "alone"), tables(directory), turned_last), done
 
 
 def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill: bool = True) -> list[str]:
@@ -122,12 +126,13 @@ def broken_extension(study: Study, folder: Path, seconds: float, seed: int, kill
         return [words(counted, "the extension", seconds)]
     broken = differences(tables(folder / "alone"), tables(trial), f"extended by {sets}")
     if kill and not broken:
-        before = rng.randint(1, counted.given)
-        forked(lambda: _extended(directory, sets, before), folder, seconds)
+        before, knobs = rng.randint(1, counted.given), draw_knobs("extensions", seed)
+        forked(lambda: _extended(directory, sets, before, knobs), folder, seconds)
         ended = forked(lambda: _extended(directory, sets, None), folder, seconds)
+        which = f"by {sets}, killed before file operation {before} with {in_words(knobs)}"
         if ended.code:
-            return [words(ended, f"the extension killed before file operation {before}", seconds)]
-        broken = differences(tables(folder / "alone"), tables(directory), f"killed, and extended by {sets}")
+            return [words(ended, f"the extension {which}", seconds)]
+        broken = differences(tables(folder / "alone"), tables(directory), f"extended {which}")
     return broken
 
 
@@ -170,8 +175,9 @@ def with_less(study: Study, rng: random.Random) -> tuple[Study, Study, list[str]
     return whole, less, [f"{table}.{key}={whole.document()[table][key]}"]
 
 
-def _extended(directory: Path, sets: Sequence[str], before: int | None) -> int:
+def _extended(directory: Path, sets: Sequence[str], before: int | None, knobs: Knobs = NONE_TURNED) -> int:
     """Extend a run, or go on with that, to be killed before a file operation where one is given; give how many there were."""
+    turn(knobs)
     count = dying(directory, before)
     ended = read_manifest(directory)
     if load_study(directory / "study.toml", sets).digest() != ended["study_sha256"] or ended["status"] != "complete":
@@ -179,8 +185,9 @@ def _extended(directory: Path, sets: Sequence[str], before: int | None) -> int:
     return count()
 
 
-def _counted(study: Study, directory: Path, before: int | None) -> int:
+def _counted(study: Study, directory: Path, before: int | None, knobs: Knobs) -> int:
     """Run or resume a study, to be killed before a file operation where one is given; give how many there were."""
+    turn(knobs)
     count = dying(directory, before)
     begin_or_go_on(study, directory)
     return count()
@@ -192,16 +199,21 @@ def broken_hostings(
     hostings: Hostings,
     kill: random.Random | None = None,
     kinds: Sequence[tuple[str, int | None]] = HOSTINGS,
+    knobs: Knobs = NONE_TURNED,
 ) -> list[str]:
-    """Compare the tables under some hostings with those in one process; with `kill` a host is killed at a random moment."""
+    """Compare the tables under some hostings with those in one process; with `kill` a host is killed at a random moment.
+
+    Under these hostings the coordinator and its hosts have these knobs.
+    """
     said = hostings.carry_out(hosted(study, "inline"), folder / "inline")
     expected, broken = tables(folder / "inline"), list[str]()
     for kind, workers in kinds:
         name = f"{kind} {workers or ''}".strip()
-        found = hostings.carry_out(hosted(study, kind, workers), folder / name, kill)
+        with turned(knobs):
+            found = hostings.carry_out(hosted(study, kind, workers), folder / name, kill, knobs)
         if said and found:
             continue  # what was written before a study ends by its own wish depends on who was how far
-        broken += differences(expected, tables(folder / name), name)
+        broken += differences(expected, tables(folder / name), f"{name} with {in_words(knobs)}")
     return broken
 
 

@@ -29,6 +29,7 @@ from fedbo.testing.files import (
     draw_initial_file,
     draw_trace,
 )
+from fedbo.testing.rarities import add_rarities
 from fedbo.testing.settings import KNOWN_FUNCTIONS, draw_algorithm, draw_differences, draw_objective
 from fedbo.testing.surroundings import (
     draw_availability,
@@ -139,6 +140,7 @@ def draw_document(rng: np.random.Generator, folder: Path | None = None, algorith
     if draws.chance(0.15):  # what is refused for it, such as initial points of another dimension, is drawn again
         document |= draw_stopping(draws, count)
     _let_agents_differ(draws, document, folder, listed)
+    add_rarities(draws, document, folder, listed, _parameters(document))
     return {name: table for name, table in document.items() if table}
 
 

@@ -1,0 +1,79 @@
+"""Random studies have every key that a study file knows, but for those that are listed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbo.study.schema import schema
+from fedbo.testing.studies import draw_document
+
+MOST = 3000  # documents: each key is drawn in one of 300 at least, so one is missing in a series of 20,000
+# Keys that no random study has, and why. This list shrinks.
+NEVER: dict[str, set[str]] = {
+    "hosting and clock are what the promises vary": {
+        *("hosting", "hosting.address", "hosting.kind", "hosting.package", "hosting.workers"),
+        *("timing.clock", "evaluation.memory_limit", "study.name"),
+    },
+    "no other run has the same bytes": {"privacy.secure_noise"},
+    "needs a data set": {
+        f"{where}.data" for where in ("timing.evaluation", "timing.latency", "group.evaluation", "group.latency")
+    },
+    "is refused there, or the default is the column that is drawn": {
+        *("timing.latency.rate", "timing.latency.slopes", "group.evaluation.rate", "group.evaluation.slopes"),
+        *("group.latency.rate", "group.latency.slopes", "group.history.warm_start"),
+        *(f"timing.{what}.{key}" for what in ("evaluation", "latency") for key in ("by", "column")),
+    },
+    "is as long as something else in the study, or belongs to few algorithms": {
+        f"algorithm.{key}"
+        for key in "box_high box_low changes high low matrices own.pending_values own.region region total weights".split()
+    },
+    "belongs to an objective that needs data, trains models, or has these sizes for its paper": {
+        f"objective.{key}"
+        for key in """
+            alpha bandwidth best capacity classes contrast days difference differences.length_scale efficacy epidemic epoch
+            exponent features heterogeneity interpolation latency least likeness log metric_name mislabelled names noisy part
+            partition platt quantity repl rho1 rho2 rounds splits steps table task tmax trainsize
+        """.split()
+    },
+}
+
+
+def known(node: dict[str, Any], definitions: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[str]:
+    """List the keys of a schema by their paths; the settings of an earlier task's algorithm are those of [[algorithm]]."""
+    while "$ref" in node:
+        node = definitions[node["$ref"].split("/")[-1]]
+    nested = [part for word in ("anyOf", "oneOf", "allOf") for part in node.get(word, ())]
+    nested += [node[word] for word in ("then", "else", "items") if isinstance(node.get(word), dict)]
+    for part in nested:
+        yield from known(part, definitions, path)
+    for key, inner in node.get("properties", {}).items():
+        yield ".".join((*path, key))
+        if (*path, key)[-2:] != ("history", "algorithm"):
+            yield from known(inner, definitions, (*path, key))
+
+
+def keys_of(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """List the keys of a document by their paths."""
+    for inner in value if isinstance(value, list) else ():
+        yield from keys_of(inner, path)
+    for key, inner in value.items() if isinstance(value, dict) else ():
+        yield ".".join((*path, key))
+        yield from keys_of(inner, (*path, key))
+
+
+def test_every_key_of_a_study_is_drawn_or_named_with_the_reason_why_not(tmp_path: Path) -> None:
+    whole, drawn = schema(), set[str]()
+    never = {key for keys in NEVER.values() for key in keys}
+    there = set(known(whole, whole["$defs"]))
+    for seed in range(MOST):
+        (folder := tmp_path / str(seed)).mkdir()
+        drawn |= set(keys_of(draw_document(np.random.default_rng(seed), folder)))
+        if there <= drawn | never:
+            break
+    assert there - drawn - never == set(), f"none of the documents of the seeds 0 to {MOST - 1} has these keys"
+    assert never - there == set(), "these keys are no longer known"
+    assert never & drawn == set(), "these keys are drawn now"

@@ -1,0 +1,70 @@
+"""Every constant of a size, a time or a count is a knob that random studies turn, or is named here with the reason why not."""
+
+from __future__ import annotations
+
+import ast
+from importlib import import_module
+from pathlib import Path
+
+from fedbo.testing.knobs import KNOBS, draw_knobs, in_words, turned
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = {"actors": "actors", "coordinator": "coordinator", "interface/execution": "execution"}
+# Results, messages or what a user is told depend on these, or only speed does and nothing that can go wrong. This list shrinks.
+FIXED = {
+    "decides which numbers are drawn": {"duration_blocks._BLOCK"},
+    "is part of a format on disk": {"evaluations.NAN", "rows._LABEL", "sealed.FORMAT", "encoding.DEPTH", "noise.KEY_BYTES"},
+    "is part of a result": {
+        *("messages.LARGEST", "messages.ROUNDING", "rungs._FEWEST", "aggregator.GRID", "displacement._FARTHEST"),
+        *("overlap._TICK", "secure_aggregation.FIELD"),
+    },
+    "decides which study is given up, and what it is told": {
+        *("endless.STARTS", "endless.STARTS_EACH", "endless.EVENTS", "endless.EVENTS_EACH", "endless.LEFT"),
+        *("retry_limits.MACHINE_LOSSES", "retry_limits.HOST_DEATHS", "retry_limits.HOST_LOSSES"),
+        *("retry_limits.COORDINATOR_LOSSES", "retry_limits.TABULATOR_DEATHS"),
+    },
+    "is an index": {"pending.DECISION"},
+    "is a unit": {"ray_pool.MIB", "isolated.MIB"},
+    "waits for other machines or shows progress": {
+        *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
+        *("progress._ROWS", "progress._EVERY", "progress._SURE"),
+    },
+    "is a limit that a user is told": {"fork._MOST"},
+}
+
+
+def constants() -> dict[str, str]:
+    """List the modules with constants of numbers by `module.NAME`."""
+    found = {}
+    for folder, package in FOLDERS.items():
+        for path in (ROOT / folder).rglob("*.py"):
+            module = ".".join(["fedbo", package, *path.relative_to(ROOT / folder).with_suffix("").parts])
+            for node in ast.parse(path.read_text()).body:
+                if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+                    continue
+                name = node.targets[0].id
+                if name.isupper() and type(getattr(import_module(module), name)) in (int, float):
+                    found[f"{module}.{name}"] = f"{path.stem}.{name}"
+    return found
+
+
+def test_every_constant_is_turned_or_there_is_a_reason_why_not() -> None:
+    reasons = [name for names in FIXED.values() for name in names]
+    assert len(reasons) == len(set(reasons))
+    turned_here = {name.replace("evaluation.step.MIN_BATCH", "evaluation.batches.MIN_BATCH") for name in KNOBS}
+    found = constants()
+    assert set(found) == {name for name, short in found.items() if short in reasons} | (turned_here & set(found))
+    assert turned_here <= set(found) and set(reasons) <= set(found.values()), "a constant of that name is no longer there"
+    assert not {short for name, short in found.items() if name in turned_here} & set(reasons)
+
+
+def test_knobs_are_drawn_by_their_key_and_set_back() -> None:
+    assert draw_knobs("kills", 3, 0) == draw_knobs("kills", 3, 0)
+    drawn = [draw_knobs("kills", seed) for seed in range(60)]
+    assert {name for knobs in drawn for name in knobs} == set(KNOBS) and {} in drawn
+    hosts = import_module("fedbo.actors.hosts")
+    before = hosts._MOST
+    with turned({"fedbo.actors.hosts._MOST": 2}):
+        assert hosts._MOST == 2
+    assert hosts._MOST == before
+    assert in_words({"fedbo.actors.hosts._MOST": 2}) == "actors.hosts._MOST = 2"

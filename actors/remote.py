@@ -55,7 +55,8 @@ class HostActor(Host):
 class RemoteHost:
     """One host as seen from outside: its agents, the requests not sent yet, and the calls under way, oldest first.
 
-    It is called through its `channel`, if it has one.
+    It is called through its `channel`, if it has one. `told` are calls that give nothing, of which one that is lost loses the
+    host: later calls rest on them.
 
     In real time `process` is the number of its process (0: killed), `life` counts those that it has had, and `deaths` how
     often one died since an agent finished anything.
@@ -67,6 +68,7 @@ class RemoteHost:
     buffer: dict[int, StepRequest] = field(default_factory=dict)
     commits: list[tuple[int, tuple[float, ...]]] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
+    told: list[Any] = field(default_factory=list)
     process: int = 0
     life: int = 0
     deaths: int = 0
@@ -80,6 +82,14 @@ class RemoteHost:
             return self.channel.call(method, *arguments)
         except ChannelClosed as error:
             raise _lost(error) from error
+
+    def check_told(self) -> None:
+        """Check that all calls that give nothing have arrived; HostLost where one has not.
+
+        A host works in the order of its calls, so nothing is waited for once a later one has ended.
+        """
+        told, self.told = self.told, []
+        got(told)
 
     def take_commits(self) -> list[tuple[int, tuple[float, ...]]]:
         """Give the commits that it has not been told of, once."""
@@ -160,7 +170,7 @@ class RayHosts:
         host = self._host_of(agent)
         host.commits.append((agent, times))
         if len(host.commits) >= _COMMITS:
-            host.call("commit", host.take_commits())
+            host.told.append(host.call("commit", host.take_commits()))
 
     def flush(self, ends: Ends = dict) -> None:
         """Send the buffers of hosts that are about to run out of work, what ends first before all else."""
@@ -190,11 +200,16 @@ class RayHosts:
         if not wait and not _all_there(self._writing):
             return None
         parts, self._writing = got(self._writing), []
+        for host in self.remote:
+            host.check_told()
         return _merged(parts)
 
     def finish(self, number: int, kind: str = "observations") -> dict[str, str]:
         """Let every host write its own part file."""
-        return _merged(got([host.call("finish", host.take_commits(), number, kind) for host in self.remote]))
+        parts = got([host.call("finish", host.take_commits(), number, kind) for host in self.remote])
+        for host in self.remote:
+            host.check_told()
+        return _merged(parts)
 
     def best(self) -> dict[int, float]:
         """Give every agent's best score as of a moment ago: a busy actor must not hold the engine up."""

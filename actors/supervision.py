@@ -41,12 +41,17 @@ class HostProcesses:
     def hold(self, host: RemoteHost, agent: int, until: float) -> None:
         """Let nothing come out of an agent until this time."""
         self.live.held[agent] = max(until, self.live.held.get(agent, 0.0))
-        concurrently(host.handle.hold).remote(agent, until)
+        self._tell(host, host.handle.hold, agent, until)
 
     def slow(self, host: RemoteHost, agent: int, factor: float) -> None:
         """Let an agent's evaluations take so many times as long."""
         self.live.slowed[agent] = factor
-        concurrently(host.handle.slow).remote(agent, factor)
+        self._tell(host, host.handle.slow, agent, factor)
+
+    def _tell(self, host: RemoteHost, method: Any, *arguments: Any) -> None:
+        """Call a process beside its work; one that the plan has killed hears of it when it is started again."""
+        if host.process:
+            host.calls.append(concurrently(method).remote(*arguments))
 
     def handle_death(self, host: RemoteHost) -> None:
         """Replace a process that died although no plan said so; RuntimeError when that happens again and again."""
@@ -65,7 +70,7 @@ class HostProcesses:
         host.handle, self._spare = self._spare, self._start_spare()
         host.life += 1
         host.process = 1
-        host.handle.begin.remote(self._epoch)
+        host.calls.append(host.handle.begin.remote(self._epoch))
         config = self._config._replace(life=host.life)
         loaded = host.handle.load.remote(self._task, host.numbers, config, host.place)
         host.calls.append(loaded)
@@ -83,7 +88,7 @@ class HostProcesses:
         for agent in host.numbers:
             for wanted, call in ((self.live.held, host.handle.hold), (self.live.slowed, host.handle.slow)):
                 if agent in wanted:
-                    call.remote(agent, wanted[agent])
+                    host.calls.append(call.remote(agent, wanted[agent]))
 
 
 class SupervisedHosts(RayHosts):
@@ -189,11 +194,11 @@ class SupervisedHosts(RayHosts):
         host.calls += [host.handle.work.remote((), [request]) for request in requests]
 
     def _take(self, host: RemoteHost, call: Any) -> list[StepReport]:
-        """Give the reports of a call that has ended; none of one that loaded the agents of a new process."""
+        """Return the reports of a call that has ended; none of one that told a process something, which may be lost as well."""
         host.calls.remove(call)
         (found,) = got([call])
-        if isinstance(found, int):
-            host.process = found
+        if not isinstance(found, list):
+            host.process = host.process if found is None else found
             return []
         host.deaths = 0 if found else host.deaths
         return list(found)

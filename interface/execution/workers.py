@@ -118,10 +118,9 @@ class ActorPool:
                 except Exception as error:
                     failure = failure or error
                 idle.append(actor)
-            if (interrupted() or failure) and not stopping:
-                stopping = True
-                for actor, _ in busy.values():
-                    actor.stop.remote()
+            stopping = stopping or interrupted() or failure is not None
+            for actor, _ in busy.values() if stopping else ():  # again and again, as a call may be lost
+                actor.stop.remote()
             on_progress(len(jobs) - len(waiting) - len(busy), [actor for actor, _ in busy.values()])
         if failure is not None:
             raise failure

@@ -1,0 +1,57 @@
+"""Calls whose results nobody needs: one that is lost must lose the host, since what is sent later rests on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fedbo.actors import remote
+from fedbo.actors.remote import HostLost, RayHosts, RemoteHost
+
+
+class LostReply:
+    """The result of a call that was lost."""
+
+    def get(self) -> Any:
+        raise HostLost("the call was lost")
+
+
+class ForgetfulHost:
+    """A host on which every call but `commit` succeeds at once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked = list[str]()
+        monkeypatch.setattr(
+            remote, "got", lambda calls: [call.get() if isinstance(call, LostReply) else call for call in calls]
+        )
+        monkeypatch.setattr(RemoteHost, "call", lambda host, method, *arguments: self.answer(method))
+
+    def answer(self, method: str) -> Any:
+        self.asked.append(method)
+        return LostReply() if method == "commit" else {"part": "sum"}
+
+
+@pytest.fixture
+def hosts(monkeypatch: pytest.MonkeyPatch) -> RayHosts:
+    """Hosts that lose each call that tells them of steps that count, after every second of them."""
+    ForgetfulHost(monkeypatch)
+    monkeypatch.setattr(remote, "_COMMITS", 2)
+    monkeypatch.setattr(remote, "_all_there", lambda calls: True)
+    made = RayHosts.__new__(RayHosts)
+    made.remote = [RemoteHost(0, None, (0,))]
+    made._writing = []
+    for _ in range(2):
+        made.commit(0, (0.0, 1.0))
+    return made
+
+
+def test_a_snapshot_does_not_count_where_a_host_was_not_told_of_steps_before_it(hosts: RayHosts) -> None:
+    hosts.snapshot(1, whole=True)
+    with pytest.raises(HostLost):
+        hosts.written(wait=True)
+
+
+def test_a_run_does_not_end_where_a_host_was_not_told_of_steps_before_its_end(hosts: RayHosts) -> None:
+    with pytest.raises(HostLost):
+        hosts.finish(1)

@@ -14,10 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from fedbo.algorithms.catalog import algorithms
 from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Hostings, Untried, import_for_runs
+from fedbo.testing.chaos_trials import chaos_trials
 from fedbo.testing.fork_promise import broken_fork
 from fedbo.testing.knobs import draw_knobs
 from fedbo.testing.promises import (
@@ -33,7 +35,7 @@ from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study, features
 
 ON_RAY = ("hostings", "workers", "real-time")
-TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "real-time")
+TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "real-time", "ray-chaos")
 Trial = Callable[[Study, Path, int], list[str]]
 
 
@@ -111,6 +113,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = _given(arguments)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     given.room.mkdir(parents=True, exist_ok=True)
+    if given.what == "ray-chaos":
+        _try_under_chaos(given)
     names = list(algorithms()) if "every" in given.algorithm else given.algorithm or [None]
     trial, series = trials(given), TrialCounts()
     with tempfile.TemporaryDirectory() as files:
@@ -136,6 +140,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(series.table())
     print(f"{series.drawn} studies, seeds {given.first} to {seed - 1}: {series}")
     sys.exit(bool(series.broken))
+
+
+def _try_under_chaos(given: argparse.Namespace) -> NoReturn:
+    """Try studies in processes of their own, each with a Ray whose calls fail; print each study, for its time tells a lot."""
+    series, broken, resumes = time.monotonic(), 0, 0
+    for result in chaos_trials(given.first, given.studies, given.limit, given.room):
+        broken, resumes = broken + bool(result.broken), resumes + result.resumes
+        said = f"broken: {result.broken[0]}" if result.broken else "the same bytes, or its laws hold"
+        print(f"seed {result.seed}, {result.way}: {said}; {result.resumes} resumes, {result.seconds:g} s", flush=True)
+    seconds = time.monotonic() - series
+    print(f"{given.studies} studies, seeds from {given.first}: {broken} broken; {resumes} resumes; {seconds:.0f} s")
+    sys.exit(bool(broken))
 
 
 def _given(arguments: Sequence[str] | None) -> argparse.Namespace:

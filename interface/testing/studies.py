@@ -169,7 +169,8 @@ def _name_files(draws: Draws, document: Document, folder: Path, targets: list[in
 def _parameters(document: Document) -> Sequence[Parameter]:
     """Give the parameters of a study's objective; none where the study will be refused."""
     try:
-        found: Sequence[Parameter] = ObjectiveTable.model_validate(document["objective"]).make().parameters
+        with np.errstate(all="ignore"):  # of what will be refused
+            found: Sequence[Parameter] = ObjectiveTable.model_validate(document["objective"]).make().parameters
     except InvalidSettings:
         return ()
     return found

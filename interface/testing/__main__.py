@@ -19,9 +19,10 @@ from typing import NoReturn
 from fedbo.algorithms.catalog import algorithms
 from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Hostings, Untried, import_for_runs
-from fedbo.testing.chaos_trials import chaos_trials
+from fedbo.testing.chaos.knobs import draw_knobs
+from fedbo.testing.chaos.real_time import broken_in_real_time, draw_real_time_study
+from fedbo.testing.chaos.trials import chaos_trials
 from fedbo.testing.fork_promise import broken_fork
-from fedbo.testing.knobs import draw_knobs
 from fedbo.testing.promises import (
     broken_by_kills,
     broken_extension,
@@ -30,7 +31,6 @@ from fedbo.testing.promises import (
     broken_workers,
     start_ray,
 )
-from fedbo.testing.real_time import broken_in_real_time, draw_real_time_study
 from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study, features
 

@@ -17,7 +17,7 @@ from fedbo.results.fork import is_fork
 from fedbo.results.grouping import by_run
 from fedbo.study.study import Study
 from fedbo.testing.carrying_out import LEGAL_NAMES, Untried, begin_or_go_on, differences, dying, forked, tables, words
-from fedbo.testing.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn
+from fedbo.testing.chaos.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn
 
 _CHANGES = (
     *(f"exchange={{mode = '{mode}'}}" for mode in ("barrier", "deadline", "first_k", "buffered", "immediate")),

@@ -38,8 +38,8 @@ from fedbo.testing.carrying_out import (
     tables,
     words,
 )
+from fedbo.testing.chaos.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn, turned
 from fedbo.testing.invariants import violations
-from fedbo.testing.knobs import NONE_TURNED, Knobs, draw_knobs, in_words, turn, turned
 
 HOSTINGS: tuple[tuple[str, int | None], ...] = (("packed", 1), ("packed", 2), ("packed", 3), ("dedicated", None))
 

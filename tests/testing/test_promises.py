@@ -18,9 +18,9 @@ from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.exchange import MODES
 from fedbo.study.study import load_study
 from fedbo.testing.carrying_out import Hostings, tables
+from fedbo.testing.chaos.real_time import draw_real_time_study
 from fedbo.testing.invariants import violations
 from fedbo.testing.promises import broken_hostings
-from fedbo.testing.real_time import draw_real_time_study
 from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_document, draw_study, features
 

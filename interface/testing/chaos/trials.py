@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedbo.testing.ray_chaos import ChaosResult, chaotic_environment
+from fedbo.testing.chaos.ray_failures import ChaosResult, chaotic_environment
 
 BATCH = 20  # studies on one Ray
 STARTS = 4  # of processes that Ray ends, one after the other, before any of them ends a study
@@ -38,7 +38,16 @@ def chaos_trials(first: int, studies: int, seconds: float, room: Path) -> Iterat
 
 def _lines(first: int, count: int, seconds: float, room: Path) -> Iterator[ChaosResult]:
     """Yield the results of one process, until it has ended or is killed since it hangs."""
-    command = [sys.executable, "-X", "faulthandler", "-m", "fedbo.testing.ray_chaos", str(first), str(count), str(room)]
+    command = [
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-m",
+        "fedbo.testing.chaos.ray_failures",
+        str(first),
+        str(count),
+        str(room),
+    ]
     with (room / "said.txt").open("a") as said:
         process = subprocess.Popen(
             command, env=chaotic_environment(), stdout=subprocess.PIPE, stderr=said, start_new_session=True, bufsize=0

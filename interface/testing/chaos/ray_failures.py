@@ -1,7 +1,7 @@
 """The promise of studies on a Ray whose calls fail and are delayed: the bytes of one process, or an error that a resume mends.
 
 Ray fails its own requests, replies and messages in flight (`RAY_testing_rpc_failure`) and delays what its processes handle
-(`RAY_testing_asio_delay_us`). Both are read when Ray starts, so `chaos_trials` runs this module in processes of their own.
+(`RAY_testing_asio_delay_us`). Both are read when Ray starts, so `trials` runs this module in processes of their own.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from fedbo.actors.remote import HostLost, RayHosts
 from fedbo.execution.replay import replay
 from fedbo.study.study import Study
 from fedbo.testing.carrying_out import LEGAL_NAMES, Hostings, begin_or_go_on, differences, hosted, tables
+from fedbo.testing.chaos.real_time import draw_real_time_study
 from fedbo.testing.invariants import violations
 from fedbo.testing.promises import start_ray
-from fedbo.testing.real_time import draw_real_time_study
 from fedbo.testing.studies import draw_study
 
 # Calls that studies rest on. Where all calls fail, Ray does not always start, and some of its processes end themselves.

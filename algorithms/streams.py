@@ -67,6 +67,16 @@ def _product(words: Words, factor: int) -> tuple[Words, Words]:
     return high * above + (middle >> _HALF) + (other >> _HALF), words * np.uint64(factor)
 
 
+def hiding(purpose: str, numbers: npt.NDArray[np.float64]) -> str:
+    """Return the purpose of noise that hides some numbers: other numbers get other noise, and the same ones the same.
+
+    Noise that hid two different values would be removed by subtracting what was released of them. The numbers are whole
+    multiples of the rounding of what is released, so that the last bits of a sum do not matter.
+    """
+    exact = np.ascontiguousarray(numbers, dtype="<f8") + 0.0  # minus zero has other bits than zero
+    return f"{purpose} {blake2b(exact.tobytes(), digest_size=16).hexdigest()}"
+
+
 class Streams(NamedTuple):
     """The random streams of one owner at one step of one replicate.
 

@@ -22,7 +22,7 @@ from fedbo.algorithms.components.trees.elimination import Elimination
 from fedbo.algorithms.components.trees.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
 from fedbo.algorithms.components.trees.missing_clients import POLICIES, MissingPolicy
 from fedbo.algorithms.components.trees.partitions import CUTS, POINTS, SPLITS, Partition
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import Streams, hiding
 from fedbo.settings.ranges import OneOf, check
 
 ROUNDING = 2.0**-20  # means with noise are rounded to a multiple of this part of its scale
@@ -149,7 +149,8 @@ class FedPNE:
             if self.epsilon < inf:
                 scale = 1.0 / (self.epsilon * state.rule.pulls(state.depth))
                 rounding = ROUNDING * 2.0 ** np.floor(np.log2(scale))  # the last bits of noise would tell what it hides
-                sent = sent + streams.rng("privacy noise").laplace(0.0, scale, len(sent))
+                purpose = hiding("privacy noise", np.round(sent / rounding))
+                sent = sent + streams.rng(purpose).laplace(0.0, scale, len(sent))
                 sent = np.round(sent / rounding) * rounding
         payload = {"phase": np.array([state.phase]), "means": sent.copy()}
         return payload, state._replace(to_send=False, sent=sent)

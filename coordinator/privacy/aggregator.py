@@ -181,8 +181,8 @@ class PrivateAggregator:
             total = self.secure_aggregation.from_fixed(words).reshape(mechanism.blocks, -1)
         vectors = total
         if mechanism.noise > 0:
-            noise = self._source.normal("privacy noise", number, total.shape)
             grid = GRID * 2.0 ** np.floor(np.log2(sd))
+            noise = self._source.normal("privacy noise", number, np.round(total / grid))
             vectors = np.round((total + sd * noise) / grid) * grid
         if mechanism.quantile is not None:
             votes = np.where(scale < 1, -0.5, 0.5) * staleness_weights * (norms > 0)
@@ -196,8 +196,9 @@ class PrivateAggregator:
         0 where it is zeros: so zeros are as good as no message, and nobody moves the sum by more than 1/2.
         """
         mechanism = self.mechanism
-        noise = self._source.normal("privacy count", state.release, (1,))[0]
         grid = GRID * mechanism.count_noise
+        hidden = np.array([round(votes / grid) if grid else votes], dtype=np.float64)
+        noise = self._source.normal("privacy count", state.release, hidden)[0]
         centred = votes + mechanism.count_noise * noise
         centred = round(centred / grid) * grid if grid else centred
         share = 0.5 + centred / (mechanism.share * self._problem.n_agents)

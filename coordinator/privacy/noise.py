@@ -16,19 +16,19 @@ import scipy
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.algorithms.base import Array
-from fedbo.algorithms.streams import Streams
+from fedbo.algorithms.streams import Streams, hiding
 
 KEY_BYTES = 32
 
 
 class NoiseSource(Protocol):
-    """Draws by purpose and number; asking again gives the same."""
+    """Draws by purpose and number, and for noise by what it hides; asking again gives the same."""
 
     def uniform(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
         """Give numbers from U(0, 1)."""
 
-    def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
-        """Give numbers from N(0, 1)."""
+    def normal(self, purpose: str, number: int, hidden: Array) -> Array:
+        """Return numbers from N(0, 1), one for each number that they hide; other numbers to hide give other noise."""
 
     def words(self, purpose: str, number: int, count: int) -> npt.NDArray[np.uint64]:
         """Give words of 64 random bits."""
@@ -44,9 +44,9 @@ class Seeded:
         """Give numbers from U(0, 1)."""
         return self.streams.at(number).rng(purpose).random(shape)
 
-    def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
-        """Give numbers from N(0, 1)."""
-        return self.streams.at(number).rng(purpose).standard_normal(shape)
+    def normal(self, purpose: str, number: int, hidden: Array) -> Array:
+        """Return numbers from N(0, 1), one for each number that they hide."""
+        return self.streams.at(number).rng(hiding(purpose, hidden)).standard_normal(hidden.shape)
 
     def words(self, purpose: str, number: int, count: int) -> npt.NDArray[np.uint64]:
         """Give words of 64 random bits."""
@@ -57,8 +57,9 @@ class Seeded:
 class Secure:
     """Draws from SHAKE-256, keyed with a secret: without the key they cannot be told from pure chance.
 
-    A resumed run has the same key and so releases the same again. Fresh noise on what was released before would give more
-    away than the ledger says.
+    A resumed run has the same key and so releases the same again: fresh noise on what was released before would give more
+    away than the ledger says. A release that is made again with another sum gets other noise: subtracting two releases with
+    the same noise would give the difference of their sums.
     """
 
     key: bytes
@@ -68,9 +69,9 @@ class Secure:
         words = self.words(purpose, number, math.prod(shape)) >> np.uint64(11)
         return np.asarray((words.astype(np.float64) + 0.5) * 2.0**-53).reshape(shape)
 
-    def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
-        """Give numbers from N(0, 1), by inversion of the distribution function."""
-        return np.asarray(scipy.special.ndtri(self.uniform(purpose, number, shape)))
+    def normal(self, purpose: str, number: int, hidden: Array) -> Array:
+        """Return numbers from N(0, 1), by inversion of the distribution function, one for each number that they hide."""
+        return np.asarray(scipy.special.ndtri(self.uniform(hiding(purpose, hidden), number, hidden.shape)))
 
     def words(self, purpose: str, number: int, count: int) -> npt.NDArray[np.uint64]:
         """Give words of 64 random bits."""

@@ -194,8 +194,8 @@ def noise_of_blocks_reused(patch: pytest.MonkeyPatch) -> None:
     """Draw noise for one block, and add it to all."""
     rightly = Seeded.normal
 
-    def one_row(self: Seeded, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
-        return np.broadcast_to(rightly(self, purpose, number, shape[-1:]), shape)
+    def one_row(self: Seeded, purpose: str, number: int, hidden: Array) -> Array:
+        return np.broadcast_to(rightly(self, purpose, number, hidden[-1]), hidden.shape)
 
     patch.setattr(Seeded, "normal", one_row)
 
@@ -203,15 +203,15 @@ def noise_of_blocks_reused(patch: pytest.MonkeyPatch) -> None:
 def noise_of_releases_reused(patch: pytest.MonkeyPatch) -> None:
     """Draw noise for one release, and add it to the next one too."""
     rightly = Seeded.normal
-    patch.setattr(Seeded, "normal", lambda self, purpose, number, shape: rightly(self, purpose, number // 2, shape))
+    patch.setattr(Seeded, "normal", lambda self, purpose, number, hidden: rightly(self, purpose, number // 2, 0 * hidden))
 
 
 def count_without_noise(patch: pytest.MonkeyPatch) -> None:
     """Let the clipping norm follow the true count."""
     rightly = Seeded.normal
 
-    def silent(self: Seeded, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
-        return rightly(self, purpose, number, shape) * (purpose != "privacy count")
+    def silent(self: Seeded, purpose: str, number: int, hidden: Array) -> Array:
+        return rightly(self, purpose, number, hidden) * (purpose != "privacy count")
 
     patch.setattr(Seeded, "normal", silent)
 

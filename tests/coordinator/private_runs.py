@@ -142,6 +142,13 @@ def releases(ran: Ran) -> list[LedgerEntry]:
     return [entry for entry in ran.core.aggregator.entries if not entry.refused]
 
 
+class SameNoise(Seeded):
+    """The same noise whatever it hides, so that two worlds differ in their sums alone."""
+
+    def normal(self, purpose: str, number: int, hidden: Array) -> Array:
+        return Seeded.normal(self, purpose, number, 0.0 * hidden)
+
+
 class Stand:
     """A aggregator that stands alone: messages go in by hand, and what comes out is kept."""
 

@@ -19,6 +19,7 @@ SHARE = {
     "sampled, 12 releases": 0.1,
     "noise not over q": 0.5,
     "clipping skipped": 0.5,
+    "noise halved": 1.0,
     "worth not applied": 0.5,
     "one noise for two blocks": 0.2,
     "one noise for two releases": 0.2,

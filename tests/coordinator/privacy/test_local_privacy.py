@@ -14,6 +14,7 @@ from small_runs import Setting
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.task import StepRequest, Task
+from fedbo.algorithms.bandits import fed_pne
 from fedbo.algorithms.base import Algorithm, Array, Disclosure, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
@@ -68,9 +69,10 @@ def sent(policy: Policy, changed: int, edge: float) -> Array:
     return np.asarray(report.payload["means"])
 
 
-def most_moved(policy: Policy) -> int:
+def most_moved(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> int:
     """Give how many numbers of a message one reward moves at most, where no points fail, half of them, or all but one."""
     counts = []
+    monkeypatch.setattr(fed_pne, "hiding", lambda purpose, numbers: purpose)  # the same noise, whatever it hides
     for edge, changed in product((1.0, 0.5, 0.1), (0, 1, 8, 30)):
         one, other = sent(policy, -1, edge), sent(policy, changed, edge)
         counts.append(int((~np.isclose(one, other, rtol=0, atol=0, equal_nan=True)).sum()))
@@ -78,13 +80,15 @@ def most_moved(policy: Policy) -> int:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 5])
-def test_where_nothing_is_told_in_place_of_what_failed_a_reward_moves_one_mean(retries: int) -> None:
-    assert most_moved(Policy(retries, "drop")) == 1
+def test_where_nothing_is_told_in_place_of_what_failed_a_reward_moves_one_mean(
+    retries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert most_moved(Policy(retries, "drop"), monkeypatch) == 1
 
 
-def test_the_worst_value_in_place_of_failed_ones_moves_several_means() -> None:
+def test_the_worst_value_in_place_of_failed_ones_moves_several_means(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a reward would cost several times what the ledger says: the reason for refusing it."""
-    assert most_moved(Policy(0, "worst")) == 8
+    assert most_moved(Policy(0, "worst"), monkeypatch) == 8
 
 
 def test_a_policy_is_separate_only_where_that_is_declared() -> None:

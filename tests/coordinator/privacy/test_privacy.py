@@ -17,7 +17,7 @@ import pytest
 from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from private_runs import NUMBERS, Discreet, Stand, Whisper, releases, said, uneven, with_law
+from private_runs import NUMBERS, Discreet, SameNoise, Stand, Whisper, releases, said, uneven, with_law
 from scipy import stats
 from small_runs import Ran
 
@@ -25,7 +25,7 @@ from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.storage.checkpoint import pack, unpack
 from fedbo.actors.task import StepRequest
 from fedbo.algorithms.base import Array, Mechanism
-from fedbo.algorithms.streams import COORDINATOR, Streams
+from fedbo.algorithms.streams import COORDINATOR, Streams, hiding
 from fedbo.coordinator.environment.availability import Always, Bernoulli, Daily, Markov
 from fedbo.coordinator.environment.environment import AgentModels, Environment
 from fedbo.coordinator.environment.faults import (
@@ -149,13 +149,16 @@ def test_a_release_is_what_the_paper_says_of_the_messages_that_arrived(mode: Exc
         spoken = {agent: said(agent, step, norms.get(agent, 3.0)) for agent, (step, _) in messages.items()}
         worth = {agent: (1.0 + stale) ** -0.7 if mode.is_synchronous else 1.0 for agent, (_, stale) in messages.items()}
         late += sum(one < 1 for one in worth.values())
-        noise = Streams(5, owner=COORDINATOR, step=number).rng("privacy noise").standard_normal((2, NUMBERS))
         with np.errstate(over="ignore"):
             pairs = {agent: (spoken[agent], worth[agent]) for agent in messages}
+            hidden, deviation = as_in_the_paper(law, weights(number), pairs, np.zeros((2, NUMBERS)))
+            grid = (aggregator.GRID * 2.0 ** np.floor(np.log2(deviation)))[:, None]
+            purpose = hiding("privacy noise", np.round(hidden / grid))
+            noise = Streams(5, owner=COORDINATOR, step=number).rng(purpose).standard_normal((2, NUMBERS))
             expected, deviation = as_in_the_paper(law, weights(number), pairs, noise)
         np.testing.assert_allclose(entries[number].noise, deviation, rtol=1e-12)
         assert np.all(np.abs(server.vectors[number] - expected) <= 2.0**-20 * deviation[:, None] + 1e-12)
-        grains = server.vectors[number] / (aggregator.GRID * 2.0 ** np.floor(np.log2(deviation)))[:, None]
+        grains = server.vectors[number] / grid
         assert np.array_equal(grains, np.round(grains)), "low bits of a double are left in a release"
     assert late == 0 or mode.accepts_late
     assert late > 0 or not (mode.is_synchronous and mode.accepts_late and mode.mode != "barrier")
@@ -225,7 +228,7 @@ def small_worlds(draw: Any) -> tuple[Stand, dict[int, Array], Array, int]:
         messages[agent] = vector / np.linalg.norm(vector) * norm
     heard = draw(st.sets(st.integers(0, agents - 1), min_size=1))
     worth = np.array(draw(st.lists(st.floats(0, 1), min_size=agents, max_size=agents)))
-    stand = Stand(law, agents, lambda release: weights, Seeded(Streams(draw(st.integers(0, 2**20)))), whole="by hand")
+    stand = Stand(law, agents, lambda release: weights, SameNoise(Streams(draw(st.integers(0, 2**20)))), whole="by hand")
     return stand, {agent: messages[agent] for agent in heard}, worth, draw(st.sampled_from(sorted(heard)))
 
 
@@ -259,7 +262,7 @@ def test_nobody_moves_a_release_by_more_than_is_charged(world: tuple[Stand, dict
 
 
 def test_without_clipping_a_huge_message_moves_a_release_by_more_than_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    stand, messages = Stand(LAW, 3, whole="by hand"), {0: said(0, 1, 30.0), 1: said(1, 1, 1.0)}
+    stand, messages = Stand(LAW, 3, whole="by hand", source=SameNoise(Streams(11))), {0: said(0, 1, 30.0), 1: said(1, 1, 1.0)}
     distance, most = moved(stand, messages, np.ones(3), 0)
     assert distance == pytest.approx(most, rel=1e-5)  # the bound is reached
     monkeypatch.setattr(aggregator, "clip_factors", lambda norms, bound: (np.ones(len(norms)), 0))
@@ -300,7 +303,7 @@ def test_an_agent_is_half_a_vote_on_the_clipping_norm_and_less_when_it_is_worth_
     law = Mechanism(1, 1.0, 1.0, quantile=0.5, count_noise=2.0, rate=1.0)
     clips = {}
     for name, vector, worth in (("zero", 0.0, 1.0), ("within", 0.5, 1.0), ("beyond", 5.0, 1.0), ("stale", 5.0, 0.25)):
-        stand = Stand(law, 4, whole="by hand")
+        stand = Stand(law, 4, whole="by hand", source=SameNoise(Streams(11)))
         stand.release({2: said(2, 1, vector), 1: said(1, 1, 0.2)}, np.array([1.0, 1.0, worth, 1.0]), sample=False)
         clips[name] = math.log(stand.state.clip)
     votes = {name: -4 * (clip - clips["zero"]) for name, clip in clips.items()}
@@ -644,8 +647,8 @@ class Bent:
     def __init__(self, source: NoiseSource, coin: str) -> None:
         self._source, self._coin = source, coin
 
-    def normal(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
-        return self._source.normal(purpose, number, shape)
+    def normal(self, purpose: str, number: int, hidden: Array) -> Array:
+        return self._source.normal(purpose, number, hidden)
 
     def uniform(self, purpose: str, number: int, shape: tuple[int, ...]) -> Array:
         coins = self._source.uniform(purpose, number, shape).copy()
@@ -818,10 +821,11 @@ def test_each_agents_epsilon_under_a_deadline_is_that_of_all_releases_it_could_b
 def test_secure_draws_repeat_with_their_key_alone_and_follow_their_law(draw: str) -> None:
     """20000 draws, U(0, 1) or N(0, 1): Kolmogorov-Smirnov, a fixed key, false alarms 1e-4."""
     one, again, other = (getattr(Secure(key), draw) for key in (KEY, KEY, KEY[::-1]))
-    values = one("noise", 3, (40, 500))
-    assert np.array_equal(values, again("noise", 3, (40, 500)))
+    wanted: Any = (40, 500) if draw == "uniform" else np.zeros((40, 500))
+    values = one("noise", 3, wanted)
+    assert np.array_equal(values, again("noise", 3, wanted))
     assert stats.kstest(values.ravel(), "uniform" if draw == "uniform" else "norm").pvalue > 1e-4
-    for different in (other("noise", 3, (40, 500)), one("noise", 4, (40, 500)), one("coins", 3, (40, 500))):
+    for different in (other("noise", 3, wanted), one("noise", 4, wanted), one("coins", 3, wanted)):
         assert abs(np.corrcoef(values.ravel(), different.ravel())[0, 1]) * math.sqrt(20000) < stats.norm.isf(0.5e-4)
     assert np.all(np.isfinite(values))
 
@@ -846,3 +850,18 @@ def test_two_secure_runs_share_nothing_and_one_repeats() -> None:
     vectors = [pack(ran.core.state.server) for ran in runs]
     assert vectors[0] == vectors[1] and len(set(vectors)) == 3
     assert [aggregator_of(ran).entries[0].secure for ran in runs] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("source", [Seeded(Streams(3)), Secure(KEY)], ids=["seeded", "secure"])
+@pytest.mark.parametrize("purpose", ["privacy noise", "privacy count"])
+def test_noise_is_used_again_for_the_same_sums_alone(source: NoiseSource, purpose: str) -> None:
+    """Subtracting two releases that have the same noise gives the difference of what they hide."""
+    rng = np.random.default_rng(4)
+    sums = [np.round(rng.normal(size=(2, 3)) * 2.0**20) for _ in range(20)]
+    changed = [hidden + np.eye(2, 3) for hidden in sums]
+    drawn = [source.normal(purpose, number, hidden) for number in (0, 1) for hidden in (*sums, *changed)]
+    values = np.concatenate([noise.ravel() for noise in drawn])
+    assert len(set(values.tolist())) == len(values) == 480
+    assert all((source.normal(purpose, 0, -hidden) == source.normal(purpose, 0, 0.0 - hidden)).all() for hidden in sums)
+    assert (source.normal(purpose, 1, changed[-1]) == drawn[-1]).all()
+    assert (source.normal(purpose, 0, np.array([-0.0])) == source.normal(purpose, 0, np.array([0.0]))).all()

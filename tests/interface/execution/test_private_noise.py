@@ -40,7 +40,7 @@ def released_noise(run: Run) -> list[np.ndarray[Any, Any]]:
     aggregator = Core(run.task, run.exchange, run.environment, run.budget).aggregator
     assert isinstance(run.task.algorithm, Private) and isinstance(aggregator, PrivateAggregator)
     source = aggregator._source
-    draws = [source.normal("privacy noise", number, (6,)) for number in (0, 1)]
+    draws = [source.normal("privacy noise", number, np.zeros(6)) for number in (0, 1)]
     return [*draws, *(source.uniform("privacy sampling", number, (6,)) for number in (0, 1))]
 
 

@@ -18,6 +18,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coupled import ADMMAgent, Coupled, penalty_fields
 from fedbo.algorithms.components.native_scaling import Row, Rows
 from fedbo.algorithms.components.penalty_schedule import PenaltySchedule, PenaltyState, penalty_payload
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import OneOf
@@ -83,6 +84,7 @@ class Consensus(Coupled):
     """
 
     horizon_use: ClassVar[str] = "plans its penalty and its last decision by it"
+    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     weights: Row = ()
 
@@ -157,6 +159,7 @@ class Allocation(Coupled):
     """
 
     horizon_use: ClassVar[str] = "plans its penalty and its last decision by it"
+    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     total: Row = ()
     sense: Annotated[str, OneOf(SENSES)] = "equal"

@@ -29,6 +29,9 @@ Array = npt.NDArray[np.float64]
 Payload = Mapping[str, npt.NDArray[Any]]
 
 
+LONGEST = 2**20  # rows of what varies in length, where a method does not bound it closer
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One named array of a message: its dtype, its shape, whether NaN and infinity are refused, and whether it is `positive`.
@@ -37,6 +40,7 @@ class Field:
     damaged on its way is refused by the coordinator, since whoever received it could not factorise it.
     A shape holds None where a length varies from message to message. All that vary in one message are the same number, so that
     the size of a message says what it is, and nothing else need be sent.
+    `longest` bounds a length that varies: a message that asks for more is refused before it is read.
     Numbers that are `observed` are values, or follow from them: an agent that lies sends others, from `low` to `high`, one for
     all or one for each of the last axis. The coordinator does not check these bounds.
     """
@@ -48,6 +52,7 @@ class Field:
     observed: bool = True
     low: float | tuple[float, ...] = -math.inf
     high: float | tuple[float, ...] = math.inf
+    longest: int = LONGEST
 
 
 Declaration = Mapping[str, Field]

@@ -20,6 +20,7 @@ from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Mechanism,
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, level
 from fedbo.algorithms.components.surrogate import LocalState
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.learned_prior import LearnedPrior, Shape, recovered, shape_prior
@@ -54,6 +55,11 @@ class DPFedPrior(PriorAgent):
     noise_multiplier: Annotated[float, Ge(0), Lt(inf)] = 1.5
     share: Annotated[float, Gt(0), Le(1)] = 1.0
     sampling: Annotated[str, OneOf(("fixed", "poisson"))] = "poisson"
+
+    @property
+    def reveals(self) -> Reveals:
+        """Return what releases reveal; without noise as much as the messages of `fed_prior`."""
+        return Reveals.NOISY_SUMS if self.noise_multiplier else Reveals.COMPUTABLE
 
     def mechanism(self, problem: Problem) -> Mechanism:
         """Declare how messages are released."""

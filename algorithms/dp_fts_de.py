@@ -19,6 +19,7 @@ from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximiser_rng
 from fedbo.algorithms.components.regions import Regions, region_of, split_cube
 from fedbo.algorithms.components.schedules import Schedule, check_probabilities, check_temperature, temperature
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
@@ -90,6 +91,13 @@ class DPFTSDE(Federated):
         if self.quantile is not None and self.noise_multiplier and not 2 * self.count_noise > self.noise_multiplier:
             needed = "must be above noise_multiplier / 2 where there is a quantile"
             raise SettingError("count_noise", needed, self.count_noise)
+
+    @property
+    def reveals(self) -> Reveals:
+        """Return what releases reveal: without noise one may be a single agent's message."""
+        if self.noise_multiplier:
+            return Reveals.NOISY_SUMS
+        return Reveals.DRAWS if self.message == "draw" else Reveals.COMPUTABLE
 
     def mechanism(self, problem: Problem) -> Mechanism:
         """Declare how messages are released; SettingError when a fixed share of the agents is nobody."""

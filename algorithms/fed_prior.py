@@ -19,6 +19,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation, bounded_products
 from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState
 from fedbo.algorithms.components.surrogate import LocalState
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.learned_prior import LearnedPrior, Moments, learned_prior, shrunk
 
@@ -71,6 +72,11 @@ class FedPrior(PriorAgent):
 
     directions: Annotated[int, Ge(0)] = 30
     aggregation: Aggregation = Aggregation()
+
+    @property
+    def reveals(self) -> Reveals:
+        """Return what messages reveal: mean and certainty at many points determine few observations."""
+        return Reveals.NOTHING if self.control == "alone" else Reveals.COMPUTABLE
 
     def upload(self, problem: Problem) -> Declaration | None:
         """What is known at the design points and how certainly, both `(M,)`, and how much speaks for stretched coordinates."""

@@ -15,6 +15,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximise_draws
 from fedbo.algorithms.components.schedules import check_probabilities
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.settings.errors import SettingError
@@ -54,6 +55,7 @@ class FTS(Federated):
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.DRAWS
 
     query: Annotated[str, OneOf(("draw", "mean"))] = "mean"
     weights: tuple[float, ...] = ()

@@ -14,6 +14,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import COORDINATES, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_draw
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, standardised
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.gp import ROBUST, fit_shared_gp
@@ -62,6 +63,7 @@ class Pooled:
     """
 
     horizon_use: ClassVar[str] = "sizes its messages by it"
+    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     coordinates: Annotated[str, OneOf(COORDINATES)] = "arcsine"
     clip: Annotated[float, Ge(0), Lt(1)] = 0.5

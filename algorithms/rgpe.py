@@ -13,6 +13,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.surrogate import Surrogate
 from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.acquisition import Prediction, expected_improvement, prediction
 from fedbo.surrogates.ensemble import (
@@ -41,6 +42,7 @@ class RGPE(Transfer):
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     samples: Annotated[int, Ge(1)] = 100
 

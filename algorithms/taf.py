@@ -12,6 +12,7 @@ from fedbo.algorithms import rgpe
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.transfer import Acquisition, Transfer, TransferState, own_improvement
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.surrogates.ensemble import Ensemble, discordance, means, means_with_gradients
 from fedbo.surrogates.gp import Posterior
@@ -28,6 +29,7 @@ class TAF(Transfer):
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     bandwidth: Annotated[float, Gt(0)] = 0.5
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from math import hypot, isfinite
 from typing import Any, Final
@@ -19,6 +19,7 @@ LARGEST = 1e60
 # Without NumPy's question whether an array of another library comes, a third of its time; `dot` would warn of an overflow.
 _vdot: Final[Callable[..., Any]] = getattr(np.vdot, "_implementation", np.vdot)
 _ndarray: Final = np.ndarray
+_FEW_WORDS = 40  # characters of a sender's own words that a refusal repeats
 _FEW = 8  # numbers whose length is found in less time than by NumPy
 ROUNDING = 1e-9  # of matrices that are declared positive, relative to their diagonal
 
@@ -61,9 +62,14 @@ def _length(size: int, declaration: Declaration) -> int:
         return 1
     least = declared_size(declaration, 0)
     length, rest = divmod(size - least, declared_size(declaration, 1) - least)
-    if rest or length < 0:
+    if rest or not 0 <= length <= longest(declaration):
         raise ValueError(f"message of {size} bytes, which no length of what varies in it would give")
     return length
+
+
+def longest(declaration: Declaration) -> int:
+    """Return the largest length of what varies in a message."""
+    return min((field.longest for field in declaration.values() if None in field.shape), default=0)
 
 
 def encode(payload: Payload, declaration: Declaration) -> bytes:
@@ -92,15 +98,16 @@ def decode(data: bytes, declaration: Declaration) -> Payload:
 
 def fault(payload: object, declaration: Declaration, most: float = math.inf) -> str | None:
     """Say what is wrong with a payload, or None when it is as declared and no number of it is larger than `most`."""
-    if not isinstance(payload, dict):
-        return f"payload is a {type(payload).__name__}, not named arrays"
-    if payload.keys() != declaration.keys():
-        return _names(set(payload), set(declaration))
+    # Exact types only: a subclass answers every question below by code of its sender.
+    if type(payload) is not dict:
+        return f"payload is a {_shown(type(payload).__name__)}, not named arrays"
+    if len(payload) != len(declaration) or not all(type(name) is str and name in declaration for name in payload):
+        return _names(payload, declaration)
     length: int | None = None
     for name, field in declaration.items():
         array = payload[name]
-        if not isinstance(array, np.ndarray):
-            return f"field '{name}' is a {type(array).__name__}, not an array"
+        if type(array) is not _ndarray:
+            return f"field '{name}' is a {_shown(type(array).__name__)}, not an array"
         if array.dtype != _dtype(field.dtype):
             return f"field '{name}' is {array.dtype}, declared {field.dtype}"
         if array.shape != field.shape:
@@ -109,6 +116,8 @@ def fault(payload: object, declaration: Declaration, most: float = math.inf) -> 
             length = array.shape[field.shape.index(None)] if length is None else length
             if array.shape != _shape(field, length):
                 return _wrong_shape(name, array, field)
+            if length > field.longest:
+                return f"field '{name}' has length {length}, at most {field.longest} is allowed"
         # A finite sum of squares shows it at a third of the price; one that is too large shows nothing.
         total = _vdot(array, array)
         if not (isfinite(total) and total <= most * most) and (wrong := _too_large(array, field, most)):
@@ -173,6 +182,21 @@ def _wrong_shape(name: str, array: np.ndarray[Any, Any], field: Field) -> str:
 _dtype = cache(np.dtype)  # to compare with a name would parse it for every message
 
 
-def _names(came: set[object], declared: set[str]) -> str:
-    extra = sorted(str(name) for name in came - declared)
-    return f"undeclared field '{extra[0]}'" if extra else f"field '{min(declared - came)}' is missing"
+def _names(came: Mapping[object, object], declared: Declaration) -> str:
+    for name in came:
+        if type(name) is not str:
+            return f"name of a field is a {_shown(type(name).__name__)}, not a string"
+        if name not in declared:
+            return f"undeclared field '{_shown(name)}'"
+    return f"field '{min(declared.keys() - came.keys())}' is missing"
+
+
+def named(error: Exception) -> str:
+    """Name an exception that a message has caused, in few words; its own may repeat what the sender wrote."""
+    words = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {_shown(words, 120)}" if words else type(error).__name__
+
+
+def _shown(words: str, most: int = _FEW_WORDS) -> str:
+    """Return words of a sender so that they can stand in a log: printable ASCII, and few."""
+    return ascii(words[:most])[1:-1]

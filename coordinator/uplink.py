@@ -7,7 +7,7 @@ import math
 from fedbo.algorithms.base import Inbound
 from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived, make
 from fedbo.coordinator.exchange import revealed
-from fedbo.coordinator.messages import DUMMY, LARGEST, checker, sizer
+from fedbo.coordinator.messages import DUMMY, LARGEST, checker, named, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
@@ -25,8 +25,9 @@ class Uplink:
             rules.algorithm.receive,
             rules.exchange.staleness.bound,
         )
-        # The aggregator of private messages clips those that are too large.
-        self._fault = checker(rules.upload or {}, LARGEST if self._aggregator is None else math.inf)
+        # The aggregator of private messages clips those that are too large, where it clips at all.
+        clips = self._aggregator is not None and self._aggregator.mechanism.clip < math.inf
+        self._fault = checker(rules.upload or {}, math.inf if clips else LARGEST)
         # Where nothing may tell who was asked, a message that misses its round is not added to another round's sample.
         hides = self._aggregator is not None and not revealed(self._exchange, self._aggregator.mechanism.sampling)
         # Masks of one round hide nothing in another.
@@ -70,7 +71,11 @@ class Uplink:
             self._log.append((now, "rejected", sender, step, 0, f"stale: {stale} rounds old, the bound is {bound}"))
             return False
         if self._aggregator is None:
-            state.server = self._receive(state.server, make(Inbound, (claimed, step, sent, payload)), now)
+            try:
+                state.server = self._receive(state.server, make(Inbound, (claimed, step, sent, payload)), now)
+            except Exception as error:  # noqa: BLE001 -- one agent's message must not end the study of all
+                self._log.append((now, "rejected", sender, step, 0, f"the algorithm cannot use it: {named(error)}"))
+                return False
         elif wrong := self._aggregator.accept(state.privacy, message, not self._exchange.is_synchronous or agent.asked):
             self._log.append((now, "rejected", sender, step, 0, wrong))
             return False

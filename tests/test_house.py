@@ -41,9 +41,9 @@ WITHIN: dict[str, dict[str, str]] = {
     },
     "surrogates": {"compiled": "", ".": "compiled"},
     "algorithms": {
-        "components": "base catalog streams gp ts",
-        "bandits": "components base catalog streams",
-        "collaborative": "components base catalog streams gp",
+        "components": "base catalog reveals streams gp ts",
+        "bandits": "components base catalog reveals streams",
+        "collaborative": "components base catalog reveals streams gp",
         ".": "components",
     },
     "actors": {

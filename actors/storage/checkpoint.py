@@ -25,11 +25,25 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.encoding import ARRAY, FLOAT, INT, LETTERS, SIZE, AnyArray, EncodedRecords, Encoder, write
 from fedbo.actors.storage.record_types import CheckpointError, RecordType, find_class, is_record, record_of
 
-__all__ = ["MAGIC", "CheckpointError", "EncodedRecords", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
+__all__ = ["MAGIC", "CheckpointError", "EncodedRecords", "ReadBounds", "pack", "read_checkpoint", "unpack", "write_checkpoint"]
 
 MAGIC = b"fedbo checkpoint 1\n"
 FRAME, LENGTHS = struct.Struct("<QI"), struct.Struct("<QQQ")
-NOT_AS_WRITTEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, struct.error, zlib.error)
+NOT_AS_WRITTEN = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError, struct.error, zlib.error
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBounds:
+    """Bounds for bytes of a sender who is not trusted: they hold before anything is inflated, allocated or looked up.
+
+    `nodes` are the inflated bytes of all but arrays, `arrays` the bytes of all arrays together, and `kinds` the only classes.
+    """
+
+    nodes: int
+    arrays: int
+    kinds: tuple[type, ...]
 
 
 def pack(value: Any, name: str = "state", encoded: EncodedRecords | None = None) -> bytes:
@@ -55,8 +69,11 @@ def _parts(value: Any, name: str = "state", encoded: EncodedRecords | None = Non
     return [MAGIC + FRAME.pack(sum(map(len, parts)), check), *parts]
 
 
-def unpack(data: bytes) -> Any:
-    """Read what `pack` wrote; CheckpointError when it is damaged or incomplete, or names a class that is not as it was."""
+def unpack(data: bytes, bounds: ReadBounds | None = None) -> Any:
+    """Read what `pack` wrote; CheckpointError when it is damaged or incomplete, or names a class that is not as it was.
+
+    CheckpointError, too, when it goes beyond `bounds`.
+    """
     head = len(MAGIC) + FRAME.size
     if not data.startswith(MAGIC):
         raise CheckpointError(_of_another_format(data))
@@ -64,7 +81,7 @@ def unpack(data: bytes) -> Any:
     if len(data) < head or FRAME.unpack_from(data, len(MAGIC)) != (len(body), zlib.crc32(body)):
         raise CheckpointError("the checkpoint is damaged or incomplete; an earlier one would do, or to run the study again")
     try:
-        return _value(body)
+        return _value(body, bounds)
     except CheckpointError:
         raise
     except NOT_AS_WRITTEN as error:
@@ -97,8 +114,10 @@ def read_checkpoint(path: Path) -> Any:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def _value(body: memoryview) -> Any:
+def _value(body: memoryview, bounds: ReadBounds | None) -> Any:
     length, packed, widths = LENGTHS.unpack_from(body)
+    if bounds is not None and length > bounds.nodes:
+        raise ValueError(f"it is {length} bytes long without arrays, at most {bounds.nodes} are allowed")
     place = LENGTHS.size + packed
     nodes = zlib.decompressobj().decompress(body[LENGTHS.size : place], length)
     sizes = list(struct.iter_unpack("<QQ", body[place : place + 16 * widths]))
@@ -107,7 +126,7 @@ def _value(body: memoryview) -> Any:
     for width, rows in sizes:
         pools[width] = np.frombuffer(body, f"V{width}", rows, place)
         place += width * rows
-    reader = Decoder(nodes, body[place:], pools)
+    reader = Decoder(nodes, body[place:], pools, bounds, math.inf if bounds is None else bounds.arrays)
     value = read(reader)
     if (len(nodes), reader.node, reader.buffer) != (length, length, len(reader.buffers)):
         raise ValueError("something is left over")
@@ -116,11 +135,16 @@ def _value(body: memoryview) -> Any:
 
 @dataclass(slots=True)
 class Decoder:
-    """A decoder: what is being read, and how far: the nodes, the contents of arrays, and the rows by their length in bytes."""
+    """A decoder: what is being read, and how far: the nodes, the contents of arrays, and the rows by their length in bytes.
+
+    `room` is how many bytes of arrays may still be allocated.
+    """
 
     nodes: bytes
     buffers: memoryview
     pools: dict[int, AnyArray]
+    bounds: ReadBounds | None = None
+    room: float = math.inf
     node: int = 0
     buffer: int = 0
     arrays: list[AnyArray] = field(default_factory=list)
@@ -176,12 +200,14 @@ def _read_record(reader: Decoder) -> Any:
     head = _piece(reader)
     record = reader.records.get(head)
     if record is None:
-        record = reader.records[head] = _find_record(head)
+        record = reader.records[head] = _find_record(head, reader.bounds)
     return record.make([read(reader) for _ in record.names])
 
 
-def _find_record(head: bytes) -> RecordType:
+def _find_record(head: bytes, bounds: ReadBounds | None) -> RecordType:
     module, name, *names = head.decode().split("\0")
+    if bounds is not None and (module, name) not in {(kind.__module__, kind.__qualname__) for kind in bounds.kinds}:
+        raise ValueError("it holds a class that is not allowed here")
     kind = find_class(module, name)
     try:
         record = record_of(kind) if kind is not None and is_record(kind) else None
@@ -211,6 +237,9 @@ def _read_scalar(reader: Decoder) -> Any:
 def _read_array(reader: Decoder) -> AnyArray:
     token, writeable, pooled, ndim = ARRAY.unpack(b"a" + _take(reader, ARRAY.size - 1))[1:]
     shape, dtype = tuple(_size(reader) for _ in range(ndim)), _dtype(token)
+    reader.room -= math.prod(shape) * dtype.itemsize
+    if reader.room < 0:
+        raise ValueError("its arrays take more bytes than are allowed")
     size = shape[0] * 4 if pooled else math.prod(shape) * dtype.itemsize
     contents = np.frombuffer(reader.buffers, np.uint8, size, reader.buffer) if size else np.empty(0, np.uint8)
     reader.buffer += size

@@ -18,6 +18,7 @@ from annotated_types import Ge, Gt, Lt
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem, horizon
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.arms import grid, nearest
@@ -77,6 +78,7 @@ class Fed1UCB:
     """
 
     horizon_use: ClassVar[str] = "sizes its phases by it"
+    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     arms: Annotated[int, Ge(1)] = 50
     sigma: Annotated[float, Gt(0), Lt(inf)] = 0.5

@@ -22,6 +22,7 @@ from fedbo.algorithms.components.trees.elimination import Elimination
 from fedbo.algorithms.components.trees.elimination_phases import FedPNEClient, FedPNEServer, enter_phase, next_phase
 from fedbo.algorithms.components.trees.missing_clients import POLICIES, MissingPolicy
 from fedbo.algorithms.components.trees.partitions import CUTS, POINTS, SPLITS, Partition
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams, hiding
 from fedbo.settings.ranges import OneOf, check
 
@@ -62,6 +63,11 @@ class FedPNE:
         check(self)
 
     @property
+    def reveals(self) -> Reveals:
+        """Return what messages reveal: a mean of one evaluation is its value."""
+        return Reveals.NOISY_SUMS if self.hides else Reveals.OBSERVATIONS
+
+    @property
     def queries(self) -> None:
         """A phase has as many points as nodes."""
         return None
@@ -85,7 +91,10 @@ class FedPNE:
         """The number of the phase, and a mean for each node; NaN where a client has none."""
         self.rule(problem)
         low, high = (0.0, 1.0) if self.clip and self.epsilon == inf else (-inf, inf)
-        return {"phase": Field((1,), "int64"), "means": Field((None,), finite=False, low=low, high=high)}
+        return {
+            "phase": Field((1,), "int64"),
+            "means": Field((None,), finite=False, low=low, high=high, longest=horizon(problem)),
+        }
 
     def download(self, problem: Problem) -> Declaration:
         """The phase with its depth and how many were missing in the last one; depth and number of the best node; the nodes."""

@@ -18,6 +18,7 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.arms import grid
@@ -88,6 +89,7 @@ class FNUCB:
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     arms: Annotated[int, Ge(1)] = 100
     width: Annotated[int, Ge(1)] = 20

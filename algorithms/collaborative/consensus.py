@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from fedbo.algorithms.components.coordinates import from_coordinates, to_coordin
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.surrogate import Surrogate, evaluable
 from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 
@@ -45,6 +46,8 @@ class ConsensusBO(Collaborative):
     With `matrix` "uniform" W(t) = (1 - t/T) / K + (t/T) I; with "leader" it is moved so that all come nearer to the proposal
     with the largest expected improvement, and the agent that made it goes nearer to those of the others.
     """
+
+    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     matrix: Annotated[str, OneOf(("uniform", "leader"))] = "uniform"
     until: Annotated[int, Ge(0), "0 is the iterations of the budget"] = 0

@@ -14,6 +14,7 @@ from fedbo.algorithms.components.collaborative import CollaborativeState, Surfac
 from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
 from fedbo.algorithms.components.schedules import Schedule, check_probability, probability
 from fedbo.algorithms.components.surrogate import LocalState, scaled
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import check
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
@@ -31,6 +32,7 @@ class FedGP(FeatureSums):
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     p: Schedule = "1-1/sqrt(t)"
 

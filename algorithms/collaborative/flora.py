@@ -16,12 +16,14 @@ from fedbo.algorithms.components.coordinates import from_coordinates, to_coordin
 from fedbo.algorithms.components.inner_search import maximiser_rng
 from fedbo.algorithms.components.surrogate import LocalState, evaluable, standardised
 from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.acquisition import prediction
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.maximise import maximise_function
 
+SENT = 2000  # pairs of one message at most, evenly taken: a process of more would take seconds and gigabytes
 POOLED = 300  # one surface of all pairs is fitted to so many at most, evenly taken from all agents
 
 
@@ -46,6 +48,7 @@ class FLoRA(Collaborative):
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     surface: Annotated[str, OneOf(("average", "worst", "single", "cautious"))] = "average"
     after: Annotated[int, Ge(0), "0 is before the first iteration"] = 0
@@ -57,7 +60,9 @@ class FLoRA(Collaborative):
 
     def upload(self, problem: Problem) -> Declaration:
         """All that an agent has evaluated: `x (n, d)` and `y (n,)`."""
-        return {"x": Field((None, problem.dim), observed=False), "y": Field((None,))}
+        longest = min(problem.history + problem.initial + problem.iterations, SENT)
+        x, y = Field((None, problem.dim), observed=False, longest=longest), Field((None,), longest=longest)
+        return {"x": x, "y": y}
 
     def download(self, problem: Problem) -> Declaration:
         """The configuration `(d,)` for all."""
@@ -71,8 +76,10 @@ class FLoRA(Collaborative):
         return self.own.fresh(u, state.local, streams, "federated"), state._replace(answer=None)
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
-        """Send everything that was ever observed."""
+        """Send everything that was ever observed, or of more than `SENT` pairs an even part."""
         u, y = self._known(state)
+        kept = slice(None, None, max(-(-len(y) // SENT), 1))
+        u, y = u[kept], y[kept]
         return ({"x": from_coordinates(u, self.own.coordinates), "y": y} if len(y) else None), state
 
     def server_init(self, problem: Problem) -> dict[int, EvaluatedTable]:

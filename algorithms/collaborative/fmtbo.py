@@ -16,6 +16,7 @@ from fedbo.algorithms.components.collaborative import Collaborative, Collaborati
 from fedbo.algorithms.components.coordinates import design_points, to_coordinates
 from fedbo.algorithms.components.surrogate import LocalState, Surrogate
 from fedbo.algorithms.gp import incumbent
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.acquisition import log_expected_improvement, prediction
@@ -52,6 +53,7 @@ class FMTBO(Collaborative):
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     every: Annotated[int, Ge(0), "0 is once, before the start"] = 1
     gamma: Annotated[float, Ge(0), Le(1)] = 0.5

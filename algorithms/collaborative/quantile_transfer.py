@@ -14,6 +14,7 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.collaborative import CollaborativeState, Surface
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.feature_sums import FeatureStatistics, FeatureSums, global_mean, linear_posterior
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.acquisition import Prediction, log_expected_improvement, prediction
@@ -35,6 +36,7 @@ class QuantileTransfer(FeatureSums):
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.COMPUTABLE
 
     search: Annotated[str, OneOf(("gp", "thompson"))] = "gp"
     candidates: Annotated[int, Ge(1)] = 2000

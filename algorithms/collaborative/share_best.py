@@ -17,6 +17,7 @@ from fedbo.algorithms.components.coordinates import distance, from_coordinates, 
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.surrogate import SAME_POINT, evaluable
 from fedbo.algorithms.gp import SEARCH
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 
@@ -46,6 +47,7 @@ class ShareBest(Collaborative):
     """
 
     horizon_use: ClassVar[str] = ""
+    reveals: ClassVar[Reveals] = Reveals.OBSERVATIONS
 
     form: Annotated[str, OneOf(("portfolio", "box"))] = "portfolio"
     values: bool = False

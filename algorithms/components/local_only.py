@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from fedbo.algorithms.base import Array, Declaration, Inbound, Payload, Problem
+from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 
 
@@ -13,6 +14,7 @@ class LocalOnly:
     """One point for each decision, no message, and no coordinator half."""
 
     __slots__ = ()
+    reveals: ClassVar[Reveals] = Reveals.NOTHING
 
     @property
     def queries(self) -> int | None:

@@ -28,6 +28,8 @@ from fedbo.surrogates.features import KERNELS, Features, phi
 from fedbo.surrogates.gp import Posterior
 from fedbo.surrogates.linear import inverse_precision, linear_model, mean, update
 
+LEAST = 1e-60  # of a variance in a message; those of agents are above 1 / (their observations and the noise)
+
 Acquisition = Callable[[Array], tuple[Array, Array]]
 
 
@@ -178,7 +180,9 @@ class Transfer(ABC):
         return TransferServer(np.zeros((n, m)), np.zeros((n, m, m)), np.zeros(n), np.zeros(n))
 
     def receive(self, state: TransferServer, message: Inbound, now: float) -> TransferServer:
-        """Keep an agent's newest message."""
+        """Keep an agent's newest message; ValueError where its matrix is singular, which no agent's is."""
+        if not message.payload["inverse"].diagonal().min() > LEAST:
+            raise ValueError("a variance is 0")
         state.nu[message.sender] = message.payload["nu"]
         state.inverse[message.sender] = message.payload["inverse"]
         state.best[message.sender] = message.payload.get("best", np.zeros(1))[0]

@@ -41,6 +41,7 @@ def validate(
     from fedbo.estimates.cost import estimate_cost
     from fedbo.estimates.privacy import privacy_estimates
     from fedbo.reports.tables import console, plain, study_facts
+    from fedbo.study.revealed import revealed
     from fedbo.study.study import load_study
 
     checked = load_study(study, sets or [])
@@ -50,12 +51,12 @@ def validate(
 
     found = forecast(checked, time.process_time()) if timed else None
     if printed is Format.json:
-        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private)}
+        facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": revealed(checked)}
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     print(checked.to_toml())
-    console().print(study_facts(cost, private))
+    console().print(study_facts(cost, private, revealed(checked)))
     if timed:
         print(forecast_line(found))
 

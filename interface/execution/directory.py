@@ -27,6 +27,7 @@ from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.results.schemas import canonical
 from fedbo.study.paths import DirectoryError, make_folder, usable
 from fedbo.study.plugins import distributions
+from fedbo.study.revealed import revealed
 from fedbo.study.study import Study
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def new_manifest(study: Study) -> dict[str, Any]:
         "study_sha256": study.digest(),
         "seed": study.study.seed,
         "labels": list(study.labels),
+        "reveals": revealed(study),
         "cells": [dict(cell.values) for cell, _ in cells],
         "objective": [described(federation) or cell.study.objective.name for cell, federation in cells],
         "metric": [asdict(federation.metric) for _, federation in cells],

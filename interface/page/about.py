@@ -6,12 +6,13 @@ import base64
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow.compute as pc
 
+from fedbo.algorithms.reveals import meaning_of
 from fedbo.results.result import Result
 
 _POINT = re.compile(r"^agent \d+ at x = \[[^]]*\]: ")
@@ -42,6 +43,7 @@ def asked(result: Result) -> list[tuple[str, str]]:
         "agents": f"{len({trace.agent for trace in result.traces}):,}, each with {study.agents.initial} initial points",
         "budget": f"{evaluations} for each agent",
         "algorithms": ", ".join(study.labels),
+        "messages reveal": _revealed(manifest.get("reveals", {})),
         "replicates": f"{study.study.replicates}, seed {study.study.seed}",
         "exchange": f"{study.exchange.mode}, {'real time' if study.timing.clock == 'wall' else 'virtual time'}",
         "faults": ", ".join(fault.kind for fault in study.fault),
@@ -53,6 +55,10 @@ def asked(result: Result) -> list[tuple[str, str]]:
         "study SHA-256": str(manifest.get("study_sha256", "")),
     }
     return [(name, value) for name, value in facts.items() if value]
+
+
+def _revealed(by_label: Mapping[str, str]) -> str:
+    return "; ".join(f"{label}: {word} ({meaning_of(word)})" for label, word in by_label.items())
 
 
 def _short(value: Any) -> bool:

@@ -15,6 +15,7 @@ from rich.text import Text
 from fedbo.objectives.base import Metric
 
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
+    from fedbo.algorithms.reveals import Reveals
     from fedbo.estimates.cost import CostEstimate
     from fedbo.estimates.privacy import PrivacyEstimate
     from fedbo.results.result import Result
@@ -100,8 +101,10 @@ def _name(result: Result) -> str:
     return names.pop() if len(names) == 1 else "value"
 
 
-def study_facts(cost: CostEstimate, private: Sequence[PrivacyEstimate] = ()) -> RenderableType:
-    """Write what a study will cost, also in privacy."""
+def study_facts(
+    cost: CostEstimate, private: Sequence[PrivacyEstimate] = (), revealed: Mapping[str, Reveals] | None = None
+) -> RenderableType:
+    """Write what a study will cost, also in privacy, and what the messages of each algorithm reveal."""
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (
         ("runs", f"{cost.runs:,}"),
@@ -119,6 +122,8 @@ def study_facts(cost: CostEstimate, private: Sequence[PrivacyEstimate] = ()) -> 
             spent = "no privacy"
         remark = f"; no gain from sampling, {each.whole}" if each.whole else ""
         table.add_row(Text("epsilon", style="bold"), f"{each.algorithm}{where}: {spent}{remark}")
+    for label, reveals in (revealed or {}).items():
+        table.add_row(Text("messages reveal", style="bold"), f"{label}: {reveals} ({reveals.meaning})")
     return Group(table, Text(f"assuming: {'; '.join(cost.assumptions)}", style="dim"))
 
 
@@ -127,13 +132,16 @@ def items_table(title: str, items: Sequence[Item], ranges: bool = False) -> Rend
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left", title_style="bold")
     table.add_column("name", style="cyan", no_wrap=True)
     table.add_column("what it is", ratio=3)
+    shows_revealed = any(item.reveals for item in items)
+    if shows_revealed:
+        table.add_column("messages reveal", no_wrap=True)
     table.add_column("settings", ratio=2)
     for item in items:
         settings = ", ".join(
             _setting(name, value, item.ranges.get(name) if ranges else None) for name, value in item.settings.items()
         )
         presets = f" (presets: {', '.join(item.presets)})" if item.presets else ""
-        table.add_row(item.name, Text(item.summary + presets), Text(settings))
+        table.add_row(item.name, Text(item.summary + presets), *([item.reveals] if shows_revealed else []), Text(settings))
     return table
 
 

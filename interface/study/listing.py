@@ -11,6 +11,7 @@ from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.algorithms import catalog as algorithms
 from fedbo.algorithms.components.centres import Aggregation
+from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import FAULTS
 from fedbo.coordinator.environment.timing import DecisionTimeModel, SpeedClasses
 from fedbo.coordinator.exchange import Staleness
@@ -28,13 +29,17 @@ from fedbo.study.settings import names_of, plain
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that a study file can name: what it is, its settings with their defaults and ranges, and its presets."""
+    """One thing that a study file can name: what it is, its settings with their defaults and ranges, and its presets.
+
+    `reveals` is what messages reveal, of an algorithm with default settings; empty for anything else.
+    """
 
     name: str
     summary: str
     settings: Mapping[str, str]
     presets: tuple[str, ...] = ()
     ranges: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    reveals: str = ""
 
 
 def groups() -> dict[str, list[Item]]:
@@ -56,9 +61,18 @@ def _algorithms() -> list[Item]:
             _defaults(entry.settings, entry.fixed),
             (*entry.presets,),
             _ranges(entry.settings, entry.fixed),
+            _revealed(entry),
         )
         for name, entry in _usable(algorithms.catalogue())
     ]
+
+
+def _revealed(entry: algorithms.Entry) -> str:
+    """Return what an algorithm with default settings declares; the worst where some of its settings have no default."""
+    try:
+        return revealed_by(entry.make())
+    except (TypeError, ValueError):
+        return Reveals.OBSERVATIONS
 
 
 def _declared(known: Mapping[str, type[Any]]) -> list[Item]:

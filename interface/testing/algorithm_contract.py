@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from fedbo.algorithms.base import (
     Problem,
     Starting,
 )
+from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.messages import LARGEST, fault
 from fedbo.testing.contract import ContractBroken, is_frozen, need
@@ -104,6 +105,9 @@ def check_settings(algorithm: Algorithm) -> None:
     """Settings are a frozen dataclass, and both halves are there."""
     need(isinstance(algorithm, Algorithm), "it lacks a function of the protocol Algorithm")
     need(is_frozen(algorithm), "settings must be a frozen dataclass")
+    silent = algorithm.upload(_problem(algorithm)) is None
+    words = "reveals must be 'nothing' exactly if no upload is declared"
+    need((revealed_by(algorithm) is Reveals.NOTHING) == silent, words)
 
 
 def check_points(run: Lockstep) -> None:
@@ -127,6 +131,21 @@ def check_messages(run: Lockstep) -> None:
         _as_declared(Inbound(agent, run.step, 0.0, payload), declared)
     silent = not any(run.sent)
     need(silent == (run.algorithm.upload(run.problem) is None), "messages must be sent exactly if an upload is declared")
+    declared_reveals = revealed_by(run.algorithm)
+    if declared_reveals not in (Reveals.OBSERVATIONS, Reveals.COMPUTABLE):
+        words = f"a message holds a number of an observation, but reveals is '{declared_reveals}'"
+        need(not any(numbers_of_observations(run)), words)
+
+
+def numbers_of_observations(run: Lockstep) -> Iterator[tuple[int, str]]:
+    """Yield sender and field wherever a message holds, to the bit, a value or a coordinate that its sender has observed."""
+    for sender, name, array in (
+        (sender, name, array) for sent in run.sent for sender, payload in sent.items() for name, array in payload.items()
+    ):
+        observed = {number for x, y in run.observed[sender] for number in (*x.ravel().tolist(), *y.tolist())}
+        # Short binary fractions, as 0 or the places of a grid, are no sign of an observation.
+        if any(number in observed and number * 2**20 % 1 for number in np.ravel(array).tolist()):
+            yield sender, name
 
 
 def _as_declared(message: Inbound, declared: Declaration | None) -> Inbound:

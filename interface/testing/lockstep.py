@@ -35,8 +35,9 @@ class Lockstep:
     """All agents of an algorithm and its server.
 
     `histories` holds the points and values of each agent's earlier task. What happened is in `decisions` and `sent`, one
-    dictionary by agent for each round, and in `answers`. An agent that has no pulls left does nothing more, where the problem
-    has a budget of pulls. `transmit` may duplicate, reorder, change or drop what is sent to the server.
+    dictionary by agent for each round, in `answers`, and in `observed`, points and values by agent. An agent that has no pulls
+    left does nothing more, where the problem has a budget of pulls. `transmit` may duplicate, reorder, change or drop what is
+    sent to the server.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Lockstep:
         self.inbox: list[list[Inbound]] = [[] for _ in range(problem.n_agents)]
         self.spent = np.zeros(problem.n_agents, np.int64)
         self.initial: list[Array] = []
+        self.observed: list[list[tuple[Array, Array]]] = [[] for _ in range(problem.n_agents)]
         self.decisions: list[dict[int, Decision]] = []
         self.sent: list[dict[int, Payload]] = []
         self.answers: list[dict[int, Payload]] = []
@@ -97,6 +99,7 @@ class Lockstep:
         """Evaluate a decision and tell the agent."""
         self.spent[agent] += pulls(decision).sum()
         y = self.evaluate(decision, self.streams.of(agent).at(self.step))
+        self.observed[agent].append((decision.x, y))
         self.states[agent] = self.algorithm.tell(self.states[agent], decision.x, y)
 
     def exchange(self, deaf: Sequence[int] = (), mute: Sequence[int] = ()) -> None:

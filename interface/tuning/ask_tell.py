@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +23,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.ask_log import AskLog, LogEntry
 from fedbo.tuning.message_folder import Meeting, answer_to
-from fedbo.tuning.messages import MessageStore
+from fedbo.tuning.messages import MessageStore, secret_step
 from fedbo.tuning.spaces import written_space
 from fedbo.tuning.terms import Terms
 
@@ -50,7 +50,10 @@ class _AgentFile(NamedTuple):
 
 
 class Agent:
-    """An ask/tell agent in a folder of its own: observations never leave it, and messages go through a `meeting`.
+    """An ask/tell agent in a folder of its own, whose messages go through a `meeting`.
+
+    What messages reveal of its observations is up to the algorithm (`fedbo list algorithms`). ValueError when that is more
+    than the meeting accepts: `Meeting(folder, reveals="computable")` or `reveals="observations"` accepts more than draws.
 
     All that is asked and told, and which messages were fetched when, is appended to `log.jsonl` before the call returns, so
     that the agent resumes when its folder is opened again. One process at a time may have it open. ValueError when the space or
@@ -82,6 +85,8 @@ class Agent:
         self._algorithm: Any = AlgorithmTable.model_validate(named).make()
         if not isinstance(self._algorithm, Overlapping) or self._algorithm.queries != 1 or isinstance(self._algorithm, Private):
             raise ValueError(f"algorithm '{named.get('name')}' cannot be asked like this; take ts, fts, gp_ei or gp_ucb")
+        if meeting is not None:
+            meeting.check(self._algorithm, named["name"])
         if not 0 <= number < terms.agents:
             raise ValueError(f"number = {number}: there are {terms.agents} agents, numbered from 0 to {terms.agents - 1}")
         targets = tuple(range(terms.agents))
@@ -94,7 +99,8 @@ class Agent:
         self._threads = blas_threads()
         self._log = AskLog(self.folder, {"terms": self._digest, "agent": number})
         declared = self._algorithm.upload(self._problem) or {}
-        self._messages = MessageStore(self.folder / "messages", self._digest[:16], number, declared)
+        self._messages = MessageStore(self.folder / "messages", self._digest[:16], (number, terms.agents), declared)
+        self._secret = secret_step(self.folder)
         with self._threads.limit(limits=1):
             self._recall()
             for point in () if start is None else self._started(start):
@@ -119,7 +125,7 @@ class Agent:
         """Tell the value of a configuration, None or no finite number where it failed; say whether that is news.
 
         Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
-        be reached, ValueError when it is another one's: what was told is kept all the same, and the message goes there later.
+        be reached: what was told is kept all the same, and the message goes there later.
         """
         if token in self._log.told:
             return False
@@ -136,9 +142,9 @@ class Agent:
         return True
 
     def exchange(self) -> bool:
-        """Give the meeting what it lacks of the messages so far, and fetch those of others; say whether there was news.
+        """Write the meeting what it lacks of the messages so far, and fetch those of others; say whether there was news.
 
-        `tell` does so whenever a message is due. OSError and ValueError as there; ValueError, too, without a meeting.
+        `tell` does so whenever a message is due. OSError as there; ValueError without a meeting.
         """
         if self._meeting is None:
             raise ValueError("this agent has no meeting; give it one when it is opened")
@@ -147,9 +153,11 @@ class Agent:
         new = [name for name in self._messages.names if name not in taken]
         if new:
             step = max(self._file.told - self.terms.initial, 0)
-            self._enter({"met": step, "took": new})
             with self._threads.limit(limits=1):
-                self._file = self._answered(step)
+                answered = self._answered(step, new)
+            # Only what has been answered is noted: a folder whose log names a message that raises could not be opened again.
+            self._enter({"met": step, "took": new})
+            self._file = answered._replace(lines=self._file.lines)
             self._save()
         return bool(new)
 
@@ -273,16 +281,18 @@ class Agent:
         if not due:
             return file
         step = file.told - self.terms.initial
-        payload, state = self._algorithm.outbox(file.algorithm, self._streams.at(step))
+        payload, state = self._algorithm.outbox(file.algorithm, self._streams.at(self._secret + step))
         if payload is not None:
             self._messages.write(step, payload)
         return file._replace(algorithm=state)
 
-    def _answered(self, step: int) -> _AgentFile:
-        """Take in what all messages that were taken so far come to."""
-        messages = {name: self._messages.read(name) for name in self._log.taken}
-        answers = answer_to(self.number, step, messages, (self._algorithm, self._problem, self._streams))
-        return self._file._replace(inbox=(*self._file.inbox, *answers))
+    def _answered(self, step: int, new: Sequence[str] = ()) -> _AgentFile:
+        """Take in what all messages that were taken so far, and new ones, come to."""
+        messages = {name: self._messages.read(name) for name in (*self._log.taken, *new)}
+        answered = answer_to(self.number, step, messages, (self._algorithm, self._problem, self._streams))
+        for name, why in answered.left_out.items():
+            self._messages.leave_out(name, why)
+        return self._file._replace(inbox=(*self._file.inbox, *answered.inbox))
 
     def _suggestion(self, token: str) -> Suggestion:
         return Suggestion(token, self._space.decode(np.array(self._log.points[token]["u"])))

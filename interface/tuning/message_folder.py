@@ -2,13 +2,14 @@
 
 A file holds one message. Its sender alone writes it, once, and its name ends with the SHA-256 of its content: so it does not
 matter how late files arrive, in which order, how often and under what other names, and one that is cut short is not taken
-for whole.
+for whole. Nothing proves who wrote a file: everybody who can write into the folder is trusted to use its own number.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,13 +17,15 @@ import numpy as np
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.checkpoint import CheckpointError, pack, unpack
+from fedbo.actors.storage.checkpoint import CheckpointError, ReadBounds, pack, unpack
 from fedbo.algorithms.base import Algorithm, Declaration, Inbound, Payload, Problem
+from fedbo.algorithms.reveals import Reveals, read_reveals, revealed_by
 from fedbo.algorithms.streams import COORDINATOR, Streams
-from fedbo.coordinator.messages import fault
+from fedbo.coordinator.messages import LARGEST, declared_size, fault, longest, named
 from fedbo.study.storage import reached
 
-_NAME = re.compile(r"([0-9a-f]{16})-(\d{5,})-(\d{6,})-([0-9a-f]{64})\.message")
+_NAME = re.compile(r"([0-9a-f]{16})-(\d{5,9})-(\d{6,9})-([0-9a-f]{64})\.message")
+_NODES = 2**16  # bytes of a message's file that are not its arrays; some 300 are needed
 
 
 class FileName(NamedTuple):
@@ -60,15 +63,20 @@ def is_whole(name: str, data: bytes) -> bool:
     return found is not None and hashlib.sha256(data).hexdigest() == found.digest
 
 
+def largest_file(declared: Declaration) -> int:
+    """Return how many bytes the file of a message may have."""
+    return declared_size(declared, longest(declared)) + _NODES
+
+
 def read_message(name: str, data: bytes, declared: Declaration) -> StoredMessage:
     """Read the content of a file that is whole; ValueError when it is no message as declared and as the name says."""
     try:
-        message = unpack(data)
+        message = unpack(data, ReadBounds(_NODES, largest_file(declared), (StoredMessage,)))
     except CheckpointError as error:
         raise ValueError(str(error)) from None
     if not isinstance(message, StoredMessage) or parsed(name) != (*message[:3], hashlib.sha256(data).hexdigest()):
         raise ValueError("it is no message of the agent and the step in its name")
-    if wrong := fault(message.payload, declared):
+    if wrong := fault(message.payload, declared, LARGEST):
         raise ValueError(wrong)
     return message
 
@@ -77,23 +85,32 @@ class Meeting:
     """A folder that holds messages only, for several sites at once; each may have a copy of it that is synchronised.
 
     `folder` is a path of this machine, an address such as "s3://bucket/folder", or a path in a `filesystem` of pyarrow.
+    `reveals` is the most that messages there may reveal of observations: an agent whose algorithm declares more is refused.
+    It is "draws" unless you accept "computable" or "observations". Everybody who can write there is trusted to be who it says.
     ValueError when an address cannot be read. Nothing is ever changed or removed there.
     """
 
-    def __init__(self, folder: str | Path, filesystem: FileSystem | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: str | Path, filesystem: FileSystem | None = None, *, reveals: str = Reveals.DRAWS) -> None:
+        self.folder, self.reveals = folder, read_reveals(reveals)
         self._files, self._path = reached(folder, filesystem)
+
+    def check(self, algorithm: Algorithm, name: str) -> None:
+        """Raise ValueError when messages of an algorithm reveal more than may be revealed here."""
+        declared = revealed_by(algorithm)
+        if declared.exceeds(self.reveals):
+            remedy = f"open the meeting with reveals = '{declared}' to accept that"
+            raise ValueError(f"algorithm '{name}': {declared.meaning}; {remedy}")
 
     def sizes(self) -> dict[str, int]:
         """List the names of all messages with the sizes of their files; OSError when the folder cannot be reached."""
         found = self._files.get_file_info(FileSelector(self._path, allow_not_found=True))
         return {each.base_name: each.size for each in found if each.is_file and parsed(each.base_name) is not None}
 
-    def read(self, name: str) -> bytes | None:
-        """Read a file, whole or not; None when it is gone; OSError when the folder cannot be reached."""
+    def read(self, name: str, most: int) -> bytes | None:
+        """Read at most so many bytes of a file; None when it is gone; OSError when the folder cannot be reached."""
         try:
             with self._files.open_input_stream(f"{self._path}/{name}") as file:
-                data: bytes = file.read()
+                data: bytes = file.read(most)
         except FileNotFoundError:
             return None
         return data
@@ -111,19 +128,58 @@ class Meeting:
                 file.write(data)
 
 
-def answer_to(
-    agent: int, step: int, messages: dict[str, StoredMessage], half: tuple[Algorithm, Problem, Streams]
-) -> tuple[Inbound, ...]:
-    """Carry out the coordinator's half for an agent: what a set of messages, given by the names of their files, tells it.
+class Answered(NamedTuple):
+    """What a set of messages tells an agent, and why some of them were left out, by the names of their files."""
 
-    Each message counts once, in the order of steps and then of agents, so that it does not matter in which order they came. Of
-    two with the same sender and step the first by name counts. `half` is what the coordinator knows beforehand.
+    inbox: tuple[Inbound, ...]
+    left_out: dict[str, str]
+
+
+def answer_to(agent: int, step: int, messages: dict[str, StoredMessage], half: tuple[Algorithm, Problem, Streams]) -> Answered:
+    """Carry out the coordinator's half for an agent on a set of messages, given by the names of their files.
+
+    Messages count in the order of steps and then of agents, so that it does not matter in which order they came. Two different
+    messages with the same sender and step are both left out: nobody can know which is genuine. So is a message at which the
+    coordinator's half raises, as hostile numbers may make it do. `half` is what the coordinator knows beforehand.
     """
+    genuine, left_out = _genuine(messages)
+    try:
+        return Answered(_answer(agent, step, [messages[name] for name in genuine], half), left_out)
+    except Exception:  # noqa: BLE001 -- of a message of anybody; its sender is named below
+        pass
+    kept: list[str] = []
+    for name in genuine:
+        try:
+            _answer(agent, step, [messages[each] for each in (*kept, name)], half)
+        except Exception as error:  # noqa: BLE001
+            left_out[name] = f"the algorithm cannot use it: {named(error)}"
+        else:
+            kept.append(name)
+    return Answered(_answer(agent, step, [messages[name] for name in kept], half), left_out)
+
+
+def _genuine(messages: dict[str, StoredMessage]) -> tuple[list[str], dict[str, str]]:
+    """List the names of messages in order, and those that share sender and step, with the reason."""
+    order = sorted(messages, key=lambda name: (messages[name].step, messages[name].agent, name))
+    count = Counter((messages[name].agent, messages[name].step) for name in order)
+    left_out = {
+        name: f"there are {number} different messages of agent {messages[name].agent} after its step {messages[name].step}"
+        for name in order
+        if (number := count[messages[name].agent, messages[name].step]) > 1
+    }
+    return [name for name in order if name not in left_out], left_out
+
+
+def _answer(
+    agent: int, step: int, messages: list[StoredMessage], half: tuple[Algorithm, Problem, Streams]
+) -> tuple[Inbound, ...]:
     algorithm, problem, streams = half
-    state, counted = algorithm.server_init(problem), set[tuple[int, int]]()
-    for _, each in sorted(messages.items(), key=lambda item: (item[1].step, item[1].agent, item[0])):
-        if (each.step, each.agent) not in counted:
-            counted.add((each.step, each.agent))
-            state = algorithm.receive(state, Inbound(each.agent, each.step, float(each.step), each.payload), float(each.step))
+    state = algorithm.server_init(problem)
+    for each in messages:
+        state = algorithm.receive(state, Inbound(each.agent, each.step, float(each.step), each.payload), float(each.step))
     answers, _ = algorithm.broadcast(state, [agent], np.ones(problem.n_agents), streams.of(COORDINATOR).at(step))
-    return (Inbound(COORDINATOR, step, float(step), answers[agent]),) if agent in answers else ()
+    if agent not in answers:
+        return ()
+    if wrong := fault(answers[agent], algorithm.download(problem) or {}):
+        raise ValueError(f"the answer is not as declared: {wrong}")
+    return (Inbound(COORDINATOR, step, float(step), answers[agent]),)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from pathlib import Path
 
 from fedbo.actors.storage import atomic
 from fedbo.algorithms.base import Declaration, Payload
-from fedbo.tuning.message_folder import FileName, Meeting, StoredMessage, is_whole, parsed, read_message
+from fedbo.tuning.message_folder import FileName, Meeting, StoredMessage, is_whole, largest_file, parsed, read_message
 
 
 class MessageStore:
@@ -16,12 +17,14 @@ class MessageStore:
     They are on the disk before they count, so that an exchange that fails, or a process that is killed, loses none.
     """
 
-    def __init__(self, folder: Path, terms: str, agent: int, declared: Declaration) -> None:
-        self._folder, self._terms, self._agent, self._declared = folder, terms, agent, declared
+    def __init__(self, folder: Path, terms: str, place: tuple[int, int], declared: Declaration) -> None:
+        """Open the folder of an agent at its `place`: its number, and how many agents there are."""
+        self._folder, self._terms, self._declared = folder, terms, declared
+        self._agent, self._agents = place
         names = (path.name for path in folder.glob("*.message")) if folder.is_dir() else ()
         self._names: dict[str, FileName] = {name: found for name in names if (found := parsed(name)) is not None}
         self._read: dict[str, StoredMessage] = {}
-        self._refused: set[str] = set()
+        self._told: set[str] = set()  # names of files of which a warning has told why they are left out
 
     @property
     def names(self) -> list[str]:
@@ -40,21 +43,19 @@ class MessageStore:
         self._keep(name, data)
 
     def exchange(self, meeting: Meeting) -> None:
-        """Give a meeting what it lacks of the agent's own messages, and fetch those of others.
+        """Write what a meeting lacks of the agent's own messages, and fetch those of others.
 
-        OSError when it cannot be reached. ValueError when another agent there has the same number, or when all others have
-        other terms. A file that is not whole is left for the next time.
+        OSError when it cannot be reached. A file that cannot be used, whatever is in it, is left out with a warning; one that
+        is not whole is read again the next time.
         """
         there = meeting.sizes()
-        self._check(meeting, there)
         mine = (name for name, each in self._names.items() if each.agent == self._agent)
         lacking = [name for name in mine if there.get(name) != (self._folder / name).stat().st_size]
         meeting.write({name: self._content(name) for name in lacking})
+        self._check_terms(meeting, there)
         for name in sorted(there):
-            if name.startswith(self._terms) and name not in self._names and name not in self._refused:
-                data = meeting.read(name)
-                if data is not None and is_whole(name, data):
-                    self._take(name, data, meeting)
+            if name.startswith(self._terms) and name not in self._names and name not in self._told:
+                self._fetch(name, there[name], meeting)
 
     def read(self, name: str) -> StoredMessage:
         """Read a message; ValueError when its file is gone or damaged, with the remedy."""
@@ -66,6 +67,12 @@ class MessageStore:
                 raise ValueError(f"'{path}': {error}; copy it from the meeting, where it has the same name") from None
         return self._read[name]
 
+    def leave_out(self, name: str, why: str, where: object = None) -> None:
+        """Warn once that a message is left out."""
+        if name not in self._told:
+            self._told.add(name)
+            warnings.warn(f"'{where or self._folder}': {name} is left out: {why}", RuntimeWarning, stacklevel=2)
+
     def _content(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
 
@@ -75,22 +82,46 @@ class MessageStore:
         assert found is not None
         self._names[name] = found
 
-    def _take(self, name: str, data: bytes, meeting: Meeting) -> None:
-        """Keep a message of another agent; one that cannot be used never will be, and is told of once."""
+    def _fetch(self, name: str, size: int, meeting: Meeting) -> None:
+        """Keep a message of another agent, if it is whole and can be used."""
+        most, found = largest_file(self._declared), parsed(name)
+        assert found is not None
+        if wrong := self._misplaced(found, size, most):
+            self.leave_out(name, wrong, meeting.folder)
+            return
+        data = meeting.read(name, most)
+        if data is None or not is_whole(name, data):
+            return
         try:
             self._read[name] = read_message(name, data, self._declared)
         except ValueError as error:
-            self._refused.add(name)
-            warnings.warn(f"'{meeting.folder}': {name} is left out: {error}", RuntimeWarning, stacklevel=2)
+            self.leave_out(name, str(error), meeting.folder)
             return
         self._keep(name, data)
 
-    def _check(self, meeting: Meeting, there: dict[str, int]) -> None:
-        named = {name: found for name in there if (found := parsed(name)) is not None}
-        others = [each for each in named.values() if each.agent != self._agent]
+    def _misplaced(self, found: FileName, size: int, most: int) -> str | None:
+        """Say why a file cannot be used whatever is in it."""
+        if found.agent == self._agent:
+            words = f"agent {self._agent} has not sent it; another site uses its number, or this folder is an old copy"
+            return f"{words}; set another number, or restore the folder"
+        if found.agent >= self._agents:
+            return f"there are {self._agents} agents, numbered from 0 to {self._agents - 1}"
+        return f"it has {size:,} bytes, at most {most:,} are allowed" if size > most else None
+
+    def _check_terms(self, meeting: Meeting, there: dict[str, int]) -> None:
+        """Warn where all others have other terms; one file of a stranger must not stop an agent."""
+        others = [found for name in there if (found := parsed(name)) is not None and found.agent != self._agent]
         if others and all(each.terms != self._terms for each in others):
-            raise ValueError(f"'{meeting.folder}': other terms hold here; let all its agents have the same space and terms")
-        for name, each in named.items():
-            if each[:2] == (self._terms, self._agent) and name not in self._names:
-                words = f"holds messages of another agent {self._agent}, or of this one's folder before it was lost"
-                raise ValueError(f"'{meeting.folder}': {words}; give every agent a number of its own, or restore that folder")
+            self.leave_out("every message", "other terms hold here; set the same space and terms at all sites", meeting.folder)
+
+
+def secret_step(folder: Path) -> int:
+    """Return the agent's secret, which is drawn once and kept in its folder: 62 random bits.
+
+    A message that is a random draw hides nothing from who can repeat the draw, and all sites know the seed of the terms. Added
+    to the step, which is a word of the counter that streams draw by, the secret makes the draws of messages the agent's own.
+    """
+    path = folder / "draws.key"
+    if not path.is_file():
+        atomic.write(path, lambda file: file.write(str(secrets.randbits(62)).encode()), new=True, mode=0o600)
+    return int(path.read_text())

@@ -12,6 +12,7 @@ import pytest
 import test_house
 
 from fedbo.algorithms.catalog import algorithms
+from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.exchange import MODES
 from fedbo.objectives.catalog import federations
 from fedbo.settings.plugins import GROUPS
@@ -107,6 +108,15 @@ def _codes(grid: pages.Grid) -> list[str]:
 @pytest.mark.parametrize(("page", "names"), [("algorithms/index", algorithms), ("objectives", federations)])
 def test_everything_in_the_catalogue_is_named_on_its_page(page: str, names: Callable[[], Mapping[str, object]]) -> None:
     assert set(names()) <= set(pages.inline(f"docs/{page}.md"))
+
+
+def test_the_table_of_what_messages_reveal_is_what_methods_declare() -> None:
+    (grid,) = [grid for grid in pages.grids("docs/algorithms/index.md") if grid.rows[0][0] == "`reveals`"]
+    declared = {name: revealed_by(found.make()) for name, found in algorithms().items()}
+    expected = [
+        (f"`{word}`", ", ".join(f"`{name}`" for name in sorted(declared) if declared[name] is word)) for word in Reveals
+    ]
+    assert [(row[0], row[2]) for row in grid.rows[1:]] == expected
 
 
 def _page_of(algorithm: str) -> str:

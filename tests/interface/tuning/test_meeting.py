@@ -15,7 +15,7 @@ from pyarrow import fs
 from synchronised import Synchroniser
 
 import fedbo
-from fedbo.algorithms.base import Field, Inbound, Payload, Problem
+from fedbo.algorithms.base import Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.streams import Streams
 from fedbo.tuning.message_folder import Meeting, StoredMessage, answer_to
 from fedbo.tuning.messages import MessageStore
@@ -27,6 +27,9 @@ SPACE: dict[str, Any] = {"rate": (1e-4, 1.0), "n": (1, 30)}
 
 class Ledger:
     """A coordinator's half for which every message counts, and their order too."""
+
+    def download(self, problem: Problem) -> Declaration:
+        return {"counted": Field((None, 2), "int64"), "total": Field((1,))}
 
     def server_init(self, problem: Problem) -> tuple[list[tuple[int, int]], float]:
         return [], 0.0
@@ -41,7 +44,7 @@ class Ledger:
 
 def answers(store: MessageStore, taken: Sequence[str]) -> bytes:
     half: Any = (Ledger(), PROBLEM, Streams(0))
-    ((_, _, _, payload),) = answer_to(0, 0, {name: store.read(name) for name in taken}, half)
+    ((_, _, _, payload),) = answer_to(0, 0, {name: store.read(name) for name in taken}, half).inbox
     assert len(payload["counted"]) == len({(int(step), int(agent)) for step, agent in payload["counted"]})
     return bytes(payload["counted"].tobytes() + payload["total"].tobytes())
 
@@ -55,7 +58,7 @@ def lives(seed: int, steps: int) -> Iterator[tuple[int, int, Payload]]:
 
 
 def stores(root: Path) -> list[MessageStore]:
-    return [MessageStore(root / f"site {site}", "a" * 16, site, DECLARED) for site in range(SITES)]
+    return [MessageStore(root / f"site {site}", "a" * 16, (site, SITES), DECLARED) for site in range(SITES)]
 
 
 def check_against_one_folder(tmp_path: Path, seed: int, steps: int) -> dict[str, int]:
@@ -116,6 +119,9 @@ def test_agents_with_badly_synchronised_folders_lose_nothing_and_count_nothing_t
     places = {"one": [tmp_path / "shared"] * SITES, "apart": copies}
     between, rng = Synchroniser(copies, seed), np.random.default_rng(seed)
     for name, folders in places.items():
+        for k in range(SITES):  # else the draws in messages would differ
+            (tmp_path / name / str(k)).mkdir(parents=True)
+            (tmp_path / name / str(k) / "draws.key").write_text(str(k))
         agents = [fedbo.Agent(tmp_path / name / str(k), SPACE, terms, k, Meeting(folder)) for k, folder in enumerate(folders)]
         for _ in range(steps):
             for place, agent in enumerate(agents):
@@ -233,13 +239,20 @@ def test_two_agents_with_one_number_are_told(tmp_path: Path) -> None:
     for store, value in ((first, 1.0), (second, 2.0)):
         store.write(0, {"x": np.full(3, value)})
     first.exchange(meeting)
-    with pytest.raises(ValueError, match="messages of another agent 2, or of this one's folder.*give every agent a number"):
+    with pytest.warns(RuntimeWarning, match="left out: agent 2 has not sent it; another site uses its number.*restore") as told:
         second.exchange(meeting)
-    third = stores(tmp_path / "third")[0]  # which is not to blame: to it the first of them by name counts
-    meeting.write(dict([StoredMessage("a" * 16, 2, 0, {"x": np.full(3, 2.0)}).file()]))
+        second.exchange(meeting)
+    assert len(told) == 1 and len(second.names) == 1, "told once, and its own message is sent all the same"
+    third = stores(tmp_path / "third")[0]  # nobody can know which of the two is genuine, and no choice by name would tell
+    third.write(0, {"x": np.ones(3)})
     third.exchange(meeting)
-    assert len(third.names) == 2
-    assert answers(third, third.names) == answers(third, third.names[::-1])
+    assert len(third.names) == 3
+    assert answers(third, third.names) == answers(third, third.names[::-1]) == answers(third, third.names[:1])
+    half: Any = (Ledger(), PROBLEM, Streams(0))
+    left_out = answer_to(0, 0, {name: third.read(name) for name in third.names}, half).left_out
+    assert [*left_out] == third.names[1:] and {"there are 2 different messages of agent 2 after its step 0"} == {
+        *left_out.values()
+    }
 
 
 def test_messages_that_cannot_be_used_are_told_once_and_left_out(tmp_path: Path) -> None:

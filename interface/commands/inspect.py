@@ -41,7 +41,7 @@ def validate(
     from fedbo.estimates.cost import estimate_cost
     from fedbo.estimates.privacy import privacy_estimates
     from fedbo.reports.tables import console, plain, study_facts
-    from fedbo.study.revealed import revealed
+    from fedbo.study.check_privacy import revealed
     from fedbo.study.study import load_study
 
     checked = load_study(study, sets or [])

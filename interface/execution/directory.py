@@ -25,9 +25,9 @@ from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
 from fedbo.objectives.base import described
 from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.results.schemas import canonical
+from fedbo.study.check_privacy import revealed
 from fedbo.study.paths import DirectoryError, make_folder, usable
 from fedbo.study.plugins import distributions
-from fedbo.study.revealed import revealed
 from fedbo.study.study import Study
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Checks of a study's privacy settings: combinations for which the ledger could not account."""
+"""Privacy of a study: what its messages reveal, and checks of combinations for which the ledger could not account."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
+from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import Lie
 from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
@@ -97,3 +98,14 @@ def _masked(study: Study, number: int, algorithm: Algorithm) -> Iterator[Invalid
         return
     if why := why_not_masked(algorithm, study.problem_of(table), study.exchange.make()):
         yield InvalidSetting(("privacy", "secure_aggregation"), f"cannot serve '{table.title}', which {why}")
+
+
+def revealed(study: Study) -> dict[str, Reveals]:
+    """Return what messages of each algorithm reveal, by label; the most of all cells of a sweep."""
+    found: dict[str, Reveals] = {}
+    for cell in study.cells():
+        for table in cell.study.algorithm:
+            declared = revealed_by(table.make())
+            if table.title not in found or declared.exceeds(found[table.title]):
+                found[table.title] = declared
+    return found

@@ -152,7 +152,7 @@ class AgentProcesses:
         self._log.append((now, "done", agent.number, agent.step, 0, ""))
         agent.ended = True
         effects = [] if self._evaluations is None else self._evaluations.give_up(state, agent, now)
-        return effects if agent.step in agent.unacknowledged else effects + self._server.leave(state, agent, now)
+        return effects if agent.unacknowledged else effects + self._server.leave(state, agent, now)
 
     def advance(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
         """Let an agent go on to its next step, or be absent before it."""

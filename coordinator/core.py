@@ -7,9 +7,9 @@ that are listed after it:
 
     Network         latency, bandwidth, faults of messages
     Server          who has reported, when a round closes, the answers
-    Uplink          messages that arrive at the coordinator
     StepScheduler   steps that begin, and how long they take, with their evaluations where these may overlap
     AgentProcesses  steps that end, and what follows: a message, the next step, or waiting
+    Uplink          messages that arrive at the coordinator
     Downlink        answers that arrive at agents
     Interruptions   agents that stand still, go on, or are lost
     Presence        absences in continuous time
@@ -47,6 +47,7 @@ from fedbo.coordinator.events import (
     Message,
     MessageAtLink,
     MessageReceived,
+    PlacementDue,
     ProcessDied,
     RoundDeadline,
     StepDue,
@@ -96,10 +97,10 @@ class Core:
         self.state = _first_state(rules)
         self.network = network = Network(rules)
         self.server = Server(rules, network)
-        self._uplink = Uplink(rules, network, self.server)
         self.scheduler = scheduler = StepScheduler(rules, self.server)
-        self.processes = AgentProcesses(rules, network, self.server, scheduler)
-        self._downlink = Downlink(rules, network, self.processes)
+        self.processes = processes = AgentProcesses(rules, network, self.server, scheduler)
+        self._uplink = Uplink(rules, network, self.server, processes)
+        self._downlink = Downlink(rules, network, processes)
         interruptions = Interruptions(rules, self.server, scheduler)
         self.presence = Presence(rules, interruptions)
         self.faults = FaultInjector(rules, self.server, interruptions)
@@ -253,6 +254,7 @@ def _of_evaluations(scheduler: StepScheduler, workers: WorkerEvents | None) -> d
     handlers: dict[type, Handler] = {EvaluationEnded: one_by_one.ended, StepDue: one_by_one.due}
     if workers is not None:
         handlers |= {WorkersChanged: workers.changed, WorkerPreempted: workers.preempted, WorkerReturned: workers.returned}
+        handlers[PlacementDue] = one_by_one.running.place
     return handlers
 
 

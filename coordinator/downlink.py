@@ -49,6 +49,7 @@ class Downlink:
         again = agent.retransmissions[number] = answer.attempt + 1
         if again < self._attempts:
             return self._network.send_down(state, answer._replace(attempt=again), self._weigh(answer), now)
+        self._log.append((now, "missed", agent.number, number, 0, f"given up after {again} transmissions"))
         return self._release(state, agent, number, now)
 
     def _release(self, state: CoreState, agent: AgentRecord, number: int, now: float) -> list[Effect]:

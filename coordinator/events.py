@@ -137,6 +137,10 @@ class ProcessDied(NamedTuple):
     agent: int
 
 
+class PlacementDue(NamedTuple):
+    """Evaluations that wait for a worker of a cluster are placed; it comes last of all that happens at its time."""
+
+
 class WorkersChanged(NamedTuple):
     """The workers of class `group` of a cluster join, or leave for good."""
 
@@ -165,6 +169,7 @@ Event = (
     | Finished
     | EvaluationEnded
     | StepDue
+    | PlacementDue
     | MessageAtLink
     | MessageReceived
     | AnswerReceived

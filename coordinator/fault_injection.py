@@ -76,8 +76,10 @@ class FaultInjector:
             return effects + self._schedule(event.fault, event.agent, event.number + 1, now)
         effects = []
         for number in [event.agent] if alone else [n for n in fault.agents if isinstance(n, int)]:
-            if number in self._participants and not state.agents[number].ended:
+            if number in self._participants and _is_struck(fault, state.agents[number]):
                 effects += self._begin(state, event.fault, state.agents[number], now)
+        if isinstance(fault, Crash):
+            effects += self._interruptions.settle(state, now)
         if alone and state.agents[event.agent].ended:
             return effects
         return effects + self._schedule(event.fault, event.agent, event.number + 1, now)
@@ -128,7 +130,7 @@ class FaultInjector:
         agent = state.agents[event.agent]
         if isinstance(fault, NetworkPartition):
             agent.partitions -= 1
-        if agent.ended:
+        if not _is_struck(fault, agent):
             return []
         word = {Crash: "restarted", Hang: "woke", Slow: "recovered", NetworkPartition: "joined"}[type(fault)]
         self._log.append((now, word, agent.number, agent.step, 0, ""))
@@ -138,6 +140,11 @@ class FaultInjector:
             return []
         # A live process that was killed knows from its checkpoint whether it had done its step.
         return self._interruptions.resume(state, agent, now, "" if self._real_time else "before")
+
+
+def _is_struck(fault: ProcessFault, agent: AgentRecord) -> bool:
+    """Return whether a fault concerns an agent: one that has ended only where its last messages are cut off."""
+    return not agent.ended or (isinstance(fault, NetworkPartition) and bool(agent.unacknowledged))
 
 
 def _hit_alone(fault: ProcessFault) -> list[int]:

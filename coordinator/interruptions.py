@@ -17,7 +17,10 @@ class Interruptions:
         self._server, self._scheduler = server, scheduler
 
     def interrupt(self, state: CoreState, agent: AgentRecord, now: float, *, known: bool, void: bool) -> list[Effect]:
-        """Let an agent stand still. `known`: the coordinator is told. `void`: what it works on must be begun again."""
+        """Stop an agent for a while. `known`: the coordinator is told. `void`: what it works on must be begun again.
+
+        Where the coordinator is told, the caller settles the exchange once all agents that stop together have stopped.
+        """
         agent.interruptions += 1
         step, evaluations, effects = agent.current, self._scheduler.evaluations, list[Effect]()
         if evaluations is not None:
@@ -31,11 +34,10 @@ class Interruptions:
                 step.set_pace(now, agent.pace, 0.0)
             elif void:
                 agent.lease += 1
-        if not known:
-            return effects
-        agent.known_offline = True
-        state.rounds.missing.discard(agent.number)
-        return effects + self._server.settle(state, now)
+        if known:
+            agent.known_offline = True
+            state.rounds.missing.discard(agent.number)
+        return effects
 
     def resume(self, state: CoreState, agent: AgentRecord, now: float, restore: str) -> list[Effect]:
         """End one interruption; after the last one the agent goes on, or begins its step again, restored if that is said."""
@@ -85,7 +87,7 @@ class Interruptions:
         return [self._scheduler.completion(agent)]
 
     def lose(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Lose an agent for good."""
+        """Lose an agent for good; the caller settles the exchange, as for `interrupt`."""
         agent.lease += 1
         agent.current = None
         evaluations = self._scheduler.evaluations
@@ -93,7 +95,12 @@ class Interruptions:
         agent.absent = agent.ready = agent.known_offline = False
         agent.ended = agent.lost = True
         state.rounds.waiting.pop(agent.number, None)
-        return effects + self._server.leave(state, agent, now)
+        self._server.remove(state, agent, now)
+        return effects
+
+    def settle(self, state: CoreState, now: float) -> list[Effect]:
+        """Close a round that waits for nobody any more, now that all agents that stop together have stopped."""
+        return self._server.settle(state, now)
 
     def process_died(self, state: CoreState, event: ProcessDied, now: float) -> list[Effect]:
         """Take in that a process is gone although no plan said so: its agent begins again in a new one."""

@@ -79,7 +79,7 @@ class Network:
             self._log.append((now, "sent", sender, step, bytes_, "again" if attempt else ""))
         if self.is_plain:
             return [make(After, (self.latency, make(MessageReceived, (message,))))]
-        if state.outages or agent.partitions:
+        if agent.partitions:
             return self._lost(message, bytes_, now)
         key = (sender, step, attempt, "up")
         delay = self._delay(key, bytes_ or self._message_bytes)
@@ -103,7 +103,7 @@ class Network:
         return [After(delay + later, self._arrival(carried)) for later in copies] + effects
 
     def send_down(self, state: CoreState, answer: Answer, bytes_: int, now: float) -> list[Effect]:
-        """Send an answer to an agent."""
+        """Send an answer to an agent; what is due to be sent again while the coordinator is down is lost once more."""
         if self.is_plain:
             return [make(After, (self.latency, make(AnswerReceived, (answer,))))]
         if state.outages or state.agents[answer.agent].partitions:
@@ -130,7 +130,8 @@ class Network:
     def dropped_on_arrival(self, state: CoreState, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
         """Lose a transmission that arrives while its way is cut off; no effects when it is not."""
         agent = sent.sender if isinstance(sent, Message) else sent.agent
-        if not 0 <= agent < self._n_agents or not (state.outages or state.agents[agent].partitions):
+        is_down = bool(state.outages) and isinstance(sent, Message)  # agents hear what left before the coordinator went down
+        if not 0 <= agent < self._n_agents or not (is_down or state.agents[agent].partitions):
             return []
         return self._lost(sent, bytes_, now)
 

@@ -59,7 +59,8 @@ class Presence:
         void = self._environment.of(agent.number).leaving == "lost"
         effects = self._interruptions.interrupt(state, agent, now, known=True, void=void)
         if self._changes(agent.number, number + 1) == math.inf:
-            return effects + self._interruptions.lose(state, agent, now)
+            effects += self._interruptions.lose(state, agent, now)
+        effects += self._interruptions.settle(state, now)
         return effects + self._next_change(agent, number + 1, now)
 
     def _next_change(self, agent: AgentRecord, number: int, now: float) -> list[Effect]:

@@ -41,7 +41,7 @@ class Server:
         state.progress.note(now)
         if agent.ended:
             rounds.messages += counted and synchronous
-            return self.leave(state, agent, now)
+            return self.settle(state, now) if agent.unacknowledged else self.leave(state, agent, now)
         if not synchronous:
             rounds.buffer.append(agent.number)
             rounds.messages += counted
@@ -51,15 +51,27 @@ class Server:
             rounds.messages += counted
         return self.settle(state, now)
 
-    def leave(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
-        """Take an agent out of the exchange."""
+    def given_up(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
+        """Note that a message of an agent never arrived: a round stops waiting for it; without rounds nothing is answered."""
+        if self._synchronous or agent.ended:
+            return self.report(state, agent, False, now)
         state.progress.note(now)
-        for members in (state.rounds.active, state.rounds.missing, state.rounds.reported):
-            members.discard(agent.number)
-        if self._left is not None:
+        return self.settle(state, now)
+
+    def leave(self, state: CoreState, agent: AgentRecord, now: float) -> list[Effect]:
+        """Remove an agent from the exchange."""
+        self.remove(state, agent, now)
+        return self.settle(state, now)
+
+    def remove(self, state: CoreState, agent: AgentRecord, now: float) -> None:
+        """Remove an agent from the exchange, without looking yet whether a round closes."""
+        state.progress.note(now)
+        # A message that arrives later finds its agent gone; where agents idle, they leave from outside a round.
+        if self._left is not None and (self._idles or agent.number in state.rounds.active):
             state.server = self._left(state.server, agent.number)
             state.rounds.left = True
-        return self.settle(state, now)
+        for members in (state.rounds.active, state.rounds.missing, state.rounds.reported):
+            members.discard(agent.number)
 
     def expect(self, state: CoreState, agent: AgentRecord) -> None:
         """Let the open round wait for an agent that was asked to send."""

@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 
 from fedbo.algorithms.base import Inbound
+from fedbo.coordinator.agent_processes import AgentProcesses
 from fedbo.coordinator.events import Effect, Message, MessageAtLink, MessageReceived, make
 from fedbo.coordinator.exchange import revealed
 from fedbo.coordinator.messages import DUMMY, LARGEST, checker, named, sizer
 from fedbo.coordinator.network import Network
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.server import Server
-from fedbo.coordinator.state import CoreState, enter, has
+from fedbo.coordinator.state import AgentRecord, CoreState, enter, has
 
 
 class Uplink:
     """The coordinator's end of the way of messages."""
 
-    def __init__(self, rules: Rules, network: Network, server: Server) -> None:
+    def __init__(self, rules: Rules, network: Network, server: Server, processes: AgentProcesses) -> None:
+        self._processes = processes
         self._rules, self._network, self._server, self._n_agents = rules, network, server, rules.problem.n_agents
         self._exchange, self._aggregator, self._log = rules.exchange, rules.aggregator, rules.log
         self._bytes, self._receive, self._bound = (
@@ -110,7 +112,21 @@ class Uplink:
         sender.unheard = message.payload != DUMMY
         if sender.unheard:
             self._log.append((now, "rejected", sender.number, step, 0, f"given up after {attempts} transmissions"))
-        return self._server.report(state, sender, False, now)
+        effects = self._server.given_up(state, sender, now)
+        if not self._waits_for_answer(state, sender, step):
+            return effects
+        del state.rounds.waiting[sender.number]
+        return effects + self._processes.advance(state, sender, now)
+
+    def _waits_for_answer(self, state: CoreState, sender: AgentRecord, step: int) -> bool:
+        """Return whether an agent waits, without rounds, for the answer to its message of `step`, which never arrived.
+
+        Then it is the newest of its messages: a later one, or its answer, would end the waiting.
+        """
+        rounds, accepted = state.rounds, sender.steps_accepted
+        if self._exchange.is_synchronous or rounds.waiting.get(sender.number, 0) is not None or sender.number in rounds.buffer:
+            return False
+        return not any(later > step for later in sender.unacknowledged) and not (accepted and accepted[-1] > step)
 
     def _weigh(self, message: Message) -> int:
         """Count a message's bytes for the log, which does not know dummy messages."""

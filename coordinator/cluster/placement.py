@@ -51,21 +51,19 @@ class WorkerPool:
         """List the workers of a class by its name, or of all."""
         return [worker for worker, number in enumerate(self._class_of) if name in ("all", self.model.classes[number].name)]
 
-    def submit(self, state: ClusterState, agent: int, key: Key, number: int | None = None) -> list[Placement]:
-        """Let an evaluation wait, at its old place if it had one; give what begins."""
+    def submit(self, state: ClusterState, agent: int, key: Key, number: int | None = None) -> None:
+        """Put an evaluation into the queue, at its old place if it had one."""
         if number is None:
             number, state.arrived = state.arrived, state.arrived + 1
         insort(state.queues.setdefault(agent, []), (number, key))
         self._rekey(state, agent)
-        return self._serve(state, [self.model.need(agent)])
 
-    def release(self, state: ClusterState, worker: int, job: Job) -> list[Placement]:
-        """Take a job from its worker; give what begins."""
+    def release(self, state: ClusterState, worker: int, job: Job) -> None:
+        """Take a job from its worker."""
         self._take_off(state, worker, job)
         place = state.places[worker]
         assert place is not None
         self._move(state, worker, (place[0], place[1].more(self.model.need(job[0]))))
-        return self._serve(state, list(state.heads))
 
     def withdraw(self, state: ClusterState, agent: int, key: Key) -> None:
         """Take an evaluation out of the queue."""
@@ -83,14 +81,12 @@ class WorkerPool:
         state.places[worker] = None
         return jobs
 
-    def join(self, state: ClusterState, worker: int) -> list[Placement]:
-        """Let a worker be there again, unless something else keeps it away; give what begins."""
+    def join(self, state: ClusterState, worker: int) -> None:
+        """Return a worker to service, unless something else keeps it away."""
         state.away[worker] -= 1
-        if state.away[worker]:
-            return []
-        number = self._class_of[worker]
-        self._move(state, worker, (number, self.model.classes[number].resources))
-        return self._serve(state, list(state.heads))
+        if not state.away[worker]:
+            number = self._class_of[worker]
+            self._move(state, worker, (number, self.model.classes[number].resources))
 
     def _move(self, state: ClusterState, worker: int, place: Place) -> None:
         state.places[worker] = place
@@ -125,11 +121,11 @@ class WorkerPool:
             rank = -self.model.priority(agent)
         heappush(state.heads.setdefault(need, []), (rank, first, agent, version))
 
-    def _serve(self, state: ClusterState, needs: list[Resources]) -> list[Placement]:
-        """Begin what can begin; nothing of another need can, for no worker has become free for it."""
+    def serve(self, state: ClusterState) -> list[Placement]:
+        """Place what fits, each time the first by the rule; return the placements in that order."""
         begun: list[Placement] = []
         while True:
-            heads = [(head, need) for need in needs if (head := self._head(state, need)) is not None]
+            heads = [(head, need) for need in list(state.heads) if (head := self._head(state, need)) is not None]
             served = None
             for (_, _, agent, _), need in sorted(heads):
                 worker = self._worker_for(state, need)

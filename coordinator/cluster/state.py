@@ -24,6 +24,7 @@ class ClusterState:
     - `versions` counts the changes of each agent's key.
     - `used` counts the jobs of each agent that run.
     - `arrived` counts what has come into the queue.
+    - `is_due` says that the queue is served at the end of this instant.
     """
 
     places: list[Place | None]
@@ -35,6 +36,7 @@ class ClusterState:
     versions: dict[int, int] = field(default_factory=dict)
     used: dict[int, int] = field(default_factory=dict)
     arrived: int = 0
+    is_due: bool = False
 
     @property
     def is_waited_for(self) -> bool:

@@ -74,7 +74,7 @@ class Slow:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPartition:
-    """A network partition: agents are cut off from the coordinator for `duration`: what is under way between them is lost."""
+    """Agents are cut off from the coordinator for `duration`: what is sent or arrives meanwhile is lost."""
 
     kind: ClassVar[str] = "partition"
     agents: Who = "all"
@@ -89,7 +89,7 @@ class NetworkPartition:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The coordinator is down for `duration`; it comes back with its state, but what reaches it meanwhile is lost."""
+    """The coordinator is down for `duration`; it comes back with its state, but messages that reach it meanwhile are lost."""
 
     kind: ClassVar[str] = "coordinator"
     at: Annotated[float, Ge(0), "0 is when the study starts"] | None = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from fedbo.actors.task import Task
-from fedbo.coordinator.cluster.placement import Placement, WorkerPool
+from fedbo.coordinator.cluster.placement import WorkerPool
 from fedbo.coordinator.cluster.state import Job
 from fedbo.coordinator.environment.durations import Evaluations, StepDurations
 from fedbo.coordinator.evaluations.pending import EvaluationRequest, PendingEvaluation
-from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, make
+from fedbo.coordinator.events import After, Effect, EvaluationEnded, EventLine, PlacementDue, make
 from fedbo.coordinator.state import AgentRecord, CoreState
 
 
@@ -52,13 +52,28 @@ class RunningEvaluations:
                 effects += self._start(agent, one, now)
             else:
                 one.queued, one.number = now, state.cluster.arrived
-                effects += self._placed(state, self.pool.submit(state.cluster, agent.number, key), now)
+                self.pool.submit(state.cluster, agent.number, key)
+                effects += self._serve_later(state)
         return effects
 
-    def _placed(self, state: CoreState, placements: list[Placement], now: float) -> list[Effect]:
-        """Begin what has found a worker."""
+    @staticmethod
+    def _serve_later(state: CoreState) -> list[Effect]:
+        """Schedule the service of the queue after all else that happens at this instant.
+
+        What comes, ends, joins and leaves at one instant is one change of the cluster. Nothing is placed in the middle of it,
+        on a worker that is about to leave or before an evaluation with a higher priority that is about to come.
+        """
+        if state.cluster.is_due or not state.cluster.is_waited_for:
+            return []
+        state.cluster.is_due = True
+        return [After(0.0, PlacementDue())]
+
+    def place(self, state: CoreState, event: PlacementDue, now: float) -> list[Effect]:
+        """Place on workers what waits and fits, and begin it."""
+        assert self.pool is not None
         effects: list[Effect] = []
-        for number, key, worker, _ in placements:
+        state.cluster.is_due = False
+        for number, key, worker, _ in self.pool.serve(state.cluster):
             agent = state.agents[number]
             assert agent.evaluations is not None
             one = agent.evaluations.running[key]
@@ -100,7 +115,8 @@ class RunningEvaluations:
         after.queued, after.number, after.worker = held.queued, held.number, held.worker
         found.running[one.key] = after
         if self.pool is not None and after.worker < 0:
-            return self._placed(state, self.pool.submit(state.cluster, agent.number, after.key, after.number), now)
+            self.pool.submit(state.cluster, agent.number, after.key, after.number)
+            return self._serve_later(state)
         return self._start(agent, after, now, warm=True)
 
     def run(self, agent: AgentRecord, one: PendingEvaluation, now: float) -> list[Effect]:
@@ -121,13 +137,12 @@ class RunningEvaluations:
         for number, one in ended:
             if one.worker < 0:
                 self.pool.withdraw(state.cluster, number, one.key)
-        placements: list[Placement] = []
         for number, one in ended:
             if one.worker >= 0:
                 self._log.append((now, "released", number, one.key[0], 0, f"{one.key[1]} {one.worker}"))
-                placements += self.pool.release(state.cluster, one.worker, (number, *one.key))
+                self.pool.release(state.cluster, one.worker, (number, *one.key))
                 one.worker = -1
-        return self._placed(state, placements, now)
+        return self._serve_later(state)
 
     def preempted(self, state: CoreState, jobs: list[Job], checkpoint: float | None, now: float) -> list[Effect]:
         """Let evaluations that have lost their worker wait again, at their old places in the queue.
@@ -135,7 +150,6 @@ class RunningEvaluations:
         Their work is lost, and its length drawn again; or it is kept, and to go on with it takes `checkpoint` more.
         """
         assert self.pool is not None
-        effects: list[Effect] = []
         for number, step, point in jobs:
             agent = state.agents[number]
             assert agent.evaluations is not None
@@ -151,13 +165,14 @@ class RunningEvaluations:
                 model = self.pool.class_of(worker)
                 one.work = max(0.0, one.work - max(0.0, now - one.started - model.startup) * model.speed) + checkpoint
             one.worker, one.lease = -1, 0
-            effects += self._placed(state, self.pool.submit(state.cluster, number, one.key, one.number), now)
-        return effects
+            self.pool.submit(state.cluster, number, one.key, one.number)
+        return self._serve_later(state)
 
-    def joined(self, state: CoreState, worker: int, now: float) -> list[Effect]:
-        """Let a worker serve that was away."""
+    def joined(self, state: CoreState, worker: int) -> list[Effect]:
+        """Return a worker that was away to service."""
         assert self.pool is not None
-        return self._placed(state, self.pool.join(state.cluster, worker), now)
+        self.pool.join(state.cluster, worker)
+        return self._serve_later(state)
 
     def with_agent(self, agent: AgentRecord) -> list[PendingEvaluation]:
         """List what is under way and stands still with an agent: the decision, and without a cluster the evaluations."""

@@ -48,7 +48,7 @@ class WorkerEvents:
         self._log.append((now, "workers_joined" if event.joins else "workers_left", COORDINATOR, event.group, 0, name))
         effects: list[Effect] = []
         for worker in workers:
-            effects += self._join(state, worker, now) if event.joins else self._leave(state, worker, None, now)
+            effects += self._evaluations.joined(state, worker) if event.joins else self._leave(state, worker, None, now)
         return effects
 
     def preempted(self, state: CoreState, event: WorkerPreempted, now: float) -> list[Effect]:
@@ -65,10 +65,7 @@ class WorkerEvents:
     def returned(self, state: CoreState, event: WorkerReturned, now: float) -> list[Effect]:
         """Let a worker that was preempted serve again."""
         self._log.append((now, "worker_returned", COORDINATOR, event.worker, 0, self._pool.class_of(event.worker).name))
-        return self._join(state, event.worker, now)
-
-    def _join(self, state: CoreState, worker: int, now: float) -> list[Effect]:
-        return self._evaluations.joined(state, worker, now)
+        return self._evaluations.joined(state, event.worker)
 
     def _leave(self, state: CoreState, worker: int, checkpoint: float | None, now: float) -> list[Effect]:
         return self._evaluations.preempted(state, self._pool.leave(state.cluster, worker), checkpoint, now)

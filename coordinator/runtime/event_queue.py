@@ -15,11 +15,13 @@ from fedbo.coordinator.events import (
     Finished,
     Message,
     MessageReceived,
+    PlacementDue,
     StudyStarted,
 )
 
 # (time, number of its scheduling, event). Where it is compiled, a tuple of fixed length would be taken apart and made again.
 Entry = tuple[Any, ...]
+_LAST = 2**60  # above the number of any scheduling: of events that come last at their time
 _ARRIVED = 1000  # messages that have arrived and are still in the list, at most
 
 
@@ -56,10 +58,11 @@ class EventQueue:
         return {event.agent: time for time, _, event in self.heap if type(event) is Finished}
 
     def push(self, time: float, event: Event) -> None:
-        """Let an event happen at a time; those at one time happen in the order in which they were scheduled."""
+        """Schedule an event; at one time they happen in the order of scheduling, and placements on workers last."""
         self.scheduled += 1
         self.waiting += type(event) not in BACKGROUND
-        heappush(self.heap, (time, self.scheduled, event))
+        number = self.scheduled + _LAST if type(event) is PlacementDue else self.scheduled
+        heappush(self.heap, (time, number, event))
 
     def send(self, time: float, sent: Message | Answer) -> None:
         """Let what is sent arrive at a time that is not before that of what was sent before."""

@@ -262,7 +262,8 @@ def _interruptions(run: RunTables) -> Iterator[str]:
     over: set[int] = set()
     for event in run.events:
         kind, agent = event["kind"], event["agent"]
-        if agent in over and agent >= 0 and kind in (*PAIRS, *PAIRS.values()):
+        # A partition also cuts off the last messages of an agent that has ended.
+        if agent in over and agent >= 0 and kind in (*PAIRS, *PAIRS.values()) and kind not in ("cut", "joined"):
             yield f"{kind} happened to agent {agent}, which had ended"
         if kind == "done" or (kind, event["detail"]) == ("crashed", "for good"):
             over.add(agent)

@@ -75,7 +75,7 @@ class Troubles:
 
     def line(self, record: Any) -> None:
         kind, agent = record.kind, record.agent
-        if kind in ("absent", "returned", *BEGINS, *ENDS) and agent >= 0:
+        if kind in ("absent", "returned", *BEGINS, *ENDS) and kind not in ("cut", "joined") and agent >= 0:
             assert agent not in self.gone and agent not in self.done, f"{kind} happened to agent {agent}, who is not there"
         if kind == "absent":
             assert agent not in self.absent
@@ -130,12 +130,17 @@ class Troubles:
         return agent in self.absent or bool(self.open["hung", agent] or self.open["crashed", agent])
 
     def cut(self, agent: int, now: float, surely: bool = True) -> bool:
-        """Say whether nothing passes between an agent and the coordinator; that ends untold for agents at their end."""
+        """Return whether a partition cuts an agent off; that ends untold for agents at their end."""
         cuts = self.open["cut", agent]
         if agent in self.done or agent in self.gone:
             end = min if surely else max
             cuts = [time for time, fitting in cuts if now < time + end(map(lasting, fitting))]
-        return bool(cuts or self.open["down", COORDINATOR])
+        return bool(cuts)
+
+    @property
+    def is_down(self) -> bool:
+        """Return whether the coordinator is down."""
+        return bool(self.open["down", COORDINATOR])
 
     def work(self, agent: int, start: float, end: float) -> float:
         """Give how much an agent could work between two times."""
@@ -301,7 +306,7 @@ class Messages:
             self.base[key] = self.rounds
         elif kind == "falsified":
             assert any(isinstance(f, Lie) and key[0] in f.agents for f in self.plan) and key not in self.sent
-        elif kind in ("sent", "lost", "arrived", "late", "rejected", "delivered"):
+        elif kind in ("sent", "lost", "arrived", "late", "rejected", "delivered", "missed"):
             getattr(self, f"_{kind}")(record, key)
         self.before = record
 
@@ -325,7 +330,8 @@ class Messages:
         way = record.detail
         assert record.bytes == self.up if way == "up" else record.bytes in (0, self.down)
         lossy = any(isinstance(f, Loss) and key[0] in f.agents and f.direction in (way, "both") for f in self.plan)
-        assert lossy or self.troubles.cut(key[0], record.time, surely=False), "lost for no reason"
+        is_cut = self.troubles.is_down or self.troubles.cut(key[0], record.time, surely=False)
+        assert lossy or is_cut, "lost for no reason"
         if way == "up":
             assert key in self.sent
             self.lost[key].append(record.time)
@@ -334,6 +340,7 @@ class Messages:
 
     def _passes(self, record: Any, key: tuple[int, int]) -> None:
         assert key in self.sent and not self.troubles.cut(key[0], record.time), "a message arrived through a cut"
+        assert not self.troubles.is_down, "a message arrived at a coordinator that was down"
         bandwidth, link = self.setting.models["bandwidth"], self.world["link"]
         cut_short = any(isinstance(fault, Corruption) and fault.how == "shape" for fault in self.plan)
         least = (self.up / bandwidth if bandwidth else 0.0) + (self.up / link if link and not cut_short else 0.0)
@@ -386,6 +393,12 @@ class Messages:
         assert key[0] not in self.troubles.done and key[0] not in self.troubles.gone
         self.heard.add(key)
 
+    def _missed(self, record: Any, key: tuple[int, int]) -> None:
+        assert record.detail == f"given up after {self.world['attempts']} transmissions"
+        assert key not in self.heard and any(
+            isinstance(f, Loss | NetworkPartition | Restart) and key[0] in getattr(f, "agents", key) for f in self.plan
+        )
+
     def end(self, ran: Ran, whole: bool) -> None:
         if whole:
             unsettled = [key for key in self.sent if not self.fate[key] and key[0] not in self.troubles.gone]
@@ -433,7 +446,7 @@ class Rounds:
 
     @property
     def _down(self) -> bool:
-        return bool(self.troubles.open["down", COORDINATOR])
+        return self.troubles.is_down
 
     def _present(self) -> set[int]:
         over = self.troubles.done.keys() | self.troubles.gone.keys() | self.troubles.off

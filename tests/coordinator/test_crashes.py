@@ -16,7 +16,7 @@ from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.environment.availability import Always
 from fedbo.coordinator.environment.duration_blocks import durations
-from fedbo.coordinator.environment.faults import Crash, Hang, NetworkPartition, Slow
+from fedbo.coordinator.environment.faults import Crash, Hang, Slow
 from fedbo.coordinator.environment.timing import Constant, Exponential, Lognormal
 from fedbo.coordinator.exchange import Barrier, Immediate
 
@@ -218,7 +218,7 @@ def test_faults_after_the_end_of_the_last_agent_do_not_prolong_a_run() -> None:
     assert ran.outcome.time <= 2.5, f"it went on until {ran.outcome.time:.1f} with nobody left"
 
 
-@pytest.mark.parametrize("kind", [Hang, Slow, NetworkPartition])
+@pytest.mark.parametrize("kind", [Hang, Slow])
 def test_a_fault_neither_begins_nor_ends_at_an_agent_that_has_done_its_work(kind: Any) -> None:
     """Both are done at 2, and their last messages are under way for 3 more; what had begun before ends all the same."""
     for at in (1.5, 3.0):
@@ -226,7 +226,7 @@ def test_a_fault_neither_begins_nor_ends_at_an_agent_that_has_done_its_work(kind
         world |= {"world": {"plan": (kind((0,), at=at, duration=2.0),)}}
         ran = Setting(Talk(), agents=2, initial=1, iterations=1, **world).run()
         (done,) = (record.time for record in ran.of("done") if record.agent == 0)
-        words = {"hung", "woke", "slowed", "recovered", "cut", "joined"}
+        words = {"hung", "woke", "slowed", "recovered"}
         assert not [record for record in ran.records if record.kind in words and record.time > done]
         assert bool({record.kind for record in ran.records} & words) == (at < 2.0)
         assert {record.step for record in ran.of("arrived") if record.agent == 0} == {0, 1}

@@ -122,11 +122,15 @@ def served(model: ClusterModel, queued: Sequence[int], releases: int) -> list[in
     """Let agents queue while agent 9 has all workers, which become free one by one; give who is served."""
     pool = WorkerPool(model)
     state, begun = pool.fresh(), list[int]()
-    busy = [one for number in range(len(state.places)) for one in pool.submit(state, 9, (0, number))]
+    for number in range(len(state.places)):
+        pool.submit(state, 9, (0, number))
+    busy = pool.serve(state)
     for place, agent in enumerate(queued):
-        assert pool.submit(state, agent, (0, place)) == []
+        pool.submit(state, agent, (0, place))
+    assert pool.serve(state) == []
     for one in busy[:releases]:
-        begun += [found.agent for found in pool.release(state, one.worker, (9, *one.key))]
+        pool.release(state, one.worker, (9, *one.key))
+        begun += [found.agent for found in pool.serve(state)]
     return begun
 
 
@@ -158,10 +162,13 @@ def test_a_worker_holds_as_many_as_its_resources_and_what_fits_does_not_wait_for
     model = ClusterModel((WorkerClass("big", 1, resources=Resources(4.0, 1.0)),), needs=(Resources(3.0), Resources(1.0, 0.5)))
     pool = WorkerPool(model)
     state = pool.fresh()
-    begun = [pool.submit(state, agent, (0, number)) for number, agent in enumerate([0, 0, 1, 1])]
-    assert [[one.agent for one in each] for each in begun] == [[0], [], [1], []]
-    assert [one.agent for one in pool.release(state, 0, (0, 0, 0))] == [0]  # it came before the second of agent 1
-    assert [one.agent for one in pool.release(state, 0, (1, 0, 2))] == [1]
+    for number, agent in enumerate([0, 0, 1, 1]):
+        pool.submit(state, agent, (0, number))
+    assert [one.agent for one in pool.serve(state)] == [0, 1]
+    pool.release(state, 0, (0, 0, 0))
+    assert [one.agent for one in pool.serve(state)] == [0]  # it came before the second of agent 1
+    pool.release(state, 0, (1, 0, 2))
+    assert [one.agent for one in pool.serve(state)] == [1]
 
 
 def test_lost_work_takes_as_long_as_renewal_theory_says() -> None:

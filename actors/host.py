@@ -20,6 +20,7 @@ from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.threads import blas_threads
+from fedbo.settings.exits import exits_as_errors
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
 Commits = Sequence[tuple[int, tuple[float, ...]]]
@@ -37,6 +38,7 @@ class Host:
         self._slow: dict[int, float] = {}
         self._halted = False
 
+    @exits_as_errors
     def load(self, task: Task, numbers: Sequence[int], config: HostConfig | None = None, place: int = 0) -> int:
         """Get ready for the agents of a run, in place of those of an earlier one; give this process's number.
 
@@ -103,6 +105,7 @@ class Host:
         """Give the real time of the study."""
         return time.time() - self._epoch
 
+    @exits_as_errors
     def decide(self, commits: Commits, request: StepRequest) -> DecisionSize:
         """Let an agent choose the points of a step."""
         self.commit(commits)
@@ -117,6 +120,7 @@ class Host:
         """Carry out steps as `work` does, given and reported as columns."""
         return from_reports(self.work(commits, to_requests(requests)))
 
+    @exits_as_errors
     def carry_out(self, requests: Sequence[StepRequest], told: bool = False) -> list[StepReport]:
         """Carry out steps; `told` says whether another process is told of it, before which evaluations are written down."""
         try:
@@ -212,6 +216,11 @@ class Host:
             agent.close()
         self.agents.unsettle()
         return self._write(partial(self._storage.write_rows, self.agents, number, False, kind))
+
+    def close(self) -> None:
+        """Close the log of evaluations; what was not written to it is not needed any more, or made again."""
+        if self._storage is not None:
+            self._storage.log.release()
 
     def _write(self, write: Callable[[], dict[str, str]]) -> dict[str, str]:
         """Write to the run while it is this attempt's; leave it, and all that is still to be done, when it is another's."""

@@ -48,6 +48,9 @@ class Hosts(Protocol):
     def flush(self, ends: Ends = dict) -> None:
         """Note that nothing else is due now; `ends` tells when the agents' present steps will end, as far as that is known."""
 
+    def close(self) -> None:
+        """Close what is open; the agents serve no longer."""
+
     def best(self) -> dict[int, float]:
         """Give every agent's best score so far, as far as it is known without waiting."""
 
@@ -121,6 +124,10 @@ class InlineHosts:
 
     def flush(self, ends: Ends = dict) -> None:
         """Nothing waits here."""
+
+    def close(self) -> None:
+        """Close the files of this run."""
+        self.host.close()
 
     def best(self) -> dict[int, float]:
         """Give every agent's best score so far."""

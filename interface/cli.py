@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any
@@ -98,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except Exception as error:
         return _expected(error)
+    except SystemExit as error:
+        return _exited(error)
     if code == INTERRUPTED:  # typer makes this of a KeyboardInterrupt
         return _complain("interrupted", INTERRUPTED)
     return OK
@@ -121,6 +124,16 @@ def _expected(error: Exception) -> int:
     if is_failure(error):
         return _complain(f"{error}{_kept(error)}", FAILED)
     raise error
+
+
+def _exited(error: SystemExit) -> int:
+    """Report code of others that called sys.exit, as it was imported for instance; the command line itself may exit."""
+    from fedbo.settings.exits import ends_process, exit_words
+
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if ends_process(error) or str(frame.f_globals.get("__name__")).partition(".")[0] in ("click", "typer", "fedbo"):
+        raise error
+    return _complain(exit_words(error), FAILED)
 
 
 def _kept(error: Exception) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+LARGEST_VALUE = 1e100  # in size: methods square values and add the squares up, and 1e308 is the largest number there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ class Refused(ValueError):
         """Write the name, what came and what would do."""
         key, value, remedy = self.args
         return f"{key} = {value!r} will not do: {remedy}"
+
+
+def is_usable(value: float) -> bool:
+    """Return whether methods can compute with a value: it is finite, and not beyond LARGEST_VALUE in size."""
+    return abs(value) <= LARGEST_VALUE
 
 
 def require(holds: bool, field: str, value: object, remedy: str) -> None:

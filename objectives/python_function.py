@@ -13,6 +13,7 @@ from annotated_types import Ge
 
 from fedbo.objectives.base import Array, Metric, Parameter, Refused, require, require_agent
 from fedbo.objectives.space import inside
+from fedbo.settings.exits import ends_process, exit_words
 from fedbo.settings.ranges import check
 
 
@@ -34,6 +35,8 @@ class CalledFunction:
         """Call the function at x `(d,)`; TypeError when what it returns is not a number."""
         point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
         value = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
+        if isinstance(value, str | bytes | bytearray):  # which float() reads where they hold a number
+            raise TypeError(f"{_named(self.function)} returned {value!r}: one number would do")
         try:
             return self.sign * float(value)
         except (TypeError, ValueError) as failure:
@@ -150,6 +153,11 @@ def _module(module_name: str, function: str, setting: str) -> Any:
             raise
         remedy = f"there is no module {failure.name!r}; run where it can be imported, or put its folder in PYTHONPATH"
         raise Refused(setting, function, remedy) from failure
+    except SystemExit as error:  # a script without `if __name__ == "__main__"`
+        if ends_process(error):
+            raise
+        remedy = f"its import does not return: {exit_words(error)}; put what a script does under if __name__ == '__main__'"
+        raise Refused(setting, function, remedy) from error
 
 
 def _wanted(function: Callable[..., float]) -> int:

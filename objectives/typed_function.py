@@ -54,7 +54,7 @@ class TypedCall:
             value = self.carried.function(configuration, **{name: given[name] for name in takes})
         except StoppedEarly:
             value = report.said[-1].value
-        except Exception as error:
+        except BaseException as error:
             of_failure(error, report.said)
             raise
         metrics: dict[str, float] = {}
@@ -167,6 +167,8 @@ def _takes(function: Callable[..., Any]) -> list[str]:
 
 
 def _number(value: Any) -> float:
+    if isinstance(value, str | bytes | bytearray):  # which float() reads where they hold a number
+        raise TypeError(f"the objective returned {value!r}: a number, or a dictionary of numbers, would do")
     try:
         return float(value)
     except (TypeError, ValueError) as failure:

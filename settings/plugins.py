@@ -114,13 +114,13 @@ class Catalogue(Mapping[str, T]):
             raise PluginError(f"several plug-ins have the name '{name}' ({sources}); uninstall all of them but one")
         try:
             return self._admitted(_import(one.place))
-        except Exception as error:  # whatever the code of others does when it is imported
+        except (Exception, SystemExit) as error:  # whatever the code of others does when it is imported
             raise PluginError(f"{_called(one)} cannot be used: {_words(error)}; mend or uninstall it") from error
 
     def _at_place(self, place: str) -> T:
         try:
             return self._admitted(_import(place))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PluginError(f'cannot be used: {_words(error)}; write "package.module:Class" or "file.py:Class"') from error
 
 

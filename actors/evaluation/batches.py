@@ -12,7 +12,8 @@ import numpy as np
 from fedbo.actors.evaluation.pulls import pull_counts
 from fedbo.algorithms.base import Array, Decision
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Batched, Objective
+from fedbo.objectives.base import LARGEST_VALUE, Batched, Objective
+from fedbo.settings.exits import ends_process
 
 MIN_BATCH = 16  # points in a batch: of fewer, rows cost less than columns
 
@@ -41,9 +42,11 @@ def evaluate_batch(
     try:
         seen = np.asarray(objective.evaluate_points(natives, pulls, streams.rng("evaluation")), dtype=np.float64)
         scores = np.asarray(objective.scores(natives), dtype=np.float64)
-    except Exception:  # point by point, it shows at which one
+    except BaseException as error:  # point by point, it shows at which one
+        if ends_process(error):
+            raise
         return None
-    if seen.shape != (pulls.sum(),) or not np.isfinite(seen).all():
+    if seen.shape != (pulls.sum(),) or not (np.abs(seen) <= LARGEST_VALUE).all():
         return None
     if noise:
         seen = seen + np.sqrt(noise) * streams.at(streams.step + 1).rng("added noise").standard_normal(len(seen))

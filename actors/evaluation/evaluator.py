@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
 from math import isfinite
 
 import numpy as np
 
+from fedbo.actors.evaluation.failures import failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.stopping.reported import ReportedStopping
@@ -16,8 +16,9 @@ from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import NAN, EvaluationRecord, Pulls, Query
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
-from fedbo.objectives.base import Measured, MultiFidelity, Objective, observe
+from fedbo.objectives.base import LARGEST_VALUE, Measured, MultiFidelity, Objective, is_usable, observe
 from fedbo.objectives.typed_spaces.reports import answered_by
+from fedbo.settings.exits import ends_process
 
 _UNJUDGED = nullcontext()  # one for all: what gives a context takes as long as an evaluation of a free objective
 
@@ -84,12 +85,14 @@ class Evaluator:
         try:
             with _UNJUDGED if judge is None else answered_by(judge):
                 value, score = self._evaluated(objective, query, streams)
-        except Exception as error:
-            last = "".join(traceback.format_exception(error))
-            return query.failed(f"{type(error).__name__}: {error}\n{last}", getattr(error, "metrics", None))
+        except BaseException as error:  # a training script that is called as a function may end by sys.exit
+            if ends_process(error):
+                raise
+            return query.failed(failure_text(error), getattr(error, "metrics", None))
         metrics = getattr(value, "metrics", None)
-        if not isfinite(value):
-            return query.failed(f"the objective gave {value}, not a finite number", metrics)
+        if not is_usable(value):
+            what = f"a number beyond {LARGEST_VALUE:g} in size" if isfinite(value) else "not a finite number"
+            return query.failed(f"the objective gave {value}, {what}", metrics)
         record = query.evaluated(float(value), score, metrics)
         return record if judge is None else judge.judged(record)
 

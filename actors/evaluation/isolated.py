@@ -15,11 +15,13 @@ import sys
 import time
 from typing import IO, Any
 
+from fedbo.actors.evaluation.failures import text_of
 from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answered_by, of_failure
+from fedbo.settings.exits import ends_process
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20
@@ -55,11 +57,11 @@ class Isolated:
         except (EOFError, BrokenPipeError):
             code = process.wait()
             self.close()
-            found = RuntimeError(f"the evaluation's process ended with code {code}")
+            found = RuntimeError(f"the evaluation's process ended with code {code}; os._exit, a crash or a signal ends one")
         if found is None:
             self.close()
             found = TimeoutError(f"took longer than time_limit = {self._limit:g}")
-        if isinstance(found, Exception):
+        if isinstance(found, BaseException):
             of_failure(found, said)
             raise found
         value, score = found
@@ -170,7 +172,9 @@ def main() -> None:
             with answered_by(ask):
                 found = evaluate(objectives[agent], x, streams, pulls)
             send(sink, found)
-        except Exception as error:
+        except BaseException as error:
+            if ends_process(error):
+                raise
             send(sink, _portable(error))
 
 
@@ -183,12 +187,12 @@ def _die_with_parent() -> None:
             sys.exit()
 
 
-def _portable(error: Exception) -> Exception:
+def _portable(error: BaseException) -> BaseException:
     try:
         pickle.loads(pickle.dumps(error))
         return error
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        return RuntimeError(f"{type(error).__name__}: {text_of(error)}")
 
 
 if __name__ == "__main__":

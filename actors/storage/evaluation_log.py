@@ -79,6 +79,11 @@ class EvaluationLog:
             os.close(self._file)
             self._file = None
 
+    def release(self) -> None:
+        """Close the file, and forget what has not been written."""
+        self._lines = []
+        self.close()
+
     def _records(self) -> Iterator[EvaluationRecord]:
         for path in sorted(self._folder.path.glob("log-*.jsonl")):
             with contextlib.suppress(FileNotFoundError):  # a snapshot has made it superfluous meanwhile

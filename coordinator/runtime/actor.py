@@ -15,7 +15,7 @@ from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Hosts, InlineHosts, WallClockState
 from fedbo.actors.late_ray import ray
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
-from fedbo.actors.retry_limits import HOST_LOSSES
+from fedbo.actors.retry_limits import HOST_LOSSES, WHY_ONE_DIES
 from fedbo.actors.storage.checkpoint import read_checkpoint
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.evaluations import EvaluationRecord
@@ -38,6 +38,7 @@ from fedbo.coordinator.runtime.event_queue import EventQueue
 from fedbo.coordinator.runtime.replay_log import replay_events, resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
+from fedbo.settings.exits import exits_as_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ class Coordinator:
                 return
             learn(job.task, [number], job.key, job.folder, job.given)
 
+    @exits_as_errors
     def run(self, run: Run) -> RunSummary | None:
         """Carry a run out, from its last snapshot on if it has one; its tables are written also when it is stopped or fails.
 
@@ -141,14 +143,14 @@ class Coordinator:
             queue = EventQueue()
             try:
                 return self._go_on(run, queue)
-            except HostLost:  # begin again from the last snapshot, with hosts that live
+            except HostLost as lost:  # begin again from the last snapshot, with hosts that live
                 for host in self.hosts:
                     ray.kill(host)  # some may be alive
                 self.hosts = []
                 left = HOST_LOSSES if queue.events > furthest else left - 1
                 furthest = max(furthest, queue.events)
                 if not left:
-                    raise
+                    raise HostLost(f"{lost}; {HOST_LOSSES} times at the same place of the run; {WHY_ONE_DIES}") from lost
 
     def _go_on(self, run: Run, queue: EventQueue) -> RunSummary:
         """Carry a run out from its last snapshot on, with hosts that are there now."""
@@ -162,8 +164,7 @@ class Coordinator:
         try:
             return self._carry_out(run, RunParts(core, queue, event_log, hosts), snapshots)
         finally:
-            if isinstance(hosts, RayHosts):
-                hosts.close()
+            hosts.close()
 
     def _carry_out(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> RunSummary:
         """Let a run happen, and write what it leaves."""
@@ -197,6 +198,7 @@ class Coordinator:
         snapshots.finish(parts, ended=not queue.stopped)
         return result
 
+    @exits_as_errors
     def _drive(self, run: Run, parts: RunParts, snapshots: Snapshotter) -> None:
         """Let a run happen in the time of its study, until it ends or is stopped."""
         core, queue, event_log, hosts = parts
@@ -233,6 +235,7 @@ class Coordinator:
             queue.time = replay_events(core, hosts, RunHooks(event_log.extend), record)
         finally:
             snapshots.finish(RunParts(core, queue, event_log, hosts), ended=True)
+            hosts.close()
         return RunSummary(run.key, queue.time, len(record), False, time.monotonic() - begun, 0.0, (), {})
 
     def progress(self) -> RunProgress:

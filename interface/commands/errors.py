@@ -13,6 +13,7 @@ from fedbo.objectives.tables.table import TableError
 from fedbo.page.page import ReportError
 from fedbo.plots.plot import PlotError
 from fedbo.results.result import ResultError
+from fedbo.settings.exits import ExitError
 from fedbo.study.paths import DirectoryError
 from fedbo.world.measurements import Immeasurable
 
@@ -26,5 +27,5 @@ def is_wrong_input(error: Exception) -> bool:
 
 def is_failure(error: Exception) -> bool:
     """Say whether a run went wrong for a reason that its message explains."""
-    ours = RunError | ReplayError | CheckpointError | ClusterError | ProtocolError
+    ours = RunError | ReplayError | CheckpointError | ClusterError | ProtocolError | ExitError
     return isinstance(error, ours | DataMissing | DataDamaged | LibraryMissing)

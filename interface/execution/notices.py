@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.settings.exits import ends_process
 
 NO_RUN = RunKey(0, "", 0)
 METHODS = ("on_evaluation", "on_event", "on_round", "on_end")
@@ -112,8 +113,8 @@ class CallbackCalls:
             function = getattr(each, method, each if own else None)
             try:
                 enough |= function is not None and function(*told) is True
-            except Exception as error:
-                if self._strict:
+            except BaseException as error:
+                if self._strict or ends_process(error):
                     raise
                 self._callbacks.remove(each)
                 name = getattr(each, "__qualname__", type(each).__name__)

@@ -38,6 +38,7 @@ from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
+from fedbo.settings.exits import ExitError, ends_process, exit_words
 from fedbo.study.document import StudyError
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError, out_of_space
@@ -187,6 +188,10 @@ def carry_out(
         raise KeyboardInterrupt(directory) from None
     except Exception as error:
         failure = error
+    except SystemExit as error:  # of a callback: those of objectives and algorithms are errors where they are called
+        if ends_process(error):
+            raise
+        failure = ExitError(exit_words(error))
     complete = len(ended) == len(work) and not any(end.stopped for end in ended)
     status = "failed" if failure else "complete" if complete else "interrupted"
     _note_end(manifest, status, (ended, kept), time.monotonic() - begun)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedbo.actors.late_ray import ray
-from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS
+from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS, WHY_ONE_DIES
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
 from fedbo.study.plugins import distributions
@@ -137,7 +137,9 @@ class ActorPool:
 
 
 def _lost(job: Any, deaths: int) -> ClusterError:
-    return ClusterError(f"{getattr(job, 'key', job)}: its process died {deaths} times; the logs of Ray on its host say why")
+    return ClusterError(
+        f"{getattr(job, 'key', job)}: its process died {deaths} times; {WHY_ONE_DIES}; see also the logs of Ray on its host"
+    )
 
 
 class _LocalCoordinator(Coordinator):

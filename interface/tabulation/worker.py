@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedbo.actors.evaluation.evaluator import evaluate
+from fedbo.actors.evaluation.failures import failure_text
 from fedbo.actors.storage.rows import write_table
 from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.streams import Streams
@@ -21,6 +22,7 @@ from fedbo.objectives.tables.surfaces import Process
 from fedbo.objectives.tables.table import COST, CURVE, DESIGN, POINTS, POINTS_FILE, levels, read_rows
 from fedbo.objectives.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
 from fedbo.results.grouping import starts
+from fedbo.settings.exits import ends_process
 from fedbo.study.paths import DirectoryError
 from fedbo.tabulation.design import BLOCK, DesignHistory, sobol, step
 
@@ -149,8 +151,10 @@ class Tabulator:
         error: str | None = None
         try:
             curve, cost = self._evaluated(job, index, x)
-        except Exception as failure:  # what goes wrong is a row of its own
-            curve, cost, error = [float("nan")], None, f"{type(failure).__name__}: {failure}"
+        except BaseException as failure:  # what goes wrong is a row of its own
+            if ends_process(failure):
+                raise
+            curve, cost, error = [float("nan")], None, failure_text(failure).splitlines()[0]
         else:
             if (wrong := next((value for value in curve if not np.isfinite(value)), None)) is not None:
                 error = f"the objective gave {wrong}, not a finite number"

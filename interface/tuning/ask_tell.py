@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.base import Array, Inbound, Overlapping, Private, Problem, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.evaluated import Evaluated, evaluated
+from fedbo.objectives.base import is_usable
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.ask_log import AskLog, LogEntry
@@ -131,7 +131,7 @@ class Agent:
             return False
         if token not in self._log.points:
             raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
-        value = None if value is None or not math.isfinite(value) else float(value)
+        value = None if value is None or not is_usable(value) else float(value)
         due = self._meeting is not None and self._due(self._file.told + 1)
         self._enter({"tell": token, "value": value, "at": time.time()} | ({"sends": True} if due else {}))
         with self._threads.limit(limits=1):
@@ -170,7 +170,7 @@ class Agent:
         token = f"{self.number:05d}-added-{len(self._log.told)}" if name is None else f"{self.number:05d}-added:{name}"
         if token in self._log.told:
             return False
-        value = None if value is None or not math.isfinite(value) else float(value)
+        value = None if value is None or not is_usable(value) else float(value)
         self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": value, "at": time.time()})
         self._file = self._taken_in(token, value)
         self._save()

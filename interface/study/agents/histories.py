@@ -16,7 +16,7 @@ import numpy as np
 
 from fedbo.actors.storage.rows import OBSERVATIONS, Row, RunKey, read_table
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, unseal
-from fedbo.objectives.base import Federation
+from fedbo.objectives.base import LARGEST_VALUE, Federation
 from fedbo.objectives.space import to_unit
 from fedbo.settings.columns import NumberColumn, read_columns
 from fedbo.settings.errors import SettingError, unknown
@@ -104,7 +104,7 @@ def _of_file(path: Path, federation: Federation, source: HistorySource, replicat
     agent, own, value = columns.get("agent"), columns.get("replicate"), columns["value"]
     x = np.stack([columns[parameter.name] for parameter in federation.parameters], axis=1)
     _check_rows(federation, agent, x, value)
-    kept = np.isfinite(value) if own is None else np.isfinite(value) & (own == replicate)
+    kept = (np.abs(value) <= LARGEST_VALUE) & (True if own is None else own == replicate)
     metric, units = (
         federation.metric,
         to_unit(federation.parameters, np.where(np.isfinite(value)[:, None], x, _middle(federation))),

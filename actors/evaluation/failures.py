@@ -1,0 +1,57 @@
+"""The text of a failed evaluation: what was raised, and where in the user's own code.
+
+It is a column of the tables, which are compared to the bit. So it names no frames of fedbo, whose lines change, and no
+folders, which differ from one installation to the next.
+"""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import PurePath
+from types import FrameType
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the type and the text of an error on one line, and below it the user's part of its traceback."""
+    summary = traceback.TracebackException.from_exception(error)
+    _keep_user_frames(summary, error, set())
+    text = f"{type(error).__name__}: {text_of(error)}\n{''.join(summary.format())}"
+    return text.encode("utf-8", "backslashreplace").decode()  # half of a surrogate pair cannot be written to a table
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an error, whatever its `__str__` does."""
+    if isinstance(error, SystemExit):
+        return f"sys.exit({error.code!r}) was called"
+    try:
+        return str(error)
+    except Exception as another:
+        return f"its text cannot be read: __str__ raised {type(another).__name__}"
+
+
+def _keep_user_frames(summary: traceback.TracebackException, error: BaseException, seen: set[int]) -> None:
+    """Remove fedbo's frames, and folders, from a traceback and from those of its causes."""
+    if id(error) in seen:
+        return
+    seen.add(id(error))
+    walked = zip(summary.stack, traceback.walk_tb(error.__traceback__), strict=False)
+    frames = [_shortened(kept, frame) for kept, (frame, _) in walked if not _is_ours(frame)]
+    summary.stack = traceback.StackSummary.from_list(frames)
+    for below, raised in ((summary.__cause__, error.__cause__), (summary.__context__, error.__context__)):
+        if below is not None and raised is not None:
+            _keep_user_frames(below, raised, seen)
+    if isinstance(error, BaseExceptionGroup):
+        for below, raised in zip(summary.exceptions or (), error.exceptions, strict=False):
+            _keep_user_frames(below, raised, seen)
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fedbo"
+
+
+def _shortened(kept: traceback.FrameSummary, frame: FrameType) -> traceback.FrameSummary:
+    """Name a file by its place in its package."""
+    package = str(frame.f_globals.get("__package__") or "")
+    depth = 1 + len(package.split(".")) if package else 1
+    name = "/".join(PurePath(kept.filename).parts[-depth:])
+    return traceback.FrameSummary(name, kept.lineno, kept.name, lookup_line=False, line=kept.line)

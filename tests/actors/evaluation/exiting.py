@@ -1,0 +1,88 @@
+"""Objectives and a callback that end, or try to end, the process in which they are called."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from typing import Any
+
+
+def exit_zero(x: Any) -> float:
+    sys.exit(0)
+
+
+def exit_three(x: Any) -> float:
+    sys.exit(3)
+
+
+def exit_words(x: Any) -> float:
+    sys.exit("the data is missing")
+
+
+def generator_exit(x: Any) -> float:
+    raise GeneratorExit
+
+
+def cancelled(x: Any) -> float:
+    raise asyncio.CancelledError
+
+
+def half_a_surrogate(x: Any) -> float:
+    raise ValueError("bad \udc80 text")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def mute(x: Any) -> float:
+    raise Mute
+
+
+def chain(x: Any) -> float:
+    try:
+        exit_three(x)
+    except SystemExit as cause:
+        raise ValueError("second") from cause
+    return 0.0
+
+
+def group(x: Any) -> float:
+    raise BaseExceptionGroup("both", [ValueError("one"), SystemExit(2)])
+
+
+def text(x: Any) -> Any:
+    return "1.5"
+
+
+def immense(x: Any) -> float:
+    return 1e308 if x[0] < 0.5 else -1e308
+
+
+def interrupted(x: Any) -> float:
+    raise KeyboardInterrupt
+
+
+def terminated(x: Any) -> float:
+    """End as Ray's workers and many programs do at SIGTERM."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
+    signal.raise_signal(signal.SIGTERM)
+    return 0.0
+
+
+FAILING = (exit_zero, exit_three, exit_words, generator_exit, cancelled, half_a_surrogate, mute, chain, group, text, immense)
+
+
+class Quitter:
+    """A callback that calls sys.exit."""
+
+    def on_evaluation(self, evaluation: Any) -> None:
+        sys.exit(0)
+
+
+def slow(x: Any) -> float:
+    time.sleep(0.06)
+    return -1.0

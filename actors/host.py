@@ -21,6 +21,7 @@ from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.threads import blas_threads
 from fedbo.settings.exits import exits_as_errors
+from fedbo.settings.trust import admit
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
 Commits = Sequence[tuple[int, tuple[float, ...]]]
@@ -44,6 +45,7 @@ class Host:
 
         They begin as they were at the run's snapshot, if it has one; where time is real, at their own last checkpoints.
         """
+        admit(task.code)
         self._halted = False
         self._held, self._slow = {}, {}
         if self._storage is not None:

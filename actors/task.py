@@ -113,7 +113,8 @@ class Task:
     unequal. In virtual time the run ends when a value reaches `target`, or after so many successful `evaluations` of all
     agents. `stopping` says which evaluations stop early, and in real time `reported`, by what they report. With `slopes` an
     evaluation costs exp(slopes . (u - 1/2)) at the point u, whatever the objective reports. `noise_scope` names the run within
-    its study: private noise is drawn from streams of this scope, so that no two runs share it.
+    its study: private noise is drawn from streams of this scope, so that no two runs share it. `code` are the places of Python
+    code that its processes may import.
     """
 
     federation: Federation
@@ -134,6 +135,7 @@ class Task:
     reported: Stopping | None = None
     slopes: tuple[float, ...] = ()
     noise_scope: str = ""
+    code: tuple[str, ...] = ()
 
     def costs_at(self, u: Array) -> tuple[float, ...] | None:
         """Give what evaluations cost at points `(q, d)` of the unit cube, where that is not for the objective to say."""

@@ -75,7 +75,7 @@ def run(
 
     if overrides and isinstance(study, Study):
         raise StudyError("overrides: have no effect on a study that is checked already; give them to load_study")
-    checked = study if isinstance(study, Study) else load_study(study, overrides)
+    checked = study if isinstance(study, Study) else load_study(study, overrides, trust=True)
     return run_study(checked, None if out is None else Path(out), _display(progress), _callbacks(callbacks))
 
 
@@ -106,17 +106,19 @@ def fork(
     overrides: Sequence[str] = (),
     out: str | Path | None = None,
     progress: bool = False,
+    trust: bool = False,
 ) -> Fork:
     """Let a finished run go on from one point with something changed, on the same draws, beside what it was.
 
     `at` is a time, or "event:500", or it is forked at `every` multiple of a time. `overrides` are the changes, such as
     `exchange.mode=immediate`, where "fork" in place of a time is that of the fork; what was used before may not be changed.
-    ValueError with the reason where a run cannot be forked there, or not with that change; else as `run`.
+    Python code that the run names is imported only with `trust`. ValueError with the reason where a run cannot be forked there,
+    or not with that change; else as `run`.
     """
     from fedbo.execution.fork import fork_run, points_of
 
     points = points_of(Path(directory), None if at is None else str(at), every)
-    return fork_run(Path(directory), points, overrides, None if out is None else Path(out), _display(progress))
+    return fork_run(Path(directory), points, overrides, None if out is None else Path(out), _display(progress), trust)
 
 
 def tune(

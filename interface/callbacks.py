@@ -15,6 +15,7 @@ from typing import Any
 from fedbo.execution.notices import Callback, ClosedRound, Evaluation, LoggedEvent, check_callback
 from fedbo.settings.errors import unknown
 from fedbo.settings.plugins import Catalogue
+from fedbo.settings.trust import admit
 
 
 class MLflow:
@@ -139,6 +140,8 @@ def callback(given: str | Callback) -> Callback:
 
     A class is called without arguments to make one. ValueError when there is none.
     """
+    if isinstance(given, str):
+        admit([given])  # no study names callbacks, only who runs it
     if isinstance(given, str) and given not in CALLBACKS:
         raise ValueError(unknown("callback", given, CALLBACKS))
     found = CALLBACKS[given] if isinstance(given, str) else given

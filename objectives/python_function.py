@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from fedbo.objectives.base import Array, Metric, Parameter, Refused, require, re
 from fedbo.objectives.space import inside
 from fedbo.settings.exits import ends_process, exit_words
 from fedbo.settings.ranges import check
+from fedbo.settings.trust import module_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ def load(function: str | Callable[..., float], setting: str = "function") -> Cal
     if not isinstance(function, str):
         require(callable(function), setting, function, 'give a callable, or its place as "package.module:name"')
         return function
-    module_name, _, name = function.partition(":")
+    module_name, _, name = function.rpartition(":")
     require(bool(module_name and name), setting, function, 'write it as "package.module:name"')
     module = _module(module_name, function, setting)
     there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -146,7 +146,7 @@ def load(function: str | Callable[..., float], setting: str = "function") -> Cal
 
 def _module(module_name: str, function: str, setting: str) -> Any:
     try:
-        return importlib.import_module(module_name)
+        return module_at(function)
     except ModuleNotFoundError as failure:
         # a module that the user's own module misses is the user's error, and is shown as it is
         if failure.name is None or not (module_name + ".").startswith(failure.name + "."):

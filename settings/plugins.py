@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from typing import Any, TypeVar
+
+from fedbo.settings.trust import UntrustedError, module_at
 
 T = TypeVar("T")
 GROUPS = ("algorithms", "objectives", "timings", "availabilities", "exchanges", "callbacks")
@@ -113,13 +113,15 @@ class Catalogue(Mapping[str, T]):
             sources = ", ".join(each.origin for each in named)
             raise PluginError(f"several plug-ins have the name '{name}' ({sources}); uninstall all of them but one")
         try:
-            return self._admitted(_import(one.place))
+            return self._admitted(_object(importlib.import_module(one.place.partition(":")[0]), one.place))
         except (Exception, SystemExit) as error:  # whatever the code of others does when it is imported
             raise PluginError(f"{_called(one)} cannot be used: {_words(error)}; mend or uninstall it") from error
 
     def _at_place(self, place: str) -> T:
         try:
-            return self._admitted(_import(place))
+            return self._admitted(_object(module_at(_whole(place), files=True), place))
+        except UntrustedError:
+            raise
         except (Exception, SystemExit) as error:
             raise PluginError(f'cannot be used: {_words(error)}; write "package.module:Class" or "file.py:Class"') from error
 
@@ -143,36 +145,20 @@ def settings_of(protocol: type, found: Any) -> type[Any]:
     return found
 
 
-def file_of(place: str) -> Path | None:
-    """Give the file in a place "file.py:object"; None where a module is named."""
-    file = place.rpartition(":")[0]
-    return Path(file) if file.endswith(".py") else None
-
-
-def _import(place: str) -> Any:
-    """Import the object at a place; a file is imported as a module of its own name, from its own folder."""
+def _whole(place: str) -> str:
     module_name, _, name = place.rpartition(":")
     if not module_name or not name:
         raise ValueError(f"'{place}' has no object, or no module")
-    file = file_of(place)
-    found: Any = importlib.import_module(module_name) if file is None else _import_file(file)
+    return place
+
+
+def _object(found: Any, place: str) -> Any:
+    """Return the object of a place, found in its module."""
+    module_name, _, name = place.rpartition(":")
     for part in name.split("."):
         if not hasattr(found, part):
             raise ValueError(f"'{module_name}' has no '{name}'")
         found = getattr(found, part)
-    return found
-
-
-def _import_file(file: Path) -> Any:
-    """Import a file, so that other processes, which are given this one's folders, find its module as well."""
-    if not file.is_file():
-        raise ValueError(f"there is no file '{file}'")
-    folder = str(file.absolute().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)
-    found = importlib.import_module(file.stem)
-    if Path(str(found.__file__)).resolve() != file.resolve():
-        raise ValueError(f"there is another module '{file.stem}' ({found.__file__}); rename the file")
     return found
 
 

@@ -6,11 +6,11 @@ and of how much an acquisition explores.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable, Mapping
 
 from fedbo.settings.errors import SettingError
+from fedbo.settings.trust import module_at
 
 Schedule = float | str | Callable[[int], float]
 
@@ -122,9 +122,8 @@ def _value(schedule: Schedule, t: int, named: Mapping[str, Callable[[int], float
 
 
 def _imported(place: str) -> Callable[[int], float]:
-    module, _, name = place.partition(":")
     try:
-        function = getattr(importlib.import_module(module), name)
+        function = getattr(module_at(place), place.rpartition(":")[2])
     except (ImportError, AttributeError) as error:
         raise ValueError(f"no schedule at '{place}': {error}") from None
     assert callable(function)

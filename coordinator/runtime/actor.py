@@ -39,6 +39,7 @@ from fedbo.coordinator.runtime.replay_log import replay_events, resume_from_log
 from fedbo.coordinator.runtime.snapshots import RunParts, Snapshotter
 from fedbo.coordinator.runtime.wall_clock import run_wall
 from fedbo.settings.exits import exits_as_errors
+from fedbo.settings.trust import admit
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class Coordinator:
 
     def learn(self, job: WarmupRun) -> None:
         """Carry out an earlier task of some agents."""
+        admit(job.task.code)
         for number in job.agents:
             if self._stopped:
                 return
@@ -131,6 +133,7 @@ class Coordinator:
             return None
 
     def _run(self, run: Run) -> RunSummary:
+        admit(run.task.code)
         home = RunFolder.of(run.folder, run.key)
         store = SnapshotStore(home)
         latest = store.latest()

@@ -78,4 +78,4 @@ def _resolved(path: Path) -> Mapping[str, Any]:
     document = read(path)
     if not isinstance(document.get("algorithm", []), list):
         raise StudyError(f"{path}: [algorithm] is a table; there may be several, so write [[algorithm]]")
-    return resolve_paths(document, path.absolute().parent)
+    return resolve_paths(document, path.absolute().parent, trust=True)

@@ -52,7 +52,7 @@ Callbacks = Annotated[
         "--callback", metavar="NAME", help="Told of all that happens: a name, package.module:function or file.py:Class."
     ),
 ]
-Trust = Annotated[bool, typer.Option("--trust", help="Run the Python functions that the study names: you know whose they are.")]
+Trust = Annotated[bool, typer.Option("--trust", help="Import the Python code that the study names: you know whose it is.")]
 Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")]
 Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]

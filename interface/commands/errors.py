@@ -14,6 +14,7 @@ from fedbo.page.page import ReportError
 from fedbo.plots.plot import PlotError
 from fedbo.results.result import ResultError
 from fedbo.settings.exits import ExitError
+from fedbo.settings.trust import UntrustedError
 from fedbo.study.paths import DirectoryError
 from fedbo.world.measurements import Immeasurable
 
@@ -21,7 +22,7 @@ from fedbo.world.measurements import Immeasurable
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
     ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat
-    ours |= Immeasurable | ForkError
+    ours |= Immeasurable | ForkError | UntrustedError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

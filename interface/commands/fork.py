@@ -12,6 +12,7 @@ from fedbo.commands.arguments import (
     Format,
     Printed,
     RunFolderArgument,
+    Trust,
     print_json,
     progress_display,
     stop_interrupted,
@@ -30,13 +31,16 @@ def fork(
         typer.Option("--set", metavar="KEY=VALUE", help='What changes then; the time "fork" is that of the fork.'),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="A new or empty directory; default: one under runs/.")] = None,
+    trust: Trust = False,
     printed: Printed = Format.text,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")] = False,
 ) -> None:
     """Let a finished run go on from one point with something changed, on the same draws, and say what the change does."""
     from fedbo.execution.fork import fork_run, points_of
 
-    finish_fork(lambda: fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet)), printed)
+    finish_fork(
+        lambda: fork_run(folder, points_of(folder, at, every), sets or [], out, progress_display(quiet), trust), printed
+    )
 
 
 def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:

@@ -33,6 +33,7 @@ def validate(
     timed: Annotated[
         bool, typer.Option("--time", help="Begin each run for some seconds, to say how long all will take.")
     ] = False,
+    trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
     """Check a study without running it: print it with every default, and what it will cost."""
@@ -44,7 +45,7 @@ def validate(
     from fedbo.study.check_privacy import revealed
     from fedbo.study.study import load_study
 
-    checked = load_study(study, sets or [])
+    checked = load_study(study, sets or [], trust)
     cost, private = estimate_cost(checked), privacy_estimates(checked)
     if timed:
         from fedbo.world.forecasts import forecast, forecast_line

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedbo.commands.arguments import Format, Printed, RunFolderArgument, Sets, print_json
+from fedbo.commands.arguments import Format, Printed, RunFolderArgument, Sets, Trust, print_json
 from fedbo.commands.fit import Fitted, Seed
 
 
@@ -16,6 +16,7 @@ def twin(
     algorithm: Fitted = None,
     replicates: Annotated[int, typer.Option(min=2, max=1000, help="How often the twin lives.")] = 20,
     seed: Seed = 0,
+    trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
     """Rebuild a run in virtual time from its fit alone, compare both, and with --set say what would be different."""
@@ -23,7 +24,7 @@ def twin(
     from fedbo.world.twins import Twin, facts_of_prediction, ratios
     from fedbo.world.words import change_lines, prediction_lines
 
-    with Twin(Result.open(folder), algorithm, seed) as made:
+    with Twin(Result.open(folder, trust), algorithm, seed) as made:
         if sets:
             made.study(replicates, sets)  # what is wrong is said at once
         unchanged = made.predict(replicates)

@@ -12,6 +12,7 @@ from fedbo.commands.arguments import (
     Printed,
     Quiet,
     Sets,
+    Trust,
     Workers,
     hosting_sets,
     print_json,
@@ -35,6 +36,7 @@ def worth(
     ] = None,
     points: Annotated[int, typer.Option(min=16, help="At how many points each agent's objective is looked at.")] = 256,
     workers: Workers = None,
+    trust: Trust = False,
     printed: Printed = Format.text,
     quiet: Quiet = False,
 ) -> None:
@@ -48,12 +50,12 @@ def worth(
     from fedbo.results.result import Result
 
     if (study / "study.toml").is_file():
-        result = Result.open(study)
+        result = Result.open(study, trust)
     else:
         from fedbo.reports.worth import worth_study
         from fedbo.study.study import load_study
 
-        asked, left = worth_study(load_study(study, [*(sets or []), *hosting_sets(workers, None)]))
+        asked, left = worth_study(load_study(study, [*(sets or []), *hosting_sets(workers, None)], trust=True))
         for line in left:
             typer.echo(f"left out, since it does not fit the study: {line}", err=True)
         result = _carried_out(asked, out, printed, quiet)

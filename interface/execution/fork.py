@@ -44,6 +44,7 @@ def fork_run(
     overrides: Sequence[str] = (),
     out: Path | None = None,
     progress: Progress | None = None,
+    trust: bool = False,
 ) -> Fork:
     """Fork a finished run at each of some points, in ascending order, into a new directory; without `out` under `runs/`.
 
@@ -51,34 +52,34 @@ def fork_run(
     goes on. DirectoryError where there is no such run, StudyError where something is changed that has been used before,
     ForkError where a run has ended by then; RunError as `run_study`.
     """
-    before = _whole_study(directory)
+    before = _whole_study(directory, trust)
     for point in points:
-        branch_study(before, directory / STUDY, overrides, point)
+        branch_study(before, directory / STUDY, overrides, point, trust)
     asked = {"run": str(directory.resolve()), "at": [[*point] for point in points], "changes": list(overrides)}
     if out is not None and has_begun(out):
         if unseal(out / BEGUN) | asked != unseal(out / BEGUN):
             raise DirectoryError(f"'{out}': holds another fork, which has not ended; go on with that: fedbo resume {out}")
-        return resume_fork(out, progress)
+        return resume_fork(out, progress, trust)
     place = new_directory(_named_fork(before), out)
     with _whole(place):
         with locked(place):
             atomic.write_text(place / BEGUN, seal(asked, indent=2))
-        return resume_fork(place, progress)
+        return resume_fork(place, progress, trust)
 
 
-def resume_fork(place: Path, progress: Progress | None = None) -> Fork:
+def resume_fork(place: Path, progress: Progress | None = None, trust: bool = True) -> Fork:
     """Go on with a fork that was killed or interrupted: its branches that have ended stay, the others are resumed or begun."""
     with locked(place), _named(place):
         asked, original = unseal(place / BEGUN), place / ORIGINAL
         if not original.exists():
             _copy(Path(asked["run"]), original)
-        before, points = _whole_study(original), [ForkPoint(*each) for each in asked["at"]]
+        before, points = _whole_study(original, trust), [ForkPoint(*each) for each in asked["at"]]
         trunk = _Trunk(original, place / TRUNK, before)
         for number, point in enumerate(points, 1):
             branch = place / f"{BRANCH}-{number:04d}"
-            study = branch_study(before, original / STUDY, asked["changes"], point)
+            study = branch_study(before, original / STUDY, asked["changes"], point, trust)
             if unfinished(branch):
-                resume_study(branch, (), progress)
+                resume_study(branch, (), progress, trust=trust)
             elif not (branch / MANIFEST).exists():
                 trunk.grow(point)
                 _carry_out(branch, trunk, study, asked["changes"], progress)
@@ -161,7 +162,7 @@ def _last(events: Any) -> float:
     return float(max(events["time"].to_pylist()))
 
 
-def _whole_study(directory: Path) -> Study:
+def _whole_study(directory: Path, trust: bool) -> Study:
     """Load the study of a run that can be forked; DirectoryError with the remedy for any other."""
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
@@ -170,7 +171,7 @@ def _whole_study(directory: Path) -> Study:
         raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that run")
     check_tables(directory, manifest)
     check_versions(directory, manifest)
-    study = load_study(directory / STUDY)
+    study = load_study(directory / STUDY, trust=trust)
     if study.timing.clock == "wall":
         raise DirectoryError(f"'{directory}': was run in real time, which does not happen again; fork a run in virtual time")
     if study.privacy.secure_noise:

@@ -42,13 +42,13 @@ _USED: dict[str, str] = {
 _OF_GROUP = ("evaluation", "speed", "decision", "latency", "bandwidth", "availability", "leaving", "from", "until")
 
 
-def branch_study(before: Study, path: Path, overrides: Sequence[str], point: ForkPoint) -> Study:
+def branch_study(before: Study, path: Path, overrides: Sequence[str], point: ForkPoint, trust: bool) -> Study:
     """Give the study of a branch; StudyError, in one line, where it changes what has been used before the fork.
 
     The word "fork" in place of a time stands for that of the fork.
     """
     given = [_at(text, point) for text in overrides]
-    after = load_study(path, given)
+    after = load_study(path, given, trust)
     if given and after.document() == before.document():
         raise StudyError(f"--set {given[0]}: is as it was; change something, or give no --set for a branch that is the run")
     for line in _wrong(before, after, point):

@@ -21,6 +21,7 @@ from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
 from fedbo.coordinator.runtime.actor import Run, WarmupRun
 from fedbo.objectives.base import Federation
 from fedbo.objectives.derived.centralised import Centralised
+from fedbo.settings.trust import admitted
 from fedbo.study.agents.budgets import budgets_of
 from fedbo.study.agents.histories import has_history, history_sources, key_of, observed, warm_agents
 from fedbo.study.agents.tables import HistoryTable
@@ -120,6 +121,7 @@ def _task(study: Study, table: AlgorithmTable, replicate: int, parts: Path) -> T
         slopes=getattr(study.timing.evaluation.make(), "slopes", ()),
         stopping=stopping_of(study),
         reported=reported_stopping_of(study),
+        code=admitted(),
         **_early_end(study, federation),
     )
     if not table.centralised:

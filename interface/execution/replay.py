@@ -25,8 +25,7 @@ from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
-from fedbo.study.plugins import why_untrusted
-from fedbo.study.study import Study, load_study, recall_study
+from fedbo.study.study import Study, load_study
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +68,7 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
     if "forked" in manifest:
         raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that again")
     check_tables(directory, manifest, (STUDY, "record.parquet", "evaluations.parquet"))  # the others are compared row by row
-    if not trust and (why := why_untrusted(recall_study(directory / "study.toml"), "its replay")):
-        raise DirectoryError(f"'{directory}': {why}")
-    study = load_study(directory / "study.toml")
+    study = load_study(directory / "study.toml", trust=trust)
     if study.privacy.secure_noise:
         raise DirectoryError(f"'{directory}': the key of its secure noise is gone, so it cannot be carried out again")
     with _place(study, out, verify) as place:

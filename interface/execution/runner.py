@@ -80,13 +80,15 @@ def resume_study(
     progress: Progress | None = None,
     callbacks: Sequence[Callback] = (),
     added: Sequence[Mapping[str, Any]] = (),
+    trust: bool = True,
 ) -> Result:
     """Resume a run that was interrupted, killed, or failed, from its last snapshots, or extend one that has ended.
 
     `overrides` may change what changes no result: the hosting and the snapshots; and of a run that has ended its budget and
-    its replicates, and algorithms may be `added`. DirectoryError when there is nothing to
-    resume, and Damaged, before anything is changed, when a file is damaged that it needs; else as `run_study`. Where the
-    last snapshot is damaged and the one before is whole, it continues from that and says so on standard error.
+    its replicates, and algorithms may be `added`. To resume a run is to trust the code that it names, unless `trust` says
+    otherwise. DirectoryError when there is nothing to resume, and Damaged, before anything is changed, when a file is damaged
+    that it needs; else as `run_study`. Where the last snapshot is damaged and the one before is whole, it continues from that
+    and says so on standard error.
     """
     manifest = read_manifest(directory)
     if manifest["status"] == "complete":
@@ -94,7 +96,7 @@ def resume_study(
     if added:
         raise DirectoryError(f"'{directory}': has not ended; let it end before it is extended: fedbo resume {directory}")
     settle(directory)
-    study = _begun_study(directory, manifest, overrides)
+    study = _begun_study(directory, manifest, overrides, trust)
     check_versions(directory, manifest)
     directory = directory.resolve()
     with _room_in(directory), locked(directory):
@@ -120,7 +122,7 @@ def _extend(
     directory = directory.resolve()
     with _room_in(directory), locked(directory):
         discard_parts(directory)  # which a kill may have left
-        before = _begun_study(directory, manifest, ())
+        before = _begun_study(directory, manifest, (), trust=True)
         study = extended_study(before, directory / STUDY, *changes)
         if study.digest() == before.digest():
             remedy = f"look at it with: fedbo show {directory}; or extend it, such as with --set budget.iterations=N"
@@ -139,12 +141,12 @@ def _extend(
         return carry_out(study, directory, changed, progress, callbacks)
 
 
-def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str]) -> Study:
+def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[str], trust: bool) -> Study:
     """Load the study of a run that has begun; Damaged when its file is, DirectoryError when it is another study."""
     path, copy = directory / STUDY, directory / "parts" / STUDY
     changed = copy.is_file() and (not path.is_file() or path.read_bytes() != copy.read_bytes())
     try:
-        study = load_study(path, overrides)
+        study = load_study(path, overrides, trust)
     except StudyError as error:
         if not changed:
             raise

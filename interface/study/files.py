@@ -8,7 +8,8 @@ from pathlib import Path
 
 from fedbo.objectives.catalog import catalogue
 from fedbo.objectives.tables.table import fingerprint
-from fedbo.settings.plugins import PluginError, file_of
+from fedbo.settings.plugins import PluginError
+from fedbo.settings.trust import admit, file_of, places_in
 from fedbo.study.document import Document, Loc, lookup, with_value
 
 _OF_GROUP: tuple[Loc, ...] = (
@@ -30,12 +31,14 @@ _PLACES: tuple[Loc, ...] = (
 _OBSERVATIONS = "observations.parquet"
 
 
-def resolve_paths(document: Document, folder: Path) -> Document:
-    """Let the paths of files count from a folder."""
-    for loc, path in _named(document):
-        document = with_value(document, loc, str(folder / path))
+def resolve_paths(document: Document, folder: Path, trust: bool = False) -> Document:
+    """Resolve the paths of files against a folder; with `trust`, the code that the document names may be imported."""
     for loc, file, name in _objects(document):
         document = with_value(document, loc, f"{folder / file}:{name}")
+    if trust:
+        admit(places_in(document))
+    for loc, path in _named(document):  # the objective says which of its settings are paths
+        document = with_value(document, loc, str(folder / path))
     return document
 
 

@@ -1,23 +1,21 @@
-"""What of others a study names: plug-ins, with the distributions that they are from, and Python code by its place.
-
-Code that a run names which somebody else has made is run only on request.
-"""
+"""What of others a study names: plug-ins, with the distributions that they are from, and Python code by its place."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from fedbo.settings.plugins import GROUPS, Catalogue, used
+from fedbo.settings.trust import REMEDY, UntrustedError
+from fedbo.study.document import shorten
 from fedbo.study.tables import Named
 
-if TYPE_CHECKING:
-    from fedbo.study.study import Study
-
 _KEYS = ("name", "model", "mode")  # of a catalogue, as the last part of a key that is swept
-_CALLED = ("function", "cost")  # the settings of objectives that name functions; others may have colons for other reasons
+_PLACE = re.compile(r"\S[^:]*:[^\W\d][\w.]*")  # of an object in a module or a file
+_MOST, _LONGEST = 5, 200  # places that a line names, and characters of each
 
 
 def named(value: Any) -> Iterator[tuple[str, str]]:
@@ -45,38 +43,22 @@ def distributions(study: BaseModel) -> dict[str, str]:
     return used(named(study))
 
 
-def functions(study: Study) -> list[str]:
-    """List the places, such as "package.module:name", from which the study takes functions and classes.
-
-    Plug-ins are none of them: who installed them trusts them.
-    """
-    found = {value for key in _CALLED if isinstance(value := study.objective.settings.get(key), str)}
-    found.update(name for _, name in named(study) if ":" in name)
-    histories = (study.agents.history, *(table.history for table in study.group))
-    earlier = [history.algorithm for history in histories if history is not None and history.algorithm is not None]
-    for table in (*study.algorithm, *earlier):
-        found.update(_places(table.model_dump(exclude={"label"})))
-    for key, values in study.sweep.items():
-        if key.split(".")[0] in ("algorithm", "agents", "group", "objective"):
-            found.update(_places(values))
-    return sorted(found)
+def code_in(document: Any, refused: UntrustedError) -> str:
+    """Say in one line which keys of a document name Python code, and what to do; the place that was refused is among them."""
+    found = {f"{key} = {shorten(place, _LONGEST)!r}": None for key, place in places_of_code(document)}
+    listed = [*found][:_MOST] + ["…"] * (len(found) > _MOST)
+    return f"names Python code ({', '.join(listed) or repr(shorten(refused.place, _LONGEST))}), which would run; {REMEDY}"
 
 
-def _places(value: Any) -> Iterator[str]:
-    if isinstance(value, str) and ":" in value:
-        yield value
+def places_of_code(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """List the keys and values that have the form of a place of code; what the study and its parts are called does not."""
+    if isinstance(value, str):
+        if _PLACE.fullmatch(value):
+            yield key, value
     elif isinstance(value, dict):
-        for each in value.values():
-            yield from _places(each)
+        for name, each in value.items():
+            if (key, name) != ("", "study") and name not in ("label", "file", "run", "devices"):
+                yield from places_of_code(each, f"{key}.{name}" if key else name)
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _places(each)
-
-
-def why_untrusted(study: Study, action: str) -> str | None:
-    """Say why an action would run functions named by the study's author, and what to do; None if it would run none."""
-    if not (found := functions(study)):
-        return None
-    places = ", ".join(map(repr, found))
-    remedy = "if you trust them, add --trust (trust=True in Python)"
-    return f"{action} runs Python functions that its study names ({places}); {remedy}"
+            yield from places_of_code(each, key)

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 from fedbo.algorithms.base import Problem, Starting
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
+from fedbo.settings.trust import UntrustedError
 from fedbo.study import limits
 from fedbo.study.agents.budgets import common_budget, largest_budget
 from fedbo.study.agents.histories import most_observed
@@ -48,7 +49,7 @@ from fedbo.study.environment.tables import (
 )
 from fedbo.study.files import hash_files, resolve_paths
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
-from fedbo.study.plugins import distributions
+from fedbo.study.plugins import code_in, distributions
 from fedbo.study.stopping import StoppingTable
 from fedbo.study.sweeps import applies_to, at_sweep, check_values, not_named_by, swept
 from fedbo.study.tables import (
@@ -190,10 +191,11 @@ def _title(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in written.items())
 
 
-def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()) -> Study:
+def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), trust: bool = False) -> Study:
     """Load a study from a TOML file or from a dictionary of its tables; `overrides` are `dotted.key=value`.
 
-    StudyError, with one line for each fault, when anything is wrong.
+    Checking a study that names Python code imports that code, which needs `trust`. StudyError, with one line for each fault,
+    when anything is wrong.
     """
     if isinstance(source, Mapping):
         name, folder, document = "study", Path.cwd(), as_document(source)
@@ -206,7 +208,9 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
     if isinstance(document.get("sweep"), dict):
         document = {**document, "sweep": flatten(document["sweep"])}
     try:
-        return _checked(resolve_paths(document, folder))
+        return _checked(resolve_paths(document, folder, trust))
+    except UntrustedError as error:
+        raise StudyError(f"{name}: {code_in(document, error)}") from None
     except InvalidSettings as found:
         raise StudyError("\n".join(_line(fault, document, name, changed) for fault in found.faults)) from None
 

@@ -66,14 +66,14 @@ def source(
         return _built(document, seed or 0, replicate), HostingTable(workers=0)
     if not name.endswith(".toml") and not os.path.exists(name):
         raise StudyError(f"{unknown('objective', name, catalogue())}; or give a study file")
-    study = load_study(name, sets)
+    study = load_study(name, sets, trust=True)
     if swept := [key for key in study.sweep if key.startswith("objective.")]:
         raise StudyError(f'{name}: [sweep] "{swept[0]}": a table is of one objective; give one value of it by --set')
     return _built(study.objective.model_dump(), study.study.seed if seed is None else seed, replicate), study.hosting
 
 
 def _built(document: Document, seed: int, replicate: int) -> ObjectiveSource:
-    whole = resolve_paths({"objective": document}, Path.cwd())
+    whole = resolve_paths({"objective": document}, Path.cwd(), trust=True)
     try:
         table = ObjectiveTable.model_validate(whole["objective"]).resolved()
         federation = table.make()

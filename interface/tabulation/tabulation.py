@@ -30,6 +30,7 @@ from fedbo.execution.workers import task_pool
 from fedbo.objectives.base import Federation
 from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
 from fedbo.settings.plugins import used
+from fedbo.settings.trust import admitted
 from fedbo.study.document import StudyError
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError, make_folder, out_of_space, usable
@@ -74,7 +75,7 @@ def tabulate(
         asked = {int(key): (entry["points"], entry["refine"]) for key, entry in facts["agents"].items()}
         asked |= {agent: _asked(facts, agent, request, folder) for agent in agents}
         builder = _TableBuilder(
-            TablePlan(folder.resolve(), origin.federation, origin.seed, origin.replicate), facts, asked, progress
+            TablePlan(folder.resolve(), origin.federation, origin.seed, origin.replicate, admitted()), facts, asked, progress
         )
         try:
             builder.build(hosting or HostingTable())

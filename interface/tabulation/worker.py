@@ -23,6 +23,7 @@ from fedbo.objectives.tables.table import COST, CURVE, DESIGN, POINTS, POINTS_FI
 from fedbo.objectives.tabulated import fitted, fitted_cost, left_out, mean, nearest, places, values
 from fedbo.results.grouping import starts
 from fedbo.settings.exits import ends_process
+from fedbo.settings.trust import admit
 from fedbo.study.paths import DirectoryError
 from fedbo.tabulation.design import BLOCK, DesignHistory, sobol, step
 
@@ -32,12 +33,16 @@ _SECONDS = 10.0  # of work at most between two parts: what a kill can lose
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """The plan that all processes of a tabulation share: its folder, the federation, and the key of its streams."""
+    """The plan that all processes of a tabulation share: its folder, the federation, and the key of its streams.
+
+    `code` are the places of Python code that its processes may import.
+    """
 
     folder: Path
     federation: Federation
     seed: int
     replicate: int
+    code: tuple[str, ...] = ()
 
     @property
     def parts(self) -> Path:
@@ -89,6 +94,7 @@ class Tabulator:
 
     def __init__(self, plan: TablePlan) -> None:
         blas_threads().limit(limits=1)
+        admit(plan.code)
         self._plan, self._stopped = plan, False
         self._dim = len(plan.federation.parameters)
         self._built: tuple[int, Objective] | None = None

@@ -20,6 +20,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.evaluated import Evaluated, evaluated
 from fedbo.objectives.base import is_usable
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.settings.trust import admit, places_in
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.ask_log import AskLog, LogEntry
 from fedbo.tuning.message_folder import Meeting, answer_to
@@ -82,6 +83,7 @@ class Agent:
         named = {"name": terms.algorithm} if isinstance(terms.algorithm, str) else dict(terms.algorithm)
         if named.get("name") == "fts":
             named = {"every": 1, **named}
+        admit(places_in(named))  # which the caller names
         self._algorithm: Any = AlgorithmTable.model_validate(named).make()
         if not isinstance(self._algorithm, Overlapping) or self._algorithm.queries != 1 or isinstance(self._algorithm, Private):
             raise ValueError(f"algorithm '{named.get('name')}' cannot be asked like this; take ts, fts, gp_ei or gp_ucb")

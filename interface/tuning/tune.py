@@ -120,7 +120,7 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
     more = options.get("study", {})
     for name, table in more.items():
         document[name] = {**document.get(name, {}), **table} if isinstance(table, Mapping) else table
-    return load_study(document)
+    return load_study(document, trust=True)
 
 
 def _algorithm(given: str | Mapping[str, Any]) -> dict[str, Any]:

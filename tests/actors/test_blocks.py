@@ -22,6 +22,9 @@ from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.objectives.functions import Quadratic
 from fedbo.objectives.python_function import PythonFunction
+from fedbo.settings.trust import admit
+
+admit(["test_blocks:above_a_half", "test_blocks:counted"])
 
 AGENTS, ROUNDS = 7, 5
 FEATURES: dict[str, Any] = {"own": TS(surrogate="features", features=12), "features": 12, "p": 0.4, "every": 1}

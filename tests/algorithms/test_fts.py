@@ -16,6 +16,7 @@ from fedbo.algorithms.fts import FTS, FTSServer
 from fedbo.algorithms.streams import Streams
 from fedbo.algorithms.ts import TS
 from fedbo.coordinator.messages import encode
+from fedbo.settings.trust import admit, places_in
 from fedbo.surrogates.features import phi
 from fedbo.testing.algorithm_contract import AGENTS, ROUNDS, asked, started
 
@@ -42,6 +43,7 @@ def test_a_named_schedule_rises_to_one_and_repeats_its_second_value_first(name: 
 def test_a_schedule_may_be_a_constant_or_a_function_of_ones_own() -> None:
     assert probability(0.25, 9) == 0.25
     assert probability(lambda t: 1 / t, 4) == 0.25
+    admit(["math:exp2"])
     assert probability("math:exp2", -2) == 0.25
 
 
@@ -56,6 +58,7 @@ def test_a_schedule_may_be_a_constant_or_a_function_of_ones_own() -> None:
     ],
 )
 def test_a_schedule_that_is_none_is_refused(schedule: Any, complaint: str) -> None:
+    admit(places_in(schedule))
     with pytest.raises(ValueError, match=complaint):
         FTS(p=schedule)
 

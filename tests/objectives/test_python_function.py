@@ -13,6 +13,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Array, Costly, Objective, cost_of, reports_costs
 from fedbo.objectives.functions import Branin, Quadratic
 from fedbo.objectives.python_function import PythonFunction
+from fedbo.settings.trust import admit, places_in
 
 X = np.array([0.25, 0.75])
 
@@ -93,6 +94,7 @@ def test_a_second_function_says_what_an_evaluation_of_the_first_costs() -> None:
     assert reports_costs(costly) and not reports_costs(free)
     assert costly.objective(1, draws(), draws()).cost(X) == 9.0 and X.sum() == 1.0
     assert free.objective(1, draws(), draws()).cost(X) == 1.0
+    admit(["math:fsum", "math:sinus"])
     named = PythonFunction(np.sum, (0.0, 0.0), (1.0, 1.0), cost="math:fsum")
     assert named.objective(0, draws(), draws()).cost(X) == 1.0
     with pytest.raises(ValueError, match="cost = 'math:sinus' will not do: math has no 'sinus'"):
@@ -129,6 +131,7 @@ def test_a_function_that_returns_no_number_is_named() -> None:
     ],
 )
 def test_a_function_that_is_not_there_is_refused_with_what_would_do(place: Any, said: str) -> None:
+    admit(places_in(place))
     with pytest.raises(ValueError, match=f"function = .* will not do: .*{said}"):
         PythonFunction(place, (0.0,), (1.0,))
 
@@ -136,6 +139,7 @@ def test_a_function_that_is_not_there_is_refused_with_what_would_do(place: Any, 
 def test_what_a_users_own_module_misses_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "module_that_misses_another.py").write_text("import no_such_library\n")
     monkeypatch.syspath_prepend(tmp_path)
+    admit(["module_that_misses_another:f"])
     with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_library'"):
         PythonFunction("module_that_misses_another:f", (0.0,), (1.0,))
 

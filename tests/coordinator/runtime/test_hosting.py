@@ -16,6 +16,9 @@ from fedbo.actors.evaluation.evaluator import EvaluationError
 from fedbo.actors.evaluation.policy import Policy
 from fedbo.actors.hosts import InlineHosts
 from fedbo.actors.remote import HostLost, RayHosts, start_hosts
+from fedbo.settings.trust import admit
+
+admit(["sleeping:nap", "sleeping:moody", "sleeping:nowhere"])
 
 STUDY: dict[str, Any] = {
     "study": {"name": "hosting", "seed": 3, "replicates": 2},

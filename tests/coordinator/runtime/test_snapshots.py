@@ -36,6 +36,9 @@ from fedbo.coordinator.runtime.snapshots import PARTS, Snapshotter
 from fedbo.coordinator.selection import Selection
 from fedbo.objectives.base import Measured
 from fedbo.objectives.python_function import PythonFunction
+from fedbo.settings.trust import admit
+
+admit(["sleeping:sulky"])
 
 KEY = RunKey(0, "FTS", 0)
 PLAN = (Crash((0, 1, 2, 3, 4), rate=0.1, state="lost", restart=0.5), Loss((0, 1, 2, 3, 4)), Duplication((0, 1, 2, 3, 4)))

@@ -45,7 +45,7 @@ def test_a_run_that_has_ended_is_as_its_summary(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_is_read_from_its_parts(tmp_path: Path) -> None:
-    study = load_study({**STUDY, "objective": {**STUDY["objective"], "function": "test_watch:slow"}})
+    study = load_study({**STUDY, "objective": {**STUDY["objective"], "function": "test_watch:slow"}}, trust=True)
     with pytest.raises(KeyboardInterrupt):
         run_study(study, tmp_path / "run")
     folder = tmp_path / "run"

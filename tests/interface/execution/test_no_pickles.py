@@ -9,7 +9,6 @@ import pickle
 import re
 import shutil
 import sys
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,6 @@ from pickle_scan import contents, pickles
 import fedbo
 from fedbo.cli import main
 from fedbo.results.manifest import read_manifest, write_manifest
-from fedbo.study.document import to_toml
-from fedbo.study.plugins import functions
-from fedbo.study.study import recall_study
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("actors", "algorithms", "coordinator", "interface", "objectives", "settings", "surrogates")
@@ -191,68 +187,6 @@ def test_a_table_that_brings_a_type_of_its_own_runs_nothing(cut_short: Path, tmp
     assert fedbo.Result.open(cut_short).observations["value"].type in (pa.float64(), pa.binary())
     looked_at(cut_short)
     assert not (tmp_path / "sprung").exists()
-
-
-HOSTILE: dict[str, tuple[tuple[str | int, ...], Any]] = {
-    "the objective": (("objective", "function"), "evil:does"),
-    "what evaluations cost": (("objective", "cost"), "evil:does"),
-    "a schedule": (("algorithm", 0, "p"), "evil:does"),
-    "an earlier task": (("agents", "history", "algorithm"), {"name": "fts", "p": "evil:does"}),
-    "a sweep of algorithms": (("sweep",), {"algorithm.fts.p": ["evil:does"]}),
-    "a sweep of objectives": (("sweep",), {"objective.function": ["evil:does"]}),
-}
-
-
-@pytest.fixture
-def evil(cut_short: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that seems to have ended; importing a module that lies in the way of imports makes a file."""
-    manifest = read_manifest(cut_short)
-    write_manifest(cut_short, {**manifest, "status": "complete", "files": {}})
-    code = f"from pathlib import Path\nPath({str(tmp_path / 'sprung')!r}).touch()\ndoes = lambda *_: 0.5\n"
-    (tmp_path / "evil.py").write_text(code, encoding="utf-8")
-    monkeypatch.delitem(sys.modules, "evil", raising=False)
-    importlib.invalidate_caches()
-    return cut_short
-
-
-def changed(study: Path, *changes: tuple[tuple[str | int, ...], Any]) -> None:
-    """Put other values into the study of a run."""
-    document: Any = tomllib.loads(study.read_text(encoding="utf-8"))
-    for path, value in changes:
-        place = document
-        for key in path[:-1]:
-            place = place[key]
-        place[path[-1]] = value
-    study.write_text(to_toml(document), encoding="utf-8")
-
-
-def test_a_function_is_found_wherever_a_study_names_one(evil: Path) -> None:
-    study, before = evil / "study.toml", (evil / "study.toml").read_text(encoding="utf-8")
-    assert functions(recall_study(study)) == ["turning:turns"]
-    for where, change in HOSTILE.items():
-        study.write_text(before, encoding="utf-8")
-        changed(study, change)
-        assert set(functions(recall_study(study))) - {"turning:turns"} == {"evil:does"}, where
-
-
-def test_a_study_that_names_somebody_elses_functions_is_looked_at_without_them(
-    evil: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    changed(evil / "study.toml", *HOSTILE.values())
-    for words in (["show"], ["show", "--trouble"], ["show", "--privacy"], ["plot"], ["plot", "--kind", "sweep"]):
-        with suppress(ValueError, KeyError):
-            assert main([words[0], str(evil), *words[1:]]) in (0, 2)
-    result = fedbo.Result.open(evil)
-    assert len(result.observations) and len(result.curves()) and len(result.events)
-    capsys.readouterr()
-    for words in (["replay"], ["replay", "--verify"], ["show", "--regret"], ["plot", "--kind", "optima"]):
-        assert main([words[0], str(evil), *words[1:]]) == 2
-        assert "runs Python functions that its study names ('evil:does'" in capsys.readouterr().err
-    assert not (tmp_path / "sprung").exists()
-    with suppress(Exception):
-        main(["replay", str(evil), "--verify", "--trust"])
-    assert (tmp_path / "sprung").exists(), "the trap would not have sprung at all"
 
 
 def test_only_who_carries_a_study_out_imports_the_function_that_it_names(

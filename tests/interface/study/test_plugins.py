@@ -20,7 +20,7 @@ from fedbo.objectives import catalog as objectives
 from fedbo.settings import plugins
 from fedbo.study.environment.tables import availabilities, exchanges, timings
 from fedbo.study.listing import broken, groups
-from fedbo.study.plugins import distributions, functions
+from fedbo.study.plugins import distributions
 from fedbo.study.study import StudyError, load_study
 
 MODULE = '''
@@ -233,23 +233,25 @@ def test_a_study_names_a_class_in_a_file_beside_it(install: Install, tmp_path: P
         '[study]\nname = "mine"\n[objective]\nname = "branin"\n[budget]\niterations = 2\n'
         '[[algorithm]]\nname = "toss_mine.py:Coin"\nbias = 0.1\n'
     )
-    study = load_study(written)
-    assert study.labels == ("Coin",) and functions(study) == [f"{tmp_path / 'toss_mine.py'}:Coin"]
+    with pytest.raises(StudyError, match=r"names Python code \(algorithm.name = 'toss_mine.py:Coin'\), which"):
+        load_study(written)
+    study = load_study(written, trust=True)
+    assert study.labels == ("Coin",) and study.algorithm[0].name == f"{tmp_path / 'toss_mine.py'}:Coin"
     before = study.digest()
     result = fedbo.run(study, out=tmp_path / "run")
     assert result.observations.num_rows and load_study(tmp_path / "run" / "study.toml").digest() == before
     (tmp_path / "toss_mine.py").write_text(MODULE + "\n", encoding="utf-8")
     assert study.digest() != before
     with pytest.raises(StudyError, match='there is no file .*gone.py.*; write "package.module:Class" or "file.py:Class"'):
-        load_study(written, ['algorithm.Coin.name="gone.py:Coin"'])
+        load_study(written, ['algorithm.Coin.name="gone.py:Coin"'], trust=True)
 
 
 def test_a_study_names_a_class_of_a_module(install: Install) -> None:
     install("coins", "1.2", {})
     table = {"study": {"name": "s"}, "objective": {"name": "branin"}, "budget": {"iterations": 1}}
-    assert load_study({**table, "algorithm": [{"name": "toss_coins:Coin"}]}).algorithm[0].settings["bias"] == 0.5
+    assert load_study({**table, "algorithm": [{"name": "toss_coins:Coin"}]}, trust=True).algorithm[0].settings["bias"] == 0.5
     with pytest.raises(StudyError, match="'toss_coins' has no 'Gone'"):
-        load_study({**table, "algorithm": [{"name": "toss_coins:Gone"}]})
+        load_study({**table, "algorithm": [{"name": "toss_coins:Gone"}]}, trust=True)
 
 
 def test_a_run_is_not_resumed_with_other_plugins(install: Install, tmp_path: Path) -> None:

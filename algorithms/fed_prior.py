@@ -17,11 +17,11 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation, bounded_products
-from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState
+from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, level
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.learned_prior import LearnedPrior, Moments, learned_prior, shrunk
+from fedbo.surrogates.learned_prior import LearnedPrior, Moments, in_own_units, learned_prior, shrunk
 
 LEAST = 1e-9  # certainty below which nobody has looked
 
@@ -62,9 +62,10 @@ class FedPrior(PriorAgent):
     """Bayesian optimisation with a prior that agents learn from each other; `PriorAgent` has the settings not named here.
 
     A message has two numbers for each of about `points` design points: the agent's certainty r, the share of the prior variance
-    that its observations have removed there, and its posterior mean less 1 - r times the level of its process, which is what
-    these observations say, r times as loud. What is answered is the mean of the others, weighted by certainty at each design
-    point, and at most `directions` directions in which they differ, shrunk by how few agents they come from.
+    that its observations have removed there, and by how much its posterior mean is above the level of its process, in standard
+    deviations of that process; where it has not looked that is 0. So agents may differ in level and in scale. What is answered
+    is the mean of the others, weighted by certainty at each design point, and at most `directions` directions in which they
+    differ, shrunk by how few agents they come from.
     With a robust `aggregation` that mean is a centre, and directions are about it, of messages no further away than the median.
     """
 
@@ -95,16 +96,17 @@ class FedPrior(PriorAgent):
 
     def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
         moments = Moments(answer["mean"], answer["directions"], float(answer["residual"][0]))
-        return learned_prior(design, moments, length)
+        prior = learned_prior(design, moments, length)
+        return in_own_units(prior, local.u, local.y, level(local)[1]) if len(local.y) else prior
 
     def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
         """Write a message about all that is known."""
         known, state = self._known(state, streams)
         if known is None:
             return None, state
-        r = known.certainties
-        # Where little was observed a posterior mean is near its level, which lies high where a search has looked: left out.
-        values = r * known.values if self.control == "noise" else known.values - (1.0 - r) * known.level
+        # About the agent's own level: sums of levels with certainties that vary over the design would look like shapes.
+        r, apart = known.certainties, (known.values - known.level) / known.scale
+        values = r * apart if self.control == "noise" else apart
         return {"values": values, "certainty": r, "stretch": np.array([known.stretch])}, state
 
     def server_init(self, problem: Problem) -> PriorServer:

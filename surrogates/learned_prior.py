@@ -112,10 +112,27 @@ def learned_prior(design: Array, moments: Moments, length_scale: float) -> Learn
     mean, directions, residual = moments
     centre = float(mean.mean())
     scale = float(np.sqrt(mean.var() + (directions**2).sum() / len(mean) + residual)) or 1.0
+    coefficients = _interpolated(design, np.column_stack([mean - centre, directions.T]) / scale, length_scale)
+    return LearnedPrior(design, length_scale, centre, scale, coefficients, max(residual / scale**2, LEAST_RESIDUAL))
+
+
+def in_own_units(prior: LearnedPrior, x: Array, y: Array, scale: float) -> LearnedPrior:
+    """Return the prior for a function of unknown level, of which values `y (n,)` with a scale were seen at `x (n, d)`, n > 0.
+
+    The level is that of the values less the mean of the prior there. Two more directions let the size of the mean and the level
+    depart from that, as in `shape_prior`.
+    """
+    level = float((y - scale * rows_of(prior, x)[:, 0]).mean())
+    constant = _interpolated(prior.design, np.ones((len(prior.design), 1)), prior.length_scale)
+    coefficients = np.column_stack([prior.coefficients, SIZE * prior.coefficients[:, 0], constant])
+    return prior._replace(centre=level, scale=scale, coefficients=coefficients)
+
+
+def _interpolated(design: Array, values: Array, length_scale: float) -> Array:
+    """Return the coefficients `(M, k)` of functions with `values (M, k)` at `design (M, d)`."""
     gram = SE(length_scale)(design, design)
     gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
-    coefficients = scipy.linalg.cho_solve((factorise(gram)[0], True), np.column_stack([mean - centre, directions.T]) / scale)
-    return LearnedPrior(design, length_scale, centre, scale, coefficients, max(residual / scale**2, LEAST_RESIDUAL))
+    return np.asarray(scipy.linalg.cho_solve((factorise(gram)[0], True), values))
 
 
 def shrunk(spread: Array, number: float) -> tuple[Array, float]:
@@ -155,9 +172,7 @@ def recovered(design: Array, values: Array, noise: float, length_scale: float) -
             if density > evidence:
                 best, evidence = (float(length), size * (vectors @ (along / spread))), density
     length_scale, coefficients = best
-    gram = SE(length_scale)(design, design)
-    gram.flat[:: len(gram) + 1] += INTERPOLATION_NOISE
-    constant = scipy.linalg.cho_solve((factorise(gram)[0], True), np.ones(len(design)))
+    constant = _interpolated(design, np.ones(len(design)), length_scale)
     return Shape(design, length_scale, coefficients, constant)
 
 

@@ -11,8 +11,9 @@ import pytest
 from fedbo.algorithms.base import Array, Inbound, Payload, Problem
 from fedbo.algorithms.components.centres import Aggregation
 from fedbo.algorithms.components.coordinates import design_points, from_coordinates, slopes, to_coordinates
-from fedbo.algorithms.components.prior_agent import MOST, PriorState, _belief
+from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, _belief
 from fedbo.algorithms.components.prior_space import PriorSpace
+from fedbo.algorithms.dp_fed_prior import DPFedPrior
 from fedbo.algorithms.fed_prior import FedPrior
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.environment.lies import is_falsifiable
@@ -110,10 +111,60 @@ def test_one_other_agent_has_a_mean_and_no_direction_and_nobody_has_no_answer() 
     assert answers(method, {}) == {}
 
 
-def test_a_message_comes_near_the_function() -> None:
-    sent = message(FedPrior(points=M), 2, 40)
+def test_a_message_comes_near_the_function_about_its_own_level_and_in_its_own_scale() -> None:
+    method, x = FedPrior(points=M), np.random.default_rng(2).random((40, 2))
+    state = agent(method, 2, x)
+    known, _ = method._known(state, Streams(1, owner=2).at(1))
+    sent, _ = method.outbox(state, Streams(1, owner=2).at(1))
     wanted = bowl(design_points(M, 2), 2)
-    assert np.abs(sent["values"] / sent["certainty"] - wanted).max() < 0.1 * np.ptp(wanted)
+    assert known is not None and sent is not None and known.level == pytest.approx(bowl(x, 2).mean())
+    told = known.level + known.scale * sent["values"] / sent["certainty"]
+    assert np.abs(told - wanted).max() < 0.1 * np.ptp(wanted)
+
+
+CHANGES = [(0.0, 1.0), (1e3, 1.0), (-50.0, 1e-3), (0.0, 1e6), (1e6, 10.0)]
+
+
+@pytest.mark.parametrize(("level", "scale"), CHANGES)
+@pytest.mark.parametrize("seed", range(3))
+def test_level_and_scale_of_an_agent_change_no_message(level: float, scale: float, seed: int) -> None:
+    """So no agent's units count in the mean of the others, whatever they are."""
+    method, x = FedPrior(points=M), np.random.default_rng(seed).random((12, 2))
+    plain, moved = (
+        method.outbox(method.tell(agent(method, 1, x[:0]), x, values)._replace(t=1), Streams(1, owner=1).at(1))[0]
+        for values in (bowl(x, 1), level + scale * bowl(x, 1))
+    )
+    assert plain is not None and moved is not None
+    for name, wanted in plain.items():
+        np.testing.assert_allclose(moved[name], wanted, atol=2e-3)
+
+
+@pytest.mark.parametrize(("level", "scale"), CHANGES)
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("method", [FedPrior(points=M), DPFedPrior(points=M)], ids=["fed_prior", "dp_fed_prior"])
+def test_level_and_scale_of_an_agent_change_no_belief(method: PriorAgent, count: int, level: float, scale: float) -> None:
+    """The best design point by the mean, and the mean in the agent's own units, follow them."""
+    told, design, space = answer_for(method), design_points(M, 2), PriorSpace(2, "plain")
+    x = np.random.default_rng(count).random((count, 2))
+    local = method.agent_init(PROBLEM, Streams(1)).local
+    means = []
+    for values in (bowl(x), level + scale * bowl(x)):
+        local = local._replace(u=x, y=values)
+        means.append(expected(_belief(method._prior(told, local, space), local), design))
+    # One value has no scale: then it is 1 in whatever units, and the mean follows the level alone.
+    spread = scale if count > 1 else 1.0
+    np.testing.assert_allclose(
+        (means[1] - level) / spread, means[0] + (0.0 if count > 1 else (scale - 1.0) * bowl(x)[0]), atol=1e-2
+    )
+
+
+def answer_for(method: PriorAgent) -> Payload:
+    """An answer of a method, from bowls."""
+    if isinstance(method, FedPrior):
+        return answers(method, {number: message(method, number) for number in range(1, N)})[0]
+    shape = bowl(design_points(M, 2))
+    shape -= shape.mean()
+    return {"mean": shape / np.linalg.norm(shape), "noise": np.array([0.01]), "stretch": np.zeros(1)}
 
 
 @pytest.mark.parametrize("control", ["noise", "shuffled"])

@@ -17,13 +17,14 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Declaration, Field, Inbound, Payload, Problem
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.centres import Aggregation, bounded_products
-from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState, level
+from fedbo.algorithms.components.prior_agent import MOST, PriorAgent, PriorState
 from fedbo.algorithms.components.surrogate import LocalState
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.learned_prior import LearnedPrior, Moments, in_own_units, learned_prior, shrunk
+from fedbo.surrogates.learned_prior import LearnedPrior, Moments, for_own_level, learned_prior, shrunk
 
 LEAST = 1e-9  # certainty below which nobody has looked
+LOUDEST = 4.0  # by what factor agents may differ in scale before that is taken for a difference of units
 
 
 class PriorServer(NamedTuple):
@@ -62,10 +63,10 @@ class FedPrior(PriorAgent):
     """Bayesian optimisation with a prior that agents learn from each other; `PriorAgent` has the settings not named here.
 
     A message has two numbers for each of about `points` design points: the agent's certainty r, the share of the prior variance
-    that its observations have removed there, and by how much its posterior mean is above the level of its process, in standard
-    deviations of that process; where it has not looked that is 0. So agents may differ in level and in scale. What is answered
-    is the mean of the others, weighted by certainty at each design point, and at most `directions` directions in which they
-    differ, shrunk by how few agents they come from.
+    that its observations have removed there, and by how much its posterior mean is above the level of its process; where it has
+    not looked that is 0. So agents may differ in level. What is answered is the mean of the others, weighted by certainty at
+    each design point, and at most `directions` directions in which they differ, shrunk by how few agents they come from.
+    Messages of which the values are larger than `LOUDEST` times the median are made as small as that.
     With a robust `aggregation` that mean is a centre, and directions are about it, of messages no further away than the median.
     """
 
@@ -97,7 +98,7 @@ class FedPrior(PriorAgent):
     def _learned(self, answer: Payload, local: LocalState, design: Array, length: float) -> LearnedPrior:
         moments = Moments(answer["mean"], answer["directions"], float(answer["residual"][0]))
         prior = learned_prior(design, moments, length)
-        return in_own_units(prior, local.u, local.y, level(local)[1]) if len(local.y) else prior
+        return for_own_level(prior, local.u, local.y, LOUDEST) if len(local.y) else prior
 
     def outbox(self, state: PriorState, streams: Streams) -> tuple[Payload | None, PriorState]:
         """Write a message about all that is known."""
@@ -105,7 +106,7 @@ class FedPrior(PriorAgent):
         if known is None:
             return None, state
         # About the agent's own level: sums of levels with certainties that vary over the design would look like shapes.
-        r, apart = known.certainties, (known.values - known.level) / known.scale
+        r, apart = known.certainties, known.values - known.level
         values = r * apart if self.control == "noise" else apart
         return {"values": values, "certainty": r, "stretch": np.array([known.stretch])}, state
 
@@ -129,7 +130,8 @@ class FedPrior(PriorAgent):
         known = weight * state.certainty.sum(axis=1)
         if not known.any():
             return {}, state
-        moments = self._moments(state, weight) if self.aggregation.is_mean else self._robust_moments(state, weight)
+        heard = state._replace(values=limited(state.values, state.certainty, weight))
+        moments = self._moments(heard, weight) if self.aggregation.is_mean else self._robust_moments(heard, weight)
         choice = weight * state.certainty.mean(axis=1) * state.stretch
         payloads: dict[int, Payload] = {}
         for agent in recipients:
@@ -183,6 +185,17 @@ class FedPrior(PriorAgent):
         values, vectors = np.linalg.eigh(covariance)
         kept = np.flatnonzero(values > 1e-9 * values[-1])[-self.directions :][::-1]
         return np.asarray((vectors[:, kept] * np.sqrt(values[kept])).T)
+
+
+def limited(values: Array, certainty: Array, weight: Array) -> Array:
+    """Return the values `(N, M)` with no agent's larger than `LOUDEST` times the median of those that have a weight `(N,)`.
+
+    They are compared by their root mean squares, over that of the certainties. Else one agent whose units are a million times
+    smaller would be the mean of all.
+    """
+    sizes = np.sqrt((values**2).sum(axis=1) / np.maximum((certainty**2).sum(axis=1), LEAST))
+    most = LOUDEST * float(np.median(sizes[weight > 0]))
+    return np.asarray(values * np.divide(most, sizes, out=np.ones_like(sizes), where=sizes > most)[:, None])
 
 
 def _entry(control: str, summary: str) -> Entry:

@@ -116,12 +116,16 @@ def learned_prior(design: Array, moments: Moments, length_scale: float) -> Learn
     return LearnedPrior(design, length_scale, centre, scale, coefficients, max(residual / scale**2, LEAST_RESIDUAL))
 
 
-def in_own_units(prior: LearnedPrior, x: Array, y: Array, scale: float) -> LearnedPrior:
-    """Return the prior for a function of unknown level, of which values `y (n,)` with a scale were seen at `x (n, d)`, n > 0.
+def for_own_level(prior: LearnedPrior, x: Array, y: Array, factor: float) -> LearnedPrior:
+    """Return the prior for a function of unknown level, of which values `y (n,)` were seen at `x (n, d)`, n > 0.
 
-    The level is that of the values less the mean of the prior there. Two more directions let the size of the mean and the level
-    depart from that, as in `shape_prior`.
+    The level is that of the values less the mean of the prior there; two more directions let the size of that mean and the
+    level depart, as in `shape_prior`. Where the scale of the values is more than `factor` times that of the prior, or less than
+    a `factor`-th of it, they have other units, and the prior is brought that near.
     """
+    spread = float(y.std())
+    ratio = spread / prior.scale if spread > 0.0 else 1.0
+    scale = prior.scale * ratio / float(np.clip(ratio, 1.0 / factor, factor))
     level = float((y - scale * rows_of(prior, x)[:, 0]).mean())
     constant = _interpolated(prior.design, np.ones((len(prior.design), 1)), prior.length_scale)
     coefficients = np.column_stack([prior.coefficients, SIZE * prior.coefficients[:, 0], constant])

@@ -5,7 +5,6 @@ What a message is made of, and what prior an answer describes, is for the method
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -57,15 +56,13 @@ class Known(NamedTuple):
     """What an agent knows at the design points: `values (M,)`, and their `certainties (M,)` in [0, 1].
 
     These are the shares of the prior variance that its observations have removed, `certainty` is the same of the mean variance.
-    Where the certainty is 0, the values are the `level` of its process. `scale` is the standard deviation of that process.
-    `stretch` is that of the agent's state.
+    Where the certainty is 0, the values are the `level` of its process. `stretch` is that of the agent's state.
     """
 
     values: Array
     certainties: Array
     certainty: float
     level: float
-    scale: float
     stretch: float
 
 
@@ -207,7 +204,7 @@ class PriorAgent:
             values, certainties = values[order], certainties[order]
         if self.control in ("noise", "shuffled"):
             stretch = 0.0
-        return Known(values, certainties, certainty, hyper.offset, math.sqrt(prior), stretch), state
+        return Known(values, certainties, certainty, hyper.offset, stretch), state
 
 
 def level(local: LocalState) -> tuple[float, float]:

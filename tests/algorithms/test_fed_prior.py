@@ -111,51 +111,65 @@ def test_one_other_agent_has_a_mean_and_no_direction_and_nobody_has_no_answer() 
     assert answers(method, {}) == {}
 
 
-def test_a_message_comes_near_the_function_about_its_own_level_and_in_its_own_scale() -> None:
+def test_a_message_comes_near_the_function_about_its_own_level() -> None:
     method, x = FedPrior(points=M), np.random.default_rng(2).random((40, 2))
-    state = agent(method, 2, x)
-    known, _ = method._known(state, Streams(1, owner=2).at(1))
-    sent, _ = method.outbox(state, Streams(1, owner=2).at(1))
+    sent = method.outbox(agent(method, 2, x), Streams(1, owner=2).at(1))[0]
     wanted = bowl(design_points(M, 2), 2)
-    assert known is not None and sent is not None and known.level == pytest.approx(bowl(x, 2).mean())
-    told = known.level + known.scale * sent["values"] / sent["certainty"]
+    assert sent is not None
+    told = bowl(x, 2).mean() + sent["values"] / sent["certainty"]
     assert np.abs(told - wanted).max() < 0.1 * np.ptp(wanted)
 
 
-CHANGES = [(0.0, 1.0), (1e3, 1.0), (-50.0, 1e-3), (0.0, 1e6), (1e6, 10.0)]
+LEVELS = [1e3, -50.0, 1e6]
 
 
-@pytest.mark.parametrize(("level", "scale"), CHANGES)
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("seed", range(3))
-def test_level_and_scale_of_an_agent_change_no_message(level: float, scale: float, seed: int) -> None:
-    """So no agent's units count in the mean of the others, whatever they are."""
+def test_the_level_of_an_agent_changes_no_message(level: float, seed: int) -> None:
+    """So levels of agents cannot look like a shape, whatever their certainties are."""
     method, x = FedPrior(points=M), np.random.default_rng(seed).random((12, 2))
     plain, moved = (
         method.outbox(method.tell(agent(method, 1, x[:0]), x, values)._replace(t=1), Streams(1, owner=1).at(1))[0]
-        for values in (bowl(x, 1), level + scale * bowl(x, 1))
+        for values in (bowl(x, 1), level + bowl(x, 1))
     )
     assert plain is not None and moved is not None
     for name, wanted in plain.items():
         np.testing.assert_allclose(moved[name], wanted, atol=2e-3)
 
 
-@pytest.mark.parametrize(("level", "scale"), CHANGES)
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("method", [FedPrior(points=M), DPFedPrior(points=M)], ids=["fed_prior", "dp_fed_prior"])
-def test_level_and_scale_of_an_agent_change_no_belief(method: PriorAgent, count: int, level: float, scale: float) -> None:
-    """The best design point by the mean, and the mean in the agent's own units, follow them."""
-    told, design, space = answer_for(method), design_points(M, 2), PriorSpace(2, "plain")
+def test_what_an_agent_believes_follows_its_own_level(method: PriorAgent, count: int, level: float) -> None:
     x = np.random.default_rng(count).random((count, 2))
-    local = method.agent_init(PROBLEM, Streams(1)).local
-    means = []
-    for values in (bowl(x), level + scale * bowl(x)):
-        local = local._replace(u=x, y=values)
-        means.append(expected(_belief(method._prior(told, local, space), local), design))
-    # One value has no scale: then it is 1 in whatever units, and the mean follows the level alone.
-    spread = scale if count > 1 else 1.0
-    np.testing.assert_allclose(
-        (means[1] - level) / spread, means[0] + (0.0 if count > 1 else (scale - 1.0) * bowl(x)[0]), atol=1e-2
-    )
+    plain, moved = (believed(method, x, values) for values in (bowl(x), level + bowl(x)))
+    np.testing.assert_allclose(moved - level, plain, atol=1e-2)
+
+
+@pytest.mark.parametrize("method", [FedPrior(points=M), DPFedPrior(points=M)], ids=["fed_prior", "dp_fed_prior"])
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_an_agent_in_other_units_than_all_others_believes_the_same(method: PriorAgent, scale: float) -> None:
+    x = np.random.default_rng(3).random((5, 2))
+    near, far = (believed(method, x, times * bowl(x)) / times for times in (np.sqrt(scale), scale))
+    np.testing.assert_allclose(far, near, atol=1e-2)
+    assert np.corrcoef(far, bowl(design_points(M, 2)))[0, 1] > 0.8
+
+
+def test_one_agent_in_other_units_hardly_changes_what_others_are_told() -> None:
+    """Its values are at most four times those of the median agent."""
+    method = FedPrior(points=M)
+    payloads = {number: message(method, number, 25) for number in range(N)}
+    loud = {**payloads, 5: {**payloads[5], "values": 1e6 * payloads[5]["values"]}}
+    quiet = {**payloads, 5: {**payloads[5], "values": 4.0 * payloads[5]["values"]}}
+    for number in range(N - 1):
+        found, most = (answers(method, given)[number]["mean"] for given in (loud, quiet))
+        np.testing.assert_allclose(found, most, atol=0.15 * np.abs(most).max())
+
+
+def believed(method: PriorAgent, x: Array, y: Array) -> Array:
+    """What an agent that was told of bowls and has seen values `(n,)` expects at the design points."""
+    local = method.agent_init(PROBLEM, Streams(1)).local._replace(u=x, y=y)
+    return expected(_belief(method._prior(answer_for(method), local, PriorSpace(2, "plain")), local), design_points(M, 2))
 
 
 def answer_for(method: PriorAgent) -> Payload:

@@ -23,11 +23,20 @@ def export(
     out: Annotated[Path | None, typer.Option(help="A new file; default: optuna.journal in the run.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="Label of one algorithm; default: all.")] = None,
     replicate: Annotated[int, typer.Option(min=-1, help="Which replicate; -1 is all.")] = 0,
+    public: Annotated[
+        Path | None, typer.Option(help="In place of that: a new JSON file of what a private run may publish.")
+    ] = None,
 ) -> None:
-    """Export the evaluations of a run, so that Optuna's dashboard shows a study for each agent."""
+    """Export the evaluations of a run for Optuna's dashboard, or with --public what a private run may publish."""
     from fedbo.results.result import Result, ResultError
 
     result = Result.open(folder)
+    if public is not None:
+        from fedbo.results.public_export import export_public
+
+        labels = export_public(result, public)
+        print(f"{public}: releases of {', '.join(labels)}, and nothing of single agents")
+        return
     try:
         from fedbo.tuning.optuna_export import RunChoice, export_to_optuna
     except ImportError:

@@ -28,6 +28,7 @@ from fedbo.reports.disruptions import disruptions_table, tables_of
 from fedbo.reports.privacy import privacy_table
 from fedbo.reports.statistics import statistics_table
 from fedbo.results.compare import target_of
+from fedbo.results.public_export import private_labels
 from fedbo.results.result import Result, ResultError
 from fedbo.results.summary import SummaryRow, main_algorithm
 from fedbo.results.timeline_bars import BAR_KINDS
@@ -71,6 +72,7 @@ class RunPart:
     failures: Sequence[Failure]
     failed: int
     observed: int
+    withheld: bool
     privacy: Markup
     asked: Sequence[tuple[str, str]]
     study: str
@@ -82,9 +84,12 @@ class ReportError(ValueError):
     """A report that cannot be written."""
 
 
-def write_report(results: Sequence[Result], path: Path) -> Path:
-    """Write the report of runs into a file, whole or not at all, and give its path; ReportError where it cannot be."""
-    written = report(results)
+def write_report(results: Sequence[Result], path: Path, agents: bool = False) -> Path:
+    """Write the report of runs into a file, whole or not at all, and return its path; ReportError where it cannot be.
+
+    Of private studies it holds values and errors of single agents only where `agents` are asked for.
+    """
+    written = report(results, agents)
     try:
         atomic.write_text(path, written)
     except OSError as error:
@@ -92,10 +97,10 @@ def write_report(results: Sequence[Result], path: Path) -> Path:
     return path
 
 
-def report(results: Sequence[Result]) -> str:
+def report(results: Sequence[Result], agents: bool = False) -> str:
     """Write the report of runs as HTML; the same runs give the same bytes."""
     runs = [
-        _run_part(result, f"r{number}", name)
+        _run_part(result, f"r{number}", name, agents or not private_labels(result))
         for number, (result, name) in enumerate(zip(results, titles(results), strict=True))
     ]
     panels, timelines = dict[str, Any](), dict[str, Any]()
@@ -151,7 +156,7 @@ def _paint(layer: Layer) -> Markup:
     return Markup('fill="{}"{}').format(layer.colour, edge)
 
 
-def _run_part(result: Result, key: str, title: str) -> RunPart:
+def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPart:
     there = sorted({trace.cell for trace in result.traces})
     shown = there[:_CELLS]
     failed, _ = result.failures()
@@ -168,12 +173,13 @@ def _run_part(result: Result, key: str, title: str) -> RunPart:
         replicates=result.study.study.replicates,
         colours=[(label, colour_of(result, label)) for label in result.study.labels],
         summary=html_of(summary),
-        cells=[_cell_part(result, rows, cell, f"{key}-c{cell}") for cell in shown],
+        cells=[_cell_part(result, rows, cell, f"{key}-c{cell}", shows_agents) for cell in shown],
         left_out=len(there) - len(shown),
         trouble=html_of(disruptions_table(result), full=False),
-        failures=failures(result),
+        failures=failures(result) if shows_agents else [],
         failed=failed,
         observed=len(result.observations),
+        withheld=not shows_agents,
         privacy=html_of(privacy_table(result)) if result.spending() else Markup(),
         asked=asked(result),
         study=(result.directory / "study.toml").read_text(encoding="utf-8"),
@@ -182,7 +188,7 @@ def _run_part(result: Result, key: str, title: str) -> RunPart:
     )
 
 
-def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str) -> CellPart:
+def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str, shows_agents: bool) -> CellPart:
     """Make the figures of a cell: with the timeline of its main algorithm, and where there is one cell with those of all."""
     here = [row for row in rows if row.cell == cell]
     main = main_algorithm(here, result.study.labels)
@@ -194,7 +200,7 @@ def _cell_part(result: Result, rows: Sequence[SummaryRow], cell: int, key: str) 
         title=result.study.titles()[cell],
         verdict=verdict(result, cell, rows),
         panels=_keyed(f"{key}-p", [draw_panel(panel) for panel in curve_panels(result, cell)]),
-        timelines=_keyed(f"{key}-t", timelines),
+        timelines=_keyed(f"{key}-t", timelines if shows_agents else [one.without_values() for one in timelines]),
     )
 
 

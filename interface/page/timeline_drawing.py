@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -60,6 +60,10 @@ class TimelineDrawing:
     crashed: Sequence[tuple[int, float]]
     lost: Sequence[tuple[int, float]]
     evaluations: Sequence[tuple[int, float, float, int, str, float | None]]
+
+    def without_values(self) -> TimelineDrawing:
+        """Return the same drawing without what the pointer tells of evaluations."""
+        return replace(self, evaluations=())
 
     @property
     def size(self) -> int:

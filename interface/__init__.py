@@ -186,11 +186,10 @@ def _callbacks(given: Sequence[Callback | str]) -> list[Callback]:
 def _display(progress: bool) -> Progress | None:
     if not progress:
         return None
-    from rich.console import Console
-
     from fedbo.execution.progress import progress_for
+    from fedbo.reports.tables import console
 
-    return progress_for(Console(stderr=True))
+    return progress_for(console(stderr=True))
 
 
 def __getattr__(name: str) -> Any:

@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from typing import Annotated, Any
 
@@ -31,6 +32,7 @@ from fedbo.commands.tabulate import tabulate
 from fedbo.commands.twin import twin
 from fedbo.commands.watch import watch
 from fedbo.commands.worth import worth
+from fedbo.settings.shown import ShownStream
 
 app = typer.Typer(
     name="fedbo",
@@ -85,7 +87,12 @@ def _command() -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code; what is wrong is said in one line on standard error."""
+    """Run one command and return its exit code; an error is one line on standard error. All that it prints is `shown`."""
+    with redirect_stdout(ShownStream(sys.stdout)), redirect_stderr(ShownStream(sys.stderr)):
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     if arguments is None:  # the process ends with this command, and need not spend a tenth of a second on its garbage then
         atexit.register(gc.freeze)
     try:

@@ -102,9 +102,9 @@ class _RungLog:
         self._at: dict[str, Query] = {}  # by trial: its present segment, or its last one
         self._ends: dict[str, int] = {}  # by trial that was stopped or has ended: the fidelity of that
         self.stopped = 0
-        folder.mkdir(parents=True, exist_ok=True)
+        atomic.make_folder(folder, 0o700)
         self._path = folder / "rungs.jsonl"
-        with self._path.open("a+b") as file:
+        with open(self._path, "a+b", opener=atomic.no_link) as file:
             file.seek(0)
             whole, end, _ = file.read().rpartition(b"\n")
             file.truncate(len(whole) + len(end))  # its writer may have been killed within the last line
@@ -119,7 +119,7 @@ class _RungLog:
     def report(self, trial: str, step: float, value: float) -> bool:
         """Note the value of a trial at every rung that it has passed, on disk first; say whether it goes on."""
         while trial not in self._ends and (fidelity := self._fidelity(trial)) <= step:
-            with self._path.open("ab", buffering=0) as file:
+            with open(self._path, "ab", buffering=0, opener=atomic.no_link) as file:
                 atomic.append(file.fileno(), json.dumps([trial, fidelity, value]).encode() + b"\n")
             self._judge(trial, value)
         return step < self._ends.get(trial, inf)

@@ -72,7 +72,7 @@ def noted(path: Path, place: Place, key: Key, value: float) -> RungState:
     Where that has been noted before, by a process that was killed, it stays: the rungs are those of that time.
     """
     os.close(atomic.open_log(path))
-    with path.open("a+b") as file:
+    with open(path, "a+b", opener=atomic.no_link) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         whole, end, _ = file.read().rpartition(b"\n")  # the last line may have been cut by a kill

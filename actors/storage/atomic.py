@@ -23,7 +23,7 @@ def write(path: Path, fill: Callable[[IO[bytes]], object], new: bool = False, mo
     make_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(draft, "w+b", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        with open(draft, "w+b", opener=lambda name, flags: no_link(name, flags, mode)) as file:
             fill(file)
             file.flush()
             os.fsync(file.fileno())
@@ -50,22 +50,27 @@ def write_bytes(path: Path, data: bytes) -> str:
     return write(path, lambda file: file.write(data))
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, mode: int = 0o777) -> None:
     """Make a folder, and those above it that are missing, unless it exists; every new name is on the disk."""
     if path.is_dir():
         return
     make_folder(path.parent)
-    path.mkdir(exist_ok=True)
+    path.mkdir(mode, exist_ok=True)
     sync_names(path.parent)
 
 
 def open_log(path: Path) -> int:
     """Open a file for `append`; a new file's name is on the disk, so that what is appended and synced is never lost."""
     new = not path.exists()
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     if new:
         sync_names(path.parent)
     return file
+
+
+def no_link(path: str, flags: int, mode: int = 0o666) -> int:
+    """Open a file as `open` asks its opener to, but never through a link; OSError where there is one."""
+    return os.open(path, flags | os.O_NOFOLLOW, mode)
 
 
 def append(file: int, data: bytes, sync: bool = False) -> None:

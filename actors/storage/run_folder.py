@@ -134,7 +134,7 @@ class RunFolder(NamedTuple):
     @contextmanager
     def _fence(self) -> Iterator[int]:
         """Keep all other processes from claiming and committing; the file that does so holds the number of the attempt."""
-        fence = os.open(self.path / "attempt", os.O_RDWR | os.O_CREAT, 0o644)
+        fence = os.open(self.path / "attempt", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(fence, fcntl.LOCK_EX)
             yield fence

@@ -17,6 +17,7 @@ from fedbo.execution.requirements import ABSENT, require_objective
 from fedbo.execution.runner import RunError
 from fedbo.page.page import REPORT, write_report
 from fedbo.plots.ranks import draw_overview
+from fedbo.plots.style import save
 from fedbo.results.result import Result
 from fedbo.statistics.overview import Overview, overview
 from fedbo.study.document import StudyError
@@ -125,7 +126,7 @@ def write_benchmark(made: Benchmark) -> tuple[Overview, list[Path]]:
         table.write(out / "tables")
     figure = draw_overview(found)
     FigureCanvasAgg(figure)
-    figure.savefig(out / FIGURE, dpi=110)
+    save(figure, out / FIGURE, 110)
     return found, [out / "tables", out / FIGURE, write_report(made.results, out / REPORT)]
 
 

@@ -29,6 +29,7 @@ def fit(
 
     A log has a column duration, or started and finished; it may have agent, and coordinates from 0 to 1 in u1, u2, ….
     """
+    from fedbo.actors.storage import atomic
     from fedbo.study.paths import make_folder
     from fedbo.world.fitting import fit_world
     from fedbo.world.sources import keep_durations, measure
@@ -41,7 +42,7 @@ def fit(
         file = str(keep_durations(measured, out.resolve()))
     world = fit_world(measured, seed, file)
     if out is not None:
-        (out / "world.toml").write_text(world_toml(world, str(source), seed), encoding="utf-8")
+        atomic.write_text(out / "world.toml", world_toml(world, str(source), seed))
     if printed is Format.json:
         print_json(world_facts(world))
     else:

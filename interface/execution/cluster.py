@@ -75,7 +75,8 @@ def _connect(to: Cluster, cpus: int) -> None:
     with tempfile.TemporaryDirectory() as workshop:
         try:
             if to.address is None:
-                ray.init("local", **quiet, **_here(cpus))
+                with _alone():
+                    ray.init("local", **quiet, **_here(cpus))
                 return
             _check_listening(to.address)
             _use_token()
@@ -84,6 +85,21 @@ def _connect(to: Cluster, cpus: int) -> None:
         except (ConnectionError, ImportError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
             ray.shutdown()
             raise ClusterError(connection_error(place, error)) from error
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let a Ray that starts within listen on 127.0.0.1 alone, and its files, the token among them, be this user's alone.
+
+    Ray replaces a local address that it is given by that of the network, unless it is told that no other host will join.
+    """
+    constants, before = ray._private.ray_constants, os.umask(0o077)  # type: ignore[attr-defined]
+    joined, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = joined
+        os.umask(before)
 
 
 def _here(cpus: int) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from fedbo.objectives.base import described
 from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.results.schemas import canonical
 from fedbo.study.check_privacy import revealed
-from fedbo.study.paths import DirectoryError, make_folder, usable
+from fedbo.study.paths import PRIVATE, DirectoryError, make_folder, usable
 from fedbo.study.plugins import distributions
 from fedbo.study.study import Study
 
@@ -49,7 +49,7 @@ def new_directory(study: Study, out: Path | None) -> Path:
         taken = out.exists() and (not out.is_dir() or not _untouched(out, study))
     if taken:
         raise FileExistsError(f"'{out}' exists and is not an empty directory; name a new one")
-    make_folder(out)
+    make_folder(out, PRIVATE)
     return out.resolve()
 
 

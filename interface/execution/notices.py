@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.settings.exits import ends_process
+from fedbo.settings.shown import shown
 
 NO_RUN = RunKey(0, "", 0)
 METHODS = ("on_evaluation", "on_event", "on_round", "on_end")
@@ -119,5 +120,5 @@ class CallbackCalls:
                 self._callbacks.remove(each)
                 name = getattr(each, "__qualname__", type(each).__name__)
                 words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-                print(f"callback {name} failed and is told nothing more: {words}; the study goes on", file=sys.stderr)
+                print(shown(f"callback {name} failed and is told nothing more: {words}; the study goes on"), file=sys.stderr)
         return enough

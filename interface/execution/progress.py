@@ -14,6 +14,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Column
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.settings.shown import shown
 
 _ROWS = 12  # more rows than this, and only those at work are shown
 _EVERY = 5.0  # seconds between two lines where there is no terminal
@@ -151,7 +152,8 @@ class LineProgress:
         share = sum(row.share for row in self._rows.values()) / len(self._rows)
         left = f", {seconds * (1 / share - 1):.0f} s left" if _SURE <= share < 1 else ""
         best = f", best {row.value}" if row.value else ""
-        print(f"{row.name}: {row.share:.0%}{best} (all {share:.0%}, {seconds:.0f} s{left})", file=self._stream, flush=True)
+        line = f"{row.name}: {row.share:.0%}{best} (all {share:.0%}, {seconds:.0f} s{left})"
+        print(shown(line), file=self._stream, flush=True)
 
 
 def progress_for(console: Console, stream: TextIO | None = None) -> Progress:

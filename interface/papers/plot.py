@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from fedbo.papers.statements import FigureData, message_length, native_mean, replicate_scores
 from fedbo.plots.curves import label_panel, limits, line
-from fedbo.plots.style import COLOURS, FAINT, STYLE, decades, remark
+from fedbo.plots.style import COLOURS, FAINT, STYLE, decades, remark, save
 from fedbo.results.curves import Array, Curve, curve, grid
 from fedbo.results.summary import Difference, paired, student_factor
 
@@ -28,7 +28,7 @@ def draw_paper(data: FigureData, path: Path) -> Path:
     with rc_context(STYLE):
         figure = paper_figure(data)
         FigureCanvasAgg(figure)
-        figure.savefig(path, dpi=110)
+        save(figure, path, 110)
     return path
 
 

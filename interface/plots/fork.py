@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from fedbo.objectives.base import Metric
 from fedbo.plots.curves import label_panel
 from fedbo.plots.plot import PlotError
-from fedbo.plots.style import FAINT, STYLE, colours, remark, time_label
+from fedbo.plots.style import FAINT, STYLE, colours, remark, save, time_label
 from fedbo.results.curves import Array, IncumbentTrace, curve, grid, mean_and_error, replicate_means
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.summary import student_factor
@@ -44,7 +44,7 @@ def draw_fork(fork: Fork, path: Path, cell: int = 0) -> Path:
         )
         figure.subplots_adjust(left=0.075, right=0.98, top=0.84, bottom=0.13, wspace=0.24)
         try:
-            figure.savefig(path, dpi=100)
+            save(figure, path, 100)
         except (ValueError, OSError) as error:
             raise PlotError(f"'{path}': no figure can be written there ({error}); name another file") from None
     return path

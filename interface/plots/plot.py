@@ -15,7 +15,7 @@ from fedbo.plots.disruptions import draw_disruptions
 from fedbo.plots.optima import draw_optima
 from fedbo.plots.privacy import draw_privacy
 from fedbo.plots.regret import draw_regret
-from fedbo.plots.style import FAINT, STYLE
+from fedbo.plots.style import FAINT, STYLE, save
 from fedbo.plots.sweep import draw_sweep
 from fedbo.plots.timeline import draw_timeline
 from fedbo.plots.workers import draw_workers
@@ -60,7 +60,7 @@ def draw(result: Result, path: Path, view: View) -> Path:
     FigureCanvasAgg(figure)
     with rc_context(STYLE):
         try:
-            figure.savefig(path, dpi=100)
+            save(figure, path, 100)
         except ValueError as error:
             raise PlotError(f"'{path}': {error}") from None
         except OSError as error:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
+
+from fedbo.actors.storage import atomic
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -80,3 +84,9 @@ def rows_only(axes: Axes) -> None:
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
+
+
+def save(figure: Figure, path: Path, dpi: int) -> None:
+    """Write a figure under another name and rename it, so that a link in its place is replaced and not followed."""
+    kind = path.suffix.removeprefix(".") or "png"
+    atomic.write(path, lambda file: figure.savefig(file, format=kind, dpi=dpi))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from fedbo.objectives.base import Metric
+from fedbo.settings.shown import ShownStream, shown
 
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
     from fedbo.algorithms.reveals import Reveals
@@ -229,8 +232,21 @@ def amount(size: float) -> str:
 
 def console(stderr: bool = False) -> Console:
     """Make a console that, without a terminal, is as wide as its tables need."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=max(160, made.width))
+    stream = sys.stderr if stderr else sys.stdout
+    raw = stream.raw if isinstance(stream, ShownStream) else stream
+    made = ShownConsole(file=raw, highlight=False, markup=False, emoji=False)
+    if made.is_terminal:
+        return made
+    return ShownConsole(file=raw, highlight=False, markup=False, emoji=False, width=max(160, made.width))
+
+
+class ShownConsole(Console):
+    """A console that escapes text, and leaves what it adds itself, colours and movements of the cursor."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            part if part.control else Segment(shown(part.text), part.style, part.control) for part in buffer
+        )
 
 
 def plain(value: Any) -> Any:

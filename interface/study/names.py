@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-MAX_BYTES = 200  # bytes of a name in UTF-8: with a date it is still the name of a folder
+from fedbo.settings.shown import unfit
 
-_UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, halves of characters, ends of lines and of paragraphs
+MAX_BYTES = 200  # bytes of a name in UTF-8: with a date it is still the name of a folder
 
 
 def _fit(name: str) -> str:
     """Give a name back that fits on one line; ValueError says the remedy."""
     if not name.strip():
         raise ValueError("must not be empty")
-    unfit = next((letter for letter in name if unicodedata.category(letter) in _UNFIT), None)
-    if unfit is not None:
-        raise ValueError(f"holds the control character U+{ord(unfit):04X}; give a name that stands on one line")
+    if (letter := unfit(name)) is not None:
+        raise ValueError(f"holds the control character U+{ord(letter):04X}; give a name that stands on one line")
     size = len(name.encode())
     if size > MAX_BYTES:
         raise ValueError(f"has {size} bytes; give a name of at most {MAX_BYTES}")
@@ -27,9 +25,9 @@ def _fit(name: str) -> str:
 
 def _of_folder(name: str) -> str:
     """Give a name back that a folder can have; ValueError says the remedy."""
-    unfit = next((letter for letter in name if letter in "/\\"), None)
-    if unfit is not None:
-        raise ValueError(f"holds '{unfit}', and a folder is called after it; write '-' in its place")
+    slash = next((letter for letter in name if letter in "/\\"), None)
+    if slash is not None:
+        raise ValueError(f"holds '{slash}', and a folder is called after it; write '-' in its place")
     return name
 
 

@@ -35,11 +35,14 @@ def refuse_address(folder: Path) -> None:
         raise DirectoryError(f"'{address}': {words}")
 
 
-def make_folder(folder: Path) -> None:
+PRIVATE = 0o700  # the mode of folders with what agents observed: only their owner reads them
+
+
+def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder and those above it; DirectoryError where none may be made, or where it may not be written to."""
     refuse_address(folder)
     with usable(folder, "no folder can be made there"):
-        atomic.make_folder(folder)
+        atomic.make_folder(folder, mode)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise DirectoryError(f"'{folder}': may not be written to; name another one, or change its permissions")
 

@@ -13,6 +13,7 @@ from typing import Any
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.study.lock import locked
+from fedbo.study.paths import PRIVATE
 
 LogEntry = dict[str, Any]
 
@@ -28,7 +29,7 @@ class AskLog:
     """
 
     def __init__(self, folder: Path, head: LogEntry) -> None:
-        atomic.make_folder(folder)
+        atomic.make_folder(folder, PRIVATE)
         self._held = ExitStack()
         self._held.enter_context(locked(folder))
         path = folder / "log.jsonl"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -42,7 +43,7 @@ def export_to_optuna(result: Result, path: Path, choice: RunChoice = RunChoice()
             if choice.algorithm in (None, key.algorithm) and choice.replicate in (None, key.replicate)]  # fmt: skip
     if not runs:
         raise ResultError(f"no runs of replicate {choice.replicate}; there are {result.study.study.replicates}, from 0")
-    if path.exists():
+    if os.path.lexists(path):  # a link that leads nowhere would be followed
         raise FileExistsError(f"'{path}' exists; name a new file")
     level = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)

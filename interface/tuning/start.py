@@ -33,7 +33,7 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> 
     if content.count("\n") == 1:
         raise ValueError("start: has no point with a value; leave it out, or give some")
     path = folder / f"start-{hashlib.sha256(content.encode()).hexdigest()[:12]}.csv"
-    atomic.write_text(path, content)
+    atomic.write(path, lambda file: file.write(content.encode()), mode=0o600)
     return path
 
 

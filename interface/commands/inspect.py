@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +25,7 @@ from fedbo.commands.arguments import (
 
 if TYPE_CHECKING:
     from fedbo.results.fork import Fork
+    from fedbo.results.result import Result
 
 
 def validate(
@@ -40,24 +41,25 @@ def validate(
     from dataclasses import asdict
 
     from fedbo.estimates.cost import estimate_cost
-    from fedbo.estimates.privacy import privacy_estimates
+    from fedbo.estimates.privacy import privacy_estimates, total_estimate
     from fedbo.reports.tables import console, plain, study_facts
     from fedbo.study.check_privacy import revealed
     from fedbo.study.study import load_study
 
     checked = load_study(study, sets or [], trust)
-    cost, private = estimate_cost(checked), privacy_estimates(checked)
+    cost, private, total = estimate_cost(checked), privacy_estimates(checked), total_estimate(checked)
     if timed:
         from fedbo.world.forecasts import forecast, forecast_line
 
     found = forecast(checked, time.process_time()) if timed else None
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": revealed(checked)}
+        facts["epsilon_together"] = None if total is None else asdict(total)
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
     print(checked.to_toml())
-    console().print(study_facts(cost, private, revealed(checked)))
+    console().print(study_facts(cost, private, revealed(checked), total))
     if timed:
         print(forecast_line(found))
 
@@ -90,7 +92,7 @@ def show(
     if trouble + privacy + regret > 1:
         raise typer.BadParameter("--trouble, --privacy and --regret exclude each other; give one of them")
     if printed is Format.json:
-        spent = {"privacy": plain(result.spending())} if privacy else {}
+        spent = _spent(result) if privacy else {}
         lost = {"regret": plain(result.regret_summary())} if regret else {}
         print_json({**facts_of(result, baseline, target, trouble), **spent, **lost, "figures": []})
         return
@@ -101,6 +103,14 @@ def show(
     else:
         terminal.print(tables_of(result, baseline, target, trouble, terminal.width))
     print(f"results: {result.address or result.directory}")
+
+
+def _spent(result: Result) -> dict[str, Any]:
+    """Return the spending of a run as plain data."""
+    from fedbo.reports.tables import plain
+
+    total = result.spending_together()
+    return {"privacy": plain(result.spending()), "privacy_together": plain([] if total is None else [total])}
 
 
 def _show_fork(fork: Fork, printed: Format) -> None:

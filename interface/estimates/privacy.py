@@ -6,20 +6,27 @@ from collections import Counter
 from dataclasses import dataclass
 
 from fedbo.algorithms.base import Algorithm, Private
-from fedbo.coordinator.privacy.accounting import epsilon
 from fedbo.coordinator.privacy.aggregator import why_not_amplified
 from fedbo.coordinator.privacy.charge import PrivacyCharge
+from fedbo.coordinator.privacy.composition import epsilon_of
 from fedbo.coordinator.privacy.ledger import inverse
 from fedbo.coordinator.privacy.sensitivity import sensitivities
+from fedbo.study.check_privacy import times_follow_points
 from fedbo.study.environment.models import environment_of
 from fedbo.study.study import Study
+
+Charges = Counter[PrivacyCharge]
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyEstimate:
-    """The epsilon that one algorithm will spend at each delta, if every agent takes part in every release that it can.
+    """The epsilon that one algorithm will spend at each delta, in each replicate.
 
-    `whole` says why there will be no gain from sampling; it is empty where there will be.
+    `bound` says how sure that is: empty where it is what will be spent; "at most" where every message is charged in full, and
+    fewer may arrive, or where `epsilon_max` ends it; "at least" where rounds are charged, and there may be more of them;
+    "about" where there may also be fewer, since faults, groups or a limit of time end them.
+    `whole` says why there will be no gain from sampling; it is empty where there will be. `times` says what reveals private
+    values by the times of messages, outside the promise.
     """
 
     cell: str
@@ -27,10 +34,22 @@ class PrivacyEstimate:
     deltas: tuple[float, ...]
     epsilon: tuple[float, ...]
     whole: str
+    bound: str
+    times: str
+
+
+@dataclass(frozen=True, slots=True)
+class TotalEstimate:
+    """The epsilon of all private runs of a study together, if these concern the same agents, and how sure that is."""
+
+    runs: int
+    deltas: tuple[float, ...]
+    epsilon: tuple[float, ...]
+    bound: str
 
 
 def privacy_estimates(study: Study) -> list[PrivacyEstimate]:
-    """Reckon every private algorithm in every cell."""
+    """Estimate the spending of every private algorithm in every cell."""
     return [
         _estimate(cell.study, cell.title, table.title, made)
         for cell in study.cells()
@@ -39,20 +58,64 @@ def privacy_estimates(study: Study) -> list[PrivacyEstimate]:
     ]
 
 
+def total_estimate(study: Study) -> TotalEstimate | None:
+    """Compose the estimates of all private runs; None where fewer than two runs are private."""
+    total, runs, bounds, deltas = Counter[PrivacyCharge](), 0, set[str](), dict[float, None]()
+    for cell in study.cells():
+        for table in cell.study.algorithm:
+            made = table.make()
+            if not isinstance(made, Private) or not made.mechanism(cell.study.problem()).noise:
+                continue
+            charges, bound = _charges(cell.study, made)
+            for charge, times in charges.items():
+                total[charge] += times * cell.study.study.replicates
+            runs, bounds = runs + cell.study.study.replicates, bounds | {bound}
+            deltas |= dict.fromkeys(cell.study.privacy.deltas or ())
+    if runs < 2:
+        return None
+    # A budget may end each run earlier; what several budgets allow together is no sum at one delta.
+    bounds |= {"at most"} if study.privacy.epsilon_max is not None else set()
+    bound = bounds.pop() if len(bounds) == 1 else "at most" if bounds == {"", "at most"} else "about"
+    return TotalEstimate(runs, tuple(deltas), tuple(epsilon_of(total, delta) for delta in deltas), bound)
+
+
 def _estimate(study: Study, cell: str, label: str, algorithm: Private) -> PrivacyEstimate:
-    federation, problem = study.federation(), study.problem()
-    iterations = problem.iterations
-    mechanism, terms = algorithm.mechanism(problem), study.privacy
-    masked = terms.secure_aggregation is not None
-    whole = why_not_amplified(mechanism, study.exchange.make(), environment_of(study).is_real_time, masked)
+    mechanism, terms = algorithm.mechanism(study.problem()), study.privacy
+    charges, bound = _charges(study, algorithm)
+    deltas, most = terms.deltas or (), terms.epsilon_max
+    found = tuple(epsilon_of(charges, delta) for delta in deltas)
+    if most is not None and mechanism.noise and found and (max(found) > most or bound in ("at least", "about")):
+        # It binds at the smallest delta, where epsilon is largest.
+        found, bound = tuple(min(epsilon, most) if max(found) > most else most for epsilon in found), "at most"
+    return PrivacyEstimate(cell, label, deltas, found, _whole(study, algorithm), bound, times_follow_points(study))
+
+
+def _whole(study: Study, algorithm: Private) -> str:
+    masked = study.privacy.secure_aggregation is not None
+    mechanism = algorithm.mechanism(study.problem())
+    return why_not_amplified(mechanism, study.exchange.make(), environment_of(study).is_real_time, masked)
+
+
+def _charges(study: Study, algorithm: Private) -> tuple[Charges, str]:
+    """Count what the agent that spends most will be charged, and say how sure that is, as `bound` of an estimate."""
     assert isinstance(algorithm, Algorithm)
-    releases = sum(algorithm.sends(step) for step in range(iterations))
+    problem, whole = study.problem(), _whole(study, algorithm)
+    mechanism, rounds = algorithm.mechanism(problem), _rounds(study)
+    if whole and rounds:
+        # Each message is in one release at most, of whichever number, so that no weight of its own can be told.
+        messages = sum(algorithm.sends(step) for step in range(problem.iterations + 1))
+        return Counter({PrivacyCharge(1.0, mechanism.noise): messages}), "at most"
+    releases = sum(algorithm.sends(step) for step in range(problem.iterations))
     norms = [float(sensitivities(mechanism, algorithm.weights(problem, number)).max()) for number in range(releases)]
     fixed = mechanism.sampling == "fixed" and not whole
-    share, population = (1.0, 0) if whole else (mechanism.share, federation.n_agents if fixed else 0)
+    share, population = (1.0, 0) if whole else (mechanism.share, problem.n_agents if fixed else 0)
     charges = Counter(PrivacyCharge(share, inverse(norm), "fixed" if fixed else "poisson", population) for norm in norms)
-    deltas = terms.deltas or ()
-    found = tuple(epsilon(charges, delta, "rdp" if fixed else "pld") for delta in deltas)
-    if terms.epsilon_max is not None and found and found[0] > terms.epsilon_max and mechanism.noise:
-        found = (terms.epsilon_max, *(float("nan") for _ in found[1:]))
-    return PrivacyEstimate(cell, label, deltas, found, whole)
+    return charges, "at most" if whole else rounds
+
+
+def _rounds(study: Study) -> str:
+    """Say how sure it is that there are as many rounds as decisions after which agents send; empty where it is certain."""
+    ends = study.budget.time is not None or study.budget.evaluations is not None
+    if ends or study.group or study.fault:
+        return "about"
+    return "" if study.exchange.mode == "barrier" and study.availability.model == "always" else "at least"

@@ -25,6 +25,8 @@ def fork_table(fork: Fork) -> RenderableType:
         ]
         tables.append(table_of(title, _HEADINGS, lines))
     changed = f"changed: {', '.join(fork.changes) or 'nothing'}; differences are paired by replicate, on the same draws"
+    if fork.original.privacy.num_rows:
+        changed += ". With agents of real data a fork is a second spending: add its epsilon to that of the run"
     return Group(*tables, Text(changed, style="dim"))
 
 

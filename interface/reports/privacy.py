@@ -8,8 +8,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from fedbo.reports.tables import table_of
-from fedbo.results.privacy_summary import PrivacySummary
+from fedbo.results.privacy_summary import PrivacySummary, PrivacyTotal
 from fedbo.results.result import Result
+from fedbo.study.check_privacy import times_follow_points, weak_deltas
+from fedbo.study.study import Study
 
 _COLUMNS: dict[str, Callable[[PrivacySummary, int], str]] = {
     "delta": lambda row, place: f"{row.deltas[place]:.3g}",
@@ -41,8 +43,25 @@ def privacy_table(result: Result) -> RenderableType:
                 facts = [say(row) if not place else "" for say in _FACTS.values()]
                 lines.append((row.algorithm if not place else "", *(say(row, place) for say in _COLUMNS.values()), *facts))
         parts.append(table_of(title, ("algorithm", *_COLUMNS, *_FACTS), lines))
-    parts += [Text(line, style="dim") for line in _remarks(rows)]
+    total = result.spending_together()
+    parts += [Text(total_line(total))] if total is not None else []
+    parts += [Text(line, style="dim") for line in [*_remarks(rows), *timing_remarks(result.study)]]
     return Group(*parts)
+
+
+def total_line(total: PrivacyTotal) -> str:
+    """Write what all private runs have cost together."""
+    spent = ", ".join(
+        f"epsilon {_number(epsilon)} at delta {delta:.3g}" for epsilon, delta in zip(total.epsilon, total.deltas, strict=True)
+    )
+    names = ", ".join(total.algorithms)
+    return f"Together, agent {total.agent} has spent {spent} in the {total.runs} runs of {names}, if these use the same data."
+
+
+def timing_remarks(study: Study) -> list[str]:
+    """Write what of a private study its times reveal, outside the promise."""
+    found = times_follow_points(study)
+    return [f"Not protected: {found}, so that the times of messages depend on private values."] if found else []
 
 
 def _remarks(rows: list[PrivacySummary]) -> list[str]:
@@ -53,6 +72,7 @@ def _remarks(rows: list[PrivacySummary]) -> list[str]:
     reasons = {row.whole: [other.algorithm for other in rows if other.whole == row.whole] for row in rows if row.whole}
     for reason, names in reasons.items():
         said.append(f"No gain from sampling, {reason.replace('it adds', 'there is')}: {', '.join(dict.fromkeys(names))}.")
+    said += [weak] if (weak := weak_deltas(delta for row in rows for delta in row.deltas)) else []
     seeded = any(not row.secure for row in rows if row.noise)
     said.append("Noise: from the study's seed; whoever knows that can take it off." if seeded else "Noise: from a secret key.")
     return said

@@ -20,7 +20,7 @@ from fedbo.settings.shown import ShownStream, shown
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
     from fedbo.algorithms.reveals import Reveals
     from fedbo.estimates.cost import CostEstimate
-    from fedbo.estimates.privacy import PrivacyEstimate
+    from fedbo.estimates.privacy import PrivacyEstimate, TotalEstimate
     from fedbo.results.result import Result
     from fedbo.results.summary import Difference, SummaryRow
     from fedbo.study.listing import Item
@@ -105,9 +105,14 @@ def _name(result: Result) -> str:
 
 
 def study_facts(
-    cost: CostEstimate, private: Sequence[PrivacyEstimate] = (), revealed: Mapping[str, Reveals] | None = None
+    cost: CostEstimate,
+    private: Sequence[PrivacyEstimate] = (),
+    revealed: Mapping[str, Reveals] | None = None,
+    total: TotalEstimate | None = None,
 ) -> RenderableType:
     """Write what a study will cost, also in privacy, and what the messages of each algorithm reveal."""
+    from fedbo.study.check_privacy import weak_deltas
+
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (
         ("runs", f"{cost.runs:,}"),
@@ -124,7 +129,15 @@ def study_facts(
         if each.epsilon and each.epsilon[0] == math.inf:
             spent = "no privacy"
         remark = f"; no gain from sampling, {each.whole}" if each.whole else ""
-        table.add_row(Text("epsilon", style="bold"), f"{each.algorithm}{where}: {spent}{remark}")
+        remark += f"; {each.times}, which reveals private values" if each.times else ""
+        bound = f"{each.bound} " if each.bound else ""
+        table.add_row(Text("epsilon", style="bold"), f"{each.algorithm}{where}: {bound}{spent}{remark}")
+    if total is not None:
+        spent = ", ".join(f"{e:.3g} at delta {d:.3g}" for e, d in zip(total.epsilon, total.deltas, strict=True))
+        together = f"{total.bound} {spent} if all {total.runs} private runs use the data of the same agents".strip()
+        table.add_row(Text("epsilon, together", style="bold"), together)
+    if weak := weak_deltas(delta for each in private for delta in each.deltas):
+        table.add_row(Text("warning", style="bold"), weak)
     for label, reveals in (revealed or {}).items():
         table.add_row(Text("messages reveal", style="bold"), f"{label}: {reveals} ({reveals.meaning})")
     return Group(table, Text(f"assuming: {'; '.join(cost.assumptions)}", style="dim"))

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.coordinator.privacy.composition import epsilon_together
+from fedbo.coordinator.privacy.ledger import LOCAL
 from fedbo.results.grouping import by_run, runs_by_algorithm
 
 Array = npt.NDArray[np.float64]
@@ -45,6 +47,21 @@ class PrivacySummary:
 
 
 @dataclass(frozen=True, slots=True)
+class PrivacyTotal:
+    """The privacy spending of all private runs together, where these concern the data of the same agents.
+
+    `epsilon` is that of the `agent` that has spent most, at each of the `deltas`, over this number of `runs` of `algorithms`:
+    all cells and replicates. Methods without noise, and messages that agents hide themselves, are no part of it.
+    """
+
+    algorithms: tuple[str, ...]
+    runs: int
+    agent: int
+    deltas: tuple[float, ...]
+    epsilon: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """The releases of one algorithm in one cell, by number, as means over replicates; each array has one value for each.
 
@@ -64,6 +81,20 @@ def privacy_summaries(privacy: Any, spent: Any) -> list[PrivacySummary]:
         _summary(cell, label, [(entries.to_pylist(), least[key]) for key, entries in runs])
         for (cell, label), runs in runs_by_algorithm(privacy).items()
     ]
+
+
+def privacy_total(privacy: Any) -> PrivacyTotal | None:
+    """Compose all releases of a study; None where fewer than two of its runs have any."""
+    rows = [row for row in privacy.to_pylist() if row["noise_multiplier"] and row["sampling"] != LOCAL]
+    runs = {(row["cell"], row["algorithm"], row["replicate"]) for row in rows}
+    if len(runs) < 2:
+        return None
+    deltas = tuple(dict.fromkeys(delta for row in rows for delta in row["deltas"]))
+    charged = [agent for row in rows for agent in row["charged"]]
+    spent = epsilon_together(rows, deltas, 1 + max(charged, default=0))
+    most = int(spent.sum(axis=1).argmax())
+    labels = tuple(dict.fromkeys(row["algorithm"] for row in rows))
+    return PrivacyTotal(labels, len(runs), most, deltas, tuple(spent[most].tolist()))
 
 
 def _summary(cell: int, label: str, found: Sequence[tuple[list[dict[str, Any]], Array]]) -> PrivacySummary:

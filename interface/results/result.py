@@ -18,7 +18,7 @@ from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, gri
 from fedbo.results.disruptions import Disruptions, disruptions
 from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
 from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest, remedy_of
-from fedbo.results.privacy_summary import PrivacySummary, privacy_summaries
+from fedbo.results.privacy_summary import PrivacySummary, PrivacyTotal, privacy_summaries, privacy_total
 from fedbo.results.queueing import placements
 from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.results.remote import open_copy
@@ -226,6 +226,10 @@ class Result:
     def spending(self) -> list[PrivacySummary]:
         """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
         return privacy_summaries(self.privacy, self.spent)
+
+    def spending_together(self) -> PrivacyTotal | None:
+        """Measure what all private runs have cost together, if they concern the same agents; None if fewer than two are."""
+        return privacy_total(self.privacy)
 
     def compare(self, cells: tuple[int, int], algorithm: str, level: float | None = None, regret: bool = False) -> Comparison:
         """Compare an algorithm in two cells of a sweep, the first against the second, paired by replicate.

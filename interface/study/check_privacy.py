@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
@@ -80,6 +80,24 @@ def _seen_by_others(study: Study, name: str) -> Iterator[InvalidSetting]:
     # A budget that is not known to be blind is refused.
     for key in sorted(study.budget.model_dump(exclude_none=True).keys() - _BLIND_BUDGETS):
         yield InvalidSetting(("budget", key), f"{words}; leave it out, or run '{name}' in a study without it")
+
+
+def times_follow_points(study: Study) -> str:
+    """Say what lets the times of messages follow the points that agents choose; empty where nothing does."""
+    if study.timing.clock == "wall":
+        return "evaluations take real time"
+    tables = [study.timing.evaluation, *(group.evaluation for group in study.group if group.evaluation is not None)]
+    # A model that does not declare whether it follows costs is taken to follow them.
+    names = [table.model for table in tables if getattr(table.make(), "costs", True)]
+    return f"evaluations last by their points ('{names[0]}')" if names else ""
+
+
+def weak_deltas(deltas: Iterable[float]) -> str:
+    """Warn of deltas at which epsilon says little; empty where there are none."""
+    weak = sorted({delta for delta in deltas if delta > WEAK_DELTA}, reverse=True)
+    if not weak:
+        return ""
+    return f"epsilon at delta {weak[0]:.3g} says little: to publish one agent's data with this probability costs epsilon 0"
 
 
 def _copies(study: Study, name: str) -> Iterator[InvalidSetting]:

@@ -17,6 +17,7 @@ import fedbo
 from fedbo.actors.stopping.stoppers import STOPPERS
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.coordinator.environment.faults import LIES, Lie
+from fedbo.estimates.privacy import privacy_estimates, total_estimate
 from fedbo.execution.replay import compare
 from fedbo.results.schemas import PRIVACY, SPENT
 from fedbo.study.check_privacy import _BLIND_BUDGETS
@@ -259,6 +260,66 @@ def test_validate_says_what_will_be_spent(tmp_path: Path, capsys: pytest.Capture
     assert abs(sent - said["messages_up"]) < 5 * (162 * 0.35 * 0.65) ** 0.5, "a binomial number; false alarm below 1e-6"
     assert main(["validate", str(study), "--set", "privacy.epsilon_max=0.5"]) == OK
     assert "0.5 at delta" in capsys.readouterr().out
+
+
+ROUNDS = {"share": 0.35}
+BOUNDS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"mode": "barrier"}, ROUNDS, ""),
+    ({"mode": "barrier"}, {"share": 1.0}, "at most"),
+    ({"mode": "deadline", "length": 1.5}, ROUNDS, "at least"),
+    ({"mode": "deadline", "length": 1.5, "late": "carry"}, ROUNDS, "at most"),
+    ({"mode": "first_k", "k": 3}, ROUNDS, "at most"),
+    ({"mode": "buffered", "k": 3}, {"share": 1.0}, "at most"),
+    ({"mode": "immediate"}, {"share": 1.0}, "at most"),
+]
+
+
+@pytest.mark.parametrize(("exchange", "settings", "bound"), BOUNDS, ids=[f"{e['mode']} {b}" for e, _, b in BOUNDS])
+def test_an_estimate_says_on_which_side_of_the_spending_it_is(
+    exchange: dict[str, Any], settings: dict[str, Any], bound: str, tmp_path: Path
+) -> None:
+    """Of each algorithm, and of all runs together."""
+    methods = [{**PRIVATE, **settings}, {**PRIVATE, **settings, "label": "quiet", "noise_multiplier": 3.0}]
+    study = fedbo.load_study({**STUDY, "fault": [], "exchange": exchange, "algorithm": methods})
+    result, total = fedbo.run(study, out=tmp_path / "run"), total_estimate(study)
+    assert total is not None and (together := result.spending_together()) is not None
+    spent = [
+        (each.bound, each.epsilon, row.epsilon) for each, row in zip(privacy_estimates(study), result.spending(), strict=True)
+    ]
+    for said, estimated, real in [*spent, (total.bound, total.epsilon, together.epsilon)]:
+        assert said == bound
+        for before, after in zip(estimated, real, strict=True):
+            holds = {
+                "": before == pytest.approx(after, rel=1e-3),
+                "at most": after <= before * 1.001,
+                "at least": after >= before,
+            }
+            assert holds[bound], (bound, before, after)
+
+
+def test_what_all_runs_of_a_study_cost_together_is_shown(ran: fedbo.Result, capsys: pytest.CaptureFixture[str]) -> None:
+    together = ran.spending_together()
+    assert together is not None and (together.runs, together.algorithms) == (4, ("dp_fts_de", "quiet"))
+    most = [max(row.epsilon) for row in ran.spending()]
+    assert max(most) < together.epsilon[0] < 2 * sum(most), "above the largest, below the sum over two replicates"
+    assert main(["show", str(ran.directory), "--privacy"]) == OK
+    assert f"has spent epsilon {together.epsilon[0]:.3g} at delta" in " ".join(capsys.readouterr().out.split())
+    assert main(["show", str(ran.directory), "--privacy", "--format", "json"]) == OK
+    (said,) = json.loads(capsys.readouterr().out)["privacy_together"]
+    assert said["epsilon"] == list(together.epsilon)
+
+
+def test_weak_deltas_and_durations_that_tell_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slopes = {"evaluation": {"model": "log_linear", "slopes": [1.0, 0.0]}}
+    weak = {**STUDY, "algorithm": [PRIVATE], "privacy": {"deltas": [0.1, 1e-3]}, "timing": slopes}
+    study = write_study(weak, tmp_path / "study.toml")
+    assert main(["validate", str(study)]) == OK
+    said = " ".join(capsys.readouterr().out.split())
+    assert "epsilon at delta 0.1 says little" in said and "evaluations last by their points ('log_linear')" in said
+    run = fedbo.run(study, out=tmp_path / "run")
+    assert main(["show", str(run.directory), "--privacy"]) == OK
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "epsilon at delta 0.1 says little" in shown and "the times of messages depend on private values" in shown
 
 
 def test_a_replay_is_compared_to_the_ledger_too(ran: fedbo.Result, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from fedbo.commands.tabulate import tabulate
 from fedbo.commands.twin import twin
 from fedbo.commands.watch import watch
 from fedbo.commands.worth import worth
-from fedbo.settings.shown import ShownStream
+from fedbo.settings.shown import ShownStream, quoted
 
 app = typer.Typer(
     name="fedbo",
@@ -150,7 +150,7 @@ def _kept(error: Exception) -> str:
         return ""
     from fedbo.coordinator.errors import EndlessError
 
-    again = "" if isinstance(error.__cause__, EndlessError) else f"; go on with: fedbo resume {directory}"
+    again = "" if isinstance(error.__cause__, EndlessError) else f"; go on with: fedbo resume {quoted(directory)}"
     return f"; what was done is in {directory}{again}"
 
 

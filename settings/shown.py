@@ -6,6 +6,7 @@ What a run, a study or an objective says may come from somebody else, and is pri
 from __future__ import annotations
 
 import re
+import shlex
 from typing import Any, TextIO
 
 _ACTING = re.compile(
@@ -18,6 +19,11 @@ _ACTING = re.compile(
 def shown(text: str) -> str:
     """Return a text with such characters as JSON and TOML escape them, so that those stay what they are."""
     return _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def quoted(path: object) -> str:
+    """Return a path as a shell reads it back, for a command that a user copies."""
+    return shlex.quote(str(path))
 
 
 def unfit(text: str) -> str | None:

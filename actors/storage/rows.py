@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -180,6 +181,8 @@ def _array(values: Any, kind: Any, count: int) -> pa.Array:
     return pa.ListArray.from_arrays(ends, values.ravel(), type=kind)
 
 
+_LEAST_WIDTH = 8  # bytes of a value in memory, about
+_SHARE_OF_MEMORY = 0.5  # of the machine, that one table may take
 _FORMAT, _BY = b"fedbo.format", b"fedbo.version"  # in the metadata of a table
 
 
@@ -188,6 +191,18 @@ def write_table(table: pa.Table, path: Path) -> str:
     noted = {_FORMAT: str(FORMAT).encode(), _BY: installed().encode()}
     whole = table.replace_schema_metadata({**(table.schema.metadata or {}), **noted})
     return atomic.write(path, lambda file: pq.write_table(whole, file, compression="zstd"))
+
+
+class TooLargeError(ValueError):
+    """A table that this machine's memory does not hold."""
+
+
+def _check_size(rows: int, columns: int, path: Path) -> None:
+    """Refuse a table that would not fit into memory: a file of a few megabytes may hold rows without end."""
+    needed, memory = rows * columns * _LEAST_WIDTH, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > _SHARE_OF_MEMORY * memory:
+        words = f"has {rows:,} rows of {columns} columns, {needed / 2**30:.1f} GiB in memory, more than half of this machine's"
+        raise TooLargeError(f"'{path}': {words}; read it on a larger machine, if it should have so many")
 
 
 def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None) -> pa.Table:
@@ -199,9 +214,10 @@ def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[st
         with pq.ParquetFile(path) as file:  # unlike `read_table` it takes no columns from the names of folders
             noted = file.schema_arrow.metadata or {}
             check_format(path, int(noted.get(_FORMAT, b"1")), noted.get(_BY, b"").decode())
+            _check_size(file.metadata.num_rows, len(columns or file.schema_arrow), path)
             table = file.read(columns=None if columns is None else list(columns))
         return (table if schema is None else table.select(schema.names).cast(schema)).replace_schema_metadata(None)
-    except (OtherFormat, FileNotFoundError):
+    except (OtherFormat, FileNotFoundError, TooLargeError):
         raise
     except (pa.ArrowException, LookupError, TypeError, ValueError, OSError) as error:
         if getattr(error, "errno", None) is not None:  # the disk's, not Arrow's

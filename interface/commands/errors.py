@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedbo.actors.storage.checkpoint import CheckpointError
+from fedbo.actors.storage.rows import TooLargeError
 from fedbo.actors.storage.sealed import Damaged, OtherFormat
 from fedbo.coordinator.errors import ForkError, ProtocolError, ReplayError
 from fedbo.execution.cluster import ClusterError
@@ -22,7 +23,7 @@ from fedbo.world.measurements import Immeasurable
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
     ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat
-    ours |= Immeasurable | ForkError | UntrustedError
+    ours |= Immeasurable | ForkError | UntrustedError | TooLargeError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

@@ -17,6 +17,7 @@ from fedbo.commands.arguments import (
     progress_display,
     stop_interrupted,
 )
+from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
     from fedbo.results.fork import Fork
@@ -53,7 +54,7 @@ def finish_fork(carry_out: Callable[[], Fork], printed: Format) -> None:
         found = carry_out()
     except KeyboardInterrupt as stop:
         place = stop.args[0] if stop.args else None
-        stop_interrupted(place, f"go on with: fedbo resume {place}", printed)
+        stop_interrupted(place, f"go on with: fedbo resume {quoted(place)}", printed)
     figure = draw_fork(found, found.directory / "fork.png")
     if printed is Format.json:
         print_json({**fork_facts(found), "figures": [str(figure)]})

@@ -26,6 +26,7 @@ from fedbo.commands.arguments import (
     stop_interrupted,
 )
 from fedbo.commands.fork import finish_fork
+from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
     from fedbo.execution.notices import Callback
@@ -115,7 +116,7 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
         result = carry_out()
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
-        stop_interrupted(folder, f"go on with: fedbo resume {folder}", printed)
+        stop_interrupted(folder, f"go on with: fedbo resume {quoted(folder)}", printed)
     from fedbo.page.page import REPORT, write_report
 
     figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]

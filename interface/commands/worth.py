@@ -19,6 +19,7 @@ from fedbo.commands.arguments import (
     progress_display,
     stop_interrupted,
 )
+from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -81,4 +82,4 @@ def _carried_out(study: Study, out: Path | None, printed: Format, quiet: bool) -
         return run_study(study, out, progress_display(quiet))
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
-        stop_interrupted(folder, f"go on with: fedbo worth STUDY --out {folder}", printed)
+        stop_interrupted(folder, f"go on with: fedbo worth STUDY --out {quoted(folder)}", printed)

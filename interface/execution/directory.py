@@ -25,6 +25,7 @@ from fedbo.coordinator.runtime.event_log import EVENTS, MOMENTS
 from fedbo.objectives.base import described
 from fedbo.results.manifest import STUDY, read_manifest
 from fedbo.results.schemas import canonical
+from fedbo.settings.shown import quoted
 from fedbo.study.check_privacy import revealed
 from fedbo.study.paths import PRIVATE, DirectoryError, make_folder, usable
 from fedbo.study.plugins import distributions
@@ -45,7 +46,7 @@ def new_directory(study: Study, out: Path | None) -> Path:
         out = next(path for path in map(Path("runs").joinpath, names) if not path.exists())
     with usable(out, "no folder can be made there"):
         if unfinished(out):
-            raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {out}")
+            raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {quoted(out)}")
         taken = out.exists() and (not out.is_dir() or not _untouched(out, study))
     if taken:
         raise FileExistsError(f"'{out}' exists and is not an empty directory; name a new one")

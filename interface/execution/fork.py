@@ -31,6 +31,7 @@ from fedbo.execution.runner import RunError, carry_out, resume_study
 from fedbo.results.fork import BEGUN, BRANCH, ORIGINAL, TRUNK, Fork, has_begun
 from fedbo.results.grouping import by_run
 from fedbo.results.manifest import FORK, MANIFEST, STUDY, check_tables, copy_among_parts, read_manifest, write_manifest
+from fedbo.settings.shown import quoted
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, load_study
@@ -58,7 +59,9 @@ def fork_run(
     asked = {"run": str(directory.resolve()), "at": [[*point] for point in points], "changes": list(overrides)}
     if out is not None and has_begun(out):
         if unseal(out / BEGUN) | asked != unseal(out / BEGUN):
-            raise DirectoryError(f"'{out}': holds another fork, which has not ended; go on with that: fedbo resume {out}")
+            raise DirectoryError(
+                f"'{out}': holds another fork, which has not ended; go on with that: fedbo resume {quoted(out)}"
+            )
         return resume_fork(out, progress, trust)
     place = new_directory(_named_fork(before), out)
     with _whole(place):
@@ -166,7 +169,7 @@ def _whole_study(directory: Path, trust: bool) -> Study:
     """Load the study of a run that can be forked; DirectoryError with the remedy for any other."""
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
-        raise DirectoryError(f"'{directory}': has not ended; let it end before it is forked: fedbo resume {directory}")
+        raise DirectoryError(f"'{directory}': has not ended; let it end before it is forked: fedbo resume {quoted(directory)}")
     if "forked" in manifest:
         raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that run")
     check_tables(directory, manifest)

@@ -23,6 +23,7 @@ from fedbo.coordinator.runtime.engine import RecordedEvent
 from fedbo.execution.directory import discard_parts, gather, new_directory, new_manifest
 from fedbo.execution.jobs import learnings, runs
 from fedbo.results.manifest import STUDY, back, check_tables, read_manifest, write_manifest
+from fedbo.settings.shown import quoted
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, load_study
@@ -64,10 +65,11 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
     """
     manifest = read_manifest(directory)
     if manifest["status"] != "complete":
-        raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {directory}")
+        raise DirectoryError(f"'{directory}': has not ended, so there is nothing to compare; fedbo resume {quoted(directory)}")
     if "forked" in manifest:
         raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that again")
-    check_tables(directory, manifest, (STUDY, "record.parquet", "evaluations.parquet"))  # the others are compared row by row
+    compared = {f"{name}.parquet" for name in _COMPARED}  # row by row; of all others the sums are checked
+    check_tables(directory, manifest, [name for name in manifest.get("files", ()) if name not in compared])
     study = load_study(directory / "study.toml", trust=trust)
     if study.privacy.secure_noise:
         raise DirectoryError(f"'{directory}': the key of its secure noise is gone, so it cannot be carried out again")
@@ -113,6 +115,7 @@ def _carry_out(study: Study, directory: Path, place: Path) -> None:
     write_manifest(place, {**manifest, **copied, "status": "complete", "error": None, "files": files})
 
 
+_COMPARED = ("events", "observations", "privacy")
 _COLUMNS = {"record": list(RecordedEvent._fields), "evaluations": list(EvaluationRecord._fields)}
 
 
@@ -130,7 +133,7 @@ def _recorded(directory: Path, kind: str, run: Run) -> Iterator[tuple[Any, ...]]
 def compare(recorded: Path, replayed: Path, kept: str | None = None) -> Replay:
     """Compare the tables of two runs, events first, to the bit."""
     tables = {}
-    for name in ("events", "observations", "privacy"):
+    for name in _COMPARED:
         if name != "privacy" or (recorded / f"{name}.parquet").exists():  # nothing need be private
             tables[name] = [_table(folder / f"{name}.parquet") for folder in (recorded, replayed)]
     hashes = [_hash(table) for table in tables["events"]]

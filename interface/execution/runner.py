@@ -39,6 +39,7 @@ from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
 from fedbo.settings.exits import ExitError, ends_process, exit_words
+from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError, out_of_space
@@ -94,7 +95,9 @@ def resume_study(
     if manifest["status"] == "complete":
         return _extend(directory, manifest, (overrides, added), progress, callbacks)
     if added:
-        raise DirectoryError(f"'{directory}': has not ended; let it end before it is extended: fedbo resume {directory}")
+        raise DirectoryError(
+            f"'{directory}': has not ended; let it end before it is extended: fedbo resume {quoted(directory)}"
+        )
     settle(directory)
     study = _begun_study(directory, manifest, overrides, trust)
     check_versions(directory, manifest)
@@ -125,7 +128,7 @@ def _extend(
         before = _begun_study(directory, manifest, (), trust=True)
         study = extended_study(before, directory / STUDY, *changes)
         if study.digest() == before.digest():
-            remedy = f"look at it with: fedbo show {directory}; or extend it, such as with --set budget.iterations=N"
+            remedy = f"look at it with: fedbo show {quoted(directory)}; or extend it, such as with --set budget.iterations=N"
             raise DirectoryError(f"'{directory}': has ended; {remedy}")
         check_versions(directory, manifest)
         check_tables(directory, manifest)
@@ -240,7 +243,7 @@ def _room_in(directory: Path) -> Iterator[None]:
 def _words(failure: Exception, directory: Path) -> str:
     words = str(failure) if isinstance(failure, ClusterError | Damaged) else f"{type(failure).__name__}: {failure}"
     if out_of_space(failure):
-        return f"{words}; the disk is full: make room, then go on with: fedbo resume {directory}"
+        return f"{words}; the disk is full: make room, then go on with: fedbo resume {quoted(directory)}"
     return words
 
 

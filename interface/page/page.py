@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -110,6 +111,7 @@ def report(results: Sequence[Result], agents: bool = False) -> str:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
+    script = (_HERE / "page.js").read_text(encoding="utf-8")
     labels = list(dict.fromkeys(label for run in runs for label, _ in run.colours))
     environment.filters |= {"as_link": as_link, "series": labels.index, "paint": _paint}
     return environment.get_template("page.html.jinja").render(
@@ -118,7 +120,8 @@ def report(results: Sequence[Result], agents: bool = False) -> str:
         statistics=_statistics(results),
         hatches=HATCHES,
         css=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
-        js=Markup((_HERE / "page.js").read_text(encoding="utf-8")),
+        js=Markup(script),
+        js_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),  # no other script runs
         data=_embedded({"panels": panels, "timelines": timelines}),
         version=version("fedbo"),
     )

@@ -13,6 +13,7 @@ from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.manifest import FORK
 from fedbo.results.result import Result, ResultError
 from fedbo.results.summary import Difference, Estimate, difference, final_estimate
+from fedbo.settings.shown import quoted
 
 BEGUN, ORIGINAL, TRUNK, BRANCH = "begun.json", "original", "trunk", "branch"
 
@@ -47,7 +48,9 @@ class Fork:
         """Read a fork that has ended; ResultError when it has not."""
         folder = Path(directory)
         if has_begun(folder):
-            raise ResultError(f"'{directory}': holds a fork that has not ended; go on with it: fedbo resume {directory}")
+            raise ResultError(
+                f"'{directory}': holds a fork that has not ended; go on with it: fedbo resume {quoted(directory)}"
+            )
         if not is_fork(folder):
             raise ResultError(f"'{directory}': holds no fork that has ended; give the directory that fedbo fork printed")
         noted: Mapping[str, Any] = unseal(folder / FORK)

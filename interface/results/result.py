@@ -24,6 +24,7 @@ from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_cur
 from fedbo.results.remote import open_copy
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
+from fedbo.settings.shown import quoted
 from fedbo.settings.trust import UntrustedError, admit, places_in
 from fedbo.study.paths import address_of, usable
 from fedbo.study.plugins import code_in
@@ -70,7 +71,7 @@ class Result:
             check_tables(folder, manifest, [STUDY, *gone])
             missing = [name for name in _FILES if not (folder / name).is_file()]
         if missing and (folder / "parts").is_dir():  # killed, or still running: no tables have been put together yet
-            remedy = f"wait for it, or if it was killed go on with: fedbo resume {directory}"
+            remedy = f"wait for it, or if it was killed go on with: fedbo resume {quoted(directory)}"
             raise ResultError(f"'{directory}': has not ended, it has no {missing[0]} yet; {remedy}")
         if missing:
             remedy = remedy_of(folder, "give the directory that fedbo run printed")

@@ -35,7 +35,7 @@ class StatisticsTable:
     def csv(self) -> str:
         """Write the headings and the rows."""
         written = io.StringIO()
-        csv.writer(written, lineterminator="\n").writerows([self.headings, *self.rows])
+        csv.writer(written, lineterminator="\n").writerows(map(_cell, row) for row in [self.headings, *self.rows])
         return written.getvalue()
 
     def latex(self) -> str:
@@ -52,6 +52,15 @@ class StatisticsTable:
         for path, text in zip(paths, (self.csv(), self.latex()), strict=True):
             atomic.write_text(path, text)
         return paths
+
+
+def _cell(words: str) -> str:
+    """Return a cell that no spreadsheet takes for a formula: one that begins like it and is no number gets a quote."""
+    try:
+        float(words)
+    except ValueError:
+        return f"'{words}" if words.startswith(("=", "+", "-", "@", "\t", "\r")) else words
+    return words
 
 
 def latex(words: str) -> str:

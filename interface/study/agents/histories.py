@@ -20,6 +20,7 @@ from fedbo.objectives.base import LARGEST_VALUE, Federation
 from fedbo.objectives.space import to_unit
 from fedbo.settings.columns import NumberColumn, read_columns
 from fedbo.settings.errors import SettingError, unknown
+from fedbo.settings.shown import quoted
 from fedbo.study.agents.tables import HistoryTable
 from fedbo.study.environment.models import members
 
@@ -194,7 +195,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     except (Damaged, OtherFormat) as error:
         raise SettingError("run", f"cannot be read ({error}); give another run") from None
     if found.get("status") != "complete":
-        raise SettingError("run", f"has not ended; go on with it: fedbo resume {path}")
+        raise SettingError("run", f"has not ended; go on with it: fedbo resume {quoted(path)}")
     return found
 
 

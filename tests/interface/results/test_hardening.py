@@ -61,7 +61,9 @@ def test_an_archive_unpacks_to_no_more_than_its_file_has(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["histories", "privacy_agents"])
-def test_a_replay_checks_the_sums_of_what_it_does_not_compare(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_replay_checks_the_sums_of_what_it_does_not_compare(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import fedbo
 
     study = {

@@ -24,12 +24,14 @@ import fedbo.coordinator.core
 import fedbo.coordinator.privacy.budget
 import fedbo.coordinator.privacy.ledger
 import fedbo.coordinator.runtime.actor
+import fedbo.coordinator.runtime.event_queue
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.columns import to_reports
 from fedbo.actors.host_storage import HostStorage
 from fedbo.actors.remote import RayHosts, RemoteHost, got
 from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.lies import Lies
+from fedbo.coordinator.evaluations.worker_events import WorkerEvents
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
 from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.rules import Rules
@@ -118,6 +120,13 @@ def _submit_short(before: Any) -> Any:
 
 def _lost_commits(before: Any) -> Any:
     return sometimes(7, lambda self: (before(self), [])[1])(before)
+
+
+def _places_at_once(before: Any) -> Any:
+    def preempted(self: Any, state: Any, event: Any, now: float) -> Any:
+        return before(self, state, event, now) + self._evaluations.place(state, event, now)
+
+    return preempted
 
 
 def _half(before: Any) -> Any:
@@ -243,6 +252,8 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     "exchange: messages are thought younger": ("laws", (Rules, "staleness", _younger)),
     "exchange: late messages take effect": ("laws", (Uplink, "__init__", _accepts_late)),
     "exchange: copies take effect": ("laws", (Uplink, "_refusal", _accepts_copies)),
+    "cluster: placements come in between": ("laws", (fedbo.coordinator.runtime.event_queue, "_LAST", lambda _: 0)),
+    "cluster: workers go one after the other": ("laws", (WorkerEvents, "preempted", _places_at_once)),
     "exchange: [budget] time is passed": ("laws", (fedbo.coordinator.runtime.actor, "run_virtual", _no_end)),
 }
 

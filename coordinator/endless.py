@@ -45,7 +45,9 @@ def _words(core: Core, again: bool) -> str:
     begun = f"has begun step {step} again {times} times and never ended it" if again else f"is at step {step}"
     since = f"nothing has come further since time {progress.last_time:g}, in {progress.idle} events"
     remedy = "let it go uninterrupted for longer than its step takes, or set [budget] time"
-    return f"the run would never end: agent {agent} {begun}, {since}; what interrupts it: {_causes(core, agent)}; {remedy}"
+    # Events alone do not tell that a step never ends: it may be interrupted very often, and each time for very little.
+    what = "the run would never end" if again else "the run is given up, since events without progress may go on without end"
+    return f"{what}: agent {agent} {begun}, {since}; what interrupts it: {_causes(core, agent)}; {remedy}"
 
 
 def _who(core: Core) -> int:

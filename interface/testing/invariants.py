@@ -17,6 +17,7 @@ from fedbo.study.environment.models import members_in
 from fedbo.study.stopping import stopping_of
 from fedbo.study.study import Study
 from fedbo.testing.laws.ledger import ledger
+from fedbo.testing.laws.placements import placements
 from fedbo.testing.laws.stopping import is_resumed, stopping_early
 from fedbo.testing.run_tables import NEAR, Row, RunTables, runs_of
 
@@ -36,6 +37,7 @@ def violations(study: Study, directory: Path) -> list[str]:
         _observations,
         _evaluations,
         _workers,
+        placements,
         _budget,
         _interruptions,
         _staleness,

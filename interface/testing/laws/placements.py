@@ -1,0 +1,55 @@
+"""The laws of placements on the workers of a cluster, at every instant as a whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import groupby
+
+from fedbo.testing.run_tables import RunTables
+
+Job = tuple[int, int, int]  # agent, step, point
+
+
+def placements(run: RunTables) -> Iterator[str]:
+    """Nothing is placed on a worker that goes at the same instant, or preempted twice then, and priorities hold."""
+    model = None if run.study.cluster is None else run.study.cluster.make(run.study.evaluation.make().resources)
+    if model is None:
+        return
+    waits = _waits(run) if model.rule == "priority" and run.study.stopping is None else []
+    for time, events in groupby(run.of("placed", "preempted"), key=lambda event: event["time"]):
+        placed, preempted = set[tuple[Job, str]](), set[Job]()
+        for event in events:
+            point, worker = event["detail"].split()[:2]
+            job = (event["agent"], event["step"], int(point))
+            if event["kind"] == "placed":
+                placed.add((job, worker))
+            elif (job, worker) in placed:
+                yield f"evaluation {job} was placed on worker {worker} at {time}, and preempted there at the same time"
+            elif job in preempted:
+                yield f"evaluation {job} was preempted twice at {time}"
+            else:
+                preempted.add(job)
+        for (number, *_), _ in placed:
+            passed = [
+                job
+                for job, since, until in waits
+                if since <= time < until
+                and model.need(job[0]) == model.need(number)
+                and model.priority(job[0]) > model.priority(number)
+            ]
+            if passed:
+                yield f"an evaluation of agent {number} was placed at {time}, while {passed[0]} with a higher priority waited"
+
+
+def _waits(run: RunTables) -> list[tuple[Job, float, float]]:
+    """List from when until when each evaluation waited that was placed in the end."""
+    found, stopped = list[tuple[Job, float, float]](), defaultdict[Job, float](float)
+    for event in run.of("placed", "preempted"):
+        words = event["detail"].split()
+        job = (event["agent"], event["step"], int(words[0]))
+        if event["kind"] == "preempted":
+            stopped[job] = event["time"]
+        else:
+            found.append((job, max(float(words[2]), stopped[job]), event["time"]))
+    return found

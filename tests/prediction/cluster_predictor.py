@@ -1,0 +1,129 @@
+"""A prediction of every placement on the workers of a cluster, from the page on the cluster's model alone.
+
+It shares no code with the package. An agent has a list of evaluations, each of its own constant length, of which `parallel` may
+be under way at once; the next one is queued when another one ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import Any
+
+World = dict[str, Any]
+FIRST = ("leaves", "preempted", "joins", "returned", "ended")  # within an instant; placement comes last
+
+
+class Job:
+    def __init__(self, agent: int, index: int, work: float, number: int) -> None:
+        self.agent, self.index, self.work, self.number = agent, index, work, number
+        self.worker, self.begun, self.turn = -1, 0.0, 0
+
+
+class Queue:
+    def __init__(self, world: World) -> None:
+        self.world, self.placed, self.stopped = world, list[tuple[float, int, int, int]](), list[tuple[float, int, int, int]]()
+        self.classes = [group for group in world["classes"] for _ in range(group["count"])]
+        self.away = [int(group["joins"] > 0) for group in self.classes]
+        self.on: list[list[Job]] = [[] for _ in self.classes]
+        self.waiting, self.heap, self.count, self.arrived = list[Job](), list[Any](), 0, 0
+        self.next = [0] * world["agents"]
+
+    def schedule(self, time: float, kind: str, *what: Any) -> None:
+        self.count += 1
+        heapq.heappush(self.heap, (time, FIRST.index(kind), self.count, kind, what))
+
+    def run(self) -> list[tuple[float, int, int, int]]:
+        for worker, group in enumerate(self.classes):
+            if group["joins"] > 0:
+                self.schedule(group["joins"], "joins", worker)
+            if group["leaves"] < math.inf:
+                self.schedule(group["leaves"], "leaves", worker)
+        for fault in self.world["preemptions"]:
+            for worker, group in enumerate(self.classes):
+                if fault["workers"] in ("all", group["name"]):
+                    self.schedule(fault["at"], "preempted", worker, fault)
+        for agent in range(self.world["agents"]):
+            for _ in range(min(self.world["parallel"], self.world["evaluations"])):
+                self.queue(agent)
+        self.place(0.0) if not (self.heap and self.heap[0][0] == 0.0) else None
+        while self.heap:
+            now = self.heap[0][0]
+            while self.heap and self.heap[0][0] == now:
+                _, _, _, kind, what = heapq.heappop(self.heap)
+                getattr(self, kind)(now, *what)
+            self.place(now)
+        return self.placed
+
+    def queue(self, agent: int) -> None:
+        if self.next[agent] < self.world["evaluations"]:
+            self.waiting.append(Job(agent, self.next[agent], self.world["lengths"][agent], self.arrived))
+            self.next[agent], self.arrived = self.next[agent] + 1, self.arrived + 1
+
+    def joins(self, now: float, worker: int) -> None:
+        self.away[worker] -= 1
+
+    def returned(self, now: float, worker: int) -> None:
+        self.away[worker] -= 1
+
+    def leaves(self, now: float, worker: int) -> None:
+        self.stop(now, worker, None)
+
+    def preempted(self, now: float, worker: int, fault: dict[str, Any]) -> None:
+        self.stop(now, worker, fault["checkpoint"])
+        if fault["duration"] is not None:
+            self.schedule(now + fault["duration"], "returned", worker)
+
+    def stop(self, now: float, worker: int, checkpoint: float | None) -> None:
+        self.away[worker] += 1
+        jobs, self.on[worker], group = self.on[worker], [], self.classes[worker]
+        for job in jobs:
+            self.stopped.append((now, job.agent, job.index, worker))
+            if checkpoint is not None:
+                done = max(0.0, now - job.begun - group["startup"]) * group["speed"]
+                job.work = max(0.0, job.work - done) + checkpoint
+            else:
+                job.work = self.world["lengths"][job.agent]
+            job.worker, job.turn = -1, job.turn + 1
+            self.waiting.append(job)
+
+    def ended(self, now: float, job: Job, turn: int) -> None:
+        if job.turn == turn:
+            self.on[job.worker].remove(job)
+            self.queue(job.agent)
+
+    def free(self, worker: int) -> list[float]:
+        used = [self.world["needs"][job.agent] for job in self.on[worker]]
+        return [has - sum(need[part] for need in used) for part, has in enumerate(self.classes[worker]["has"])]
+
+    def share(self, agent: int) -> float:
+        whole = [sum(group["has"][part] for group in self.classes) for part in range(3)]
+        need = self.world["needs"][agent]
+        largest = max(part / all_ for part, all_ in zip(need, whole, strict=True) if part > 0)
+        return largest * sum(job.agent == agent for jobs in self.on for job in jobs)
+
+    def rank(self, job: Job) -> tuple[float, int]:
+        if self.world["rule"] == "fair_share":
+            return self.share(job.agent), job.number
+        return (-self.world["priorities"][job.agent] if self.world["rule"] == "priority" else 0.0), job.number
+
+    def place(self, now: float) -> None:
+        while True:
+            for job in sorted(self.waiting, key=self.rank):
+                need = self.world["needs"][job.agent]
+                fitting = [
+                    worker
+                    for worker, away in enumerate(self.away)
+                    if not away and all(a >= b for a, b in zip(self.free(worker), need, strict=True))
+                ]
+                if fitting:
+                    break
+            else:
+                return
+            worker = min(fitting, key=lambda one: (-self.classes[one]["speed"], one))
+            group = self.classes[worker]
+            self.waiting.remove(job)
+            self.on[worker].append(job)
+            job.worker, job.begun, job.turn = worker, now, job.turn + 1
+            self.placed.append((now, job.agent, job.index, worker))
+            self.schedule(now + group["startup"] + job.work / group["speed"], "ended", job, job.turn)

@@ -1,0 +1,352 @@
+"""A prediction of every event between agents and coordinator, from the pages of the documentation alone.
+
+It shares no code with the package. A world is a dictionary of plain numbers: agents take a constant time for each step, send a
+message after it, and meet faults at given times. `predicted` gives the lines that the log must have.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from typing import Any
+
+World = dict[str, Any]
+Line = tuple[float, str, int, int, str]  # time, kind, agent, step, detail
+DONE = math.inf
+
+
+class Agent:
+    def __init__(self, number: int) -> None:
+        self.number, self.step, self.left = number, 0, 0.0
+        self.working = self.ready = self.waiting = self.ended = self.away = False
+        self.pace, self.held, self.cuts, self.since, self.turn = 1.0, 0, 0, 0.0, 0
+        self.base: dict[int, int] = {}
+        self.under_way: dict[int, int] = {}  # step: attempt
+        self.taken: set[int] = set()
+        self.heard: set[int] = set()
+        self.tries: dict[int, int] = {}
+
+
+class Prediction:
+    """The simulation: a heap of what happens, and the coordinator's round or buffer."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.lines, self.now, self.count = world, list[Line](), 0.0, 0
+        self.agents = [Agent(number) for number in range(world["agents"])]
+        self.heap: list[tuple[float, int, bool, Callable[[], None]]] = []
+        self.waits = world["mode"] in ("barrier", "deadline", "first_k")
+        self.active = set(range(world["agents"]))
+        self.missing, self.reported, self.buffer, self.effective = set(self.active), set[int](), list[int](), 0
+        self.round, self.age, self.over, self.down, self.link_free = 0, 0, False, 0, 0.0
+
+    def after(self, delay: float, happens: Callable[[], None], counts: bool = True) -> None:
+        self.count += 1
+        heapq.heappush(self.heap, (self.now + delay, self.count, counts, happens))
+
+    def say(self, kind: str, agent: int, step: int, detail: str = "") -> None:
+        self.lines.append((self.now, kind, agent, step, detail))
+
+    def run(self) -> list[Line]:
+        for fault in self.world["faults"]:
+            if "at" in fault:
+                self.after(fault["at"], lambda fault=fault: self.strike(fault), counts=False)
+        if self.world["day"]:
+            self.after(self.world["day"][1], self.leave_all, counts=False)
+        if self.world["mode"] == "deadline":
+            self.time_round()
+        for agent in self.agents:
+            self.begin(agent)
+        while self.heap and (self.active or any(counts for _, _, counts, _ in self.heap)):
+            self.now, _, _, happens = heapq.heappop(self.heap)
+            happens()
+        return self.lines
+
+    # Steps
+
+    def begin(self, agent: Agent) -> None:
+        if agent.held:
+            agent.ready = True
+            return
+        agent.ready, agent.working, agent.left = False, True, self.world["lengths"][agent.number]
+        agent.base[agent.step] = self.age
+        self.say("started", agent.number, agent.step)
+        if self.waits:
+            self.missing.add(agent.number)
+        self.work(agent)
+
+    def work(self, agent: Agent) -> None:
+        agent.since, agent.turn = self.now, agent.turn + 1
+        turn = agent.turn
+        self.after(agent.left / agent.pace, lambda: self.finish(agent) if agent.turn == turn else None)
+
+    def rest(self, agent: Agent) -> None:
+        if agent.working and not agent.held:
+            agent.left -= (self.now - agent.since) * agent.pace
+            agent.turn += 1
+
+    def finish(self, agent: Agent) -> None:
+        agent.working = False
+        self.say("finished", agent.number, agent.step)
+        step = agent.step
+        agent.under_way[step] = 0
+        self.transmit(agent, step, 0)
+        if step == self.world["iterations"]:
+            self.say("done", agent.number, step)
+            agent.ended = True
+        elif self.waits:
+            agent.waiting = True
+        else:
+            self.go_on(agent)
+
+    def go_on(self, agent: Agent) -> None:
+        agent.waiting, agent.step = False, agent.step + 1
+        self.begin(agent)
+
+    # Messages
+
+    def met(self, agent: Agent, way: str) -> list[dict[str, Any]]:
+        return [
+            fault
+            for fault in self.world["faults"]
+            if "start" in fault
+            and agent.number in fault["agents"]
+            and fault["direction"] in (way, "both")
+            and fault["start"] <= self.now < fault["end"]
+        ]
+
+    def journey(self, agent: Agent, way: str) -> tuple[float, list[float]] | None:
+        """Give the time on the way, and how much later each copy comes; None where the transmission is lost."""
+        met = self.met(agent, way)
+        if agent.cuts or any(fault["kind"] == "loss" for fault in met):
+            return None
+        time, copies = self.world["latency"], [0.0]
+        if self.world["bandwidth"]:
+            time += 8 * self.world[way] / self.world["bandwidth"]
+        for fault in met:
+            if fault["kind"] == "delay":
+                time += fault["by"]
+            else:
+                copies.append(copies[-1] + fault["by"])
+        return time, copies
+
+    def transmit(self, agent: Agent, step: int, attempt: int) -> None:
+        self.say("sent", agent.number, step, "again" if attempt else "")
+        way = self.journey(agent, "up")
+        if way is None:
+            return self.lose_up(agent, step, attempt)
+        for later in way[1]:
+            self.after(way[0] + later, lambda: self.at_link(agent, step, attempt))
+
+    def lose_up(self, agent: Agent, step: int, attempt: int) -> None:
+        self.say("lost", agent.number, step, "up")
+        self.after(self.world["retry"], lambda: self.again_up(agent, step, attempt))
+
+    def again_up(self, agent: Agent, step: int, attempt: int) -> None:
+        if agent.under_way.get(step) != attempt:
+            return
+        if attempt + 1 < self.world["attempts"]:
+            agent.under_way[step] = attempt + 1
+            return self.transmit(agent, step, attempt + 1)
+        del agent.under_way[step]
+        self.say("rejected", agent.number, step, f"given up after {attempt + 1} transmissions")
+        if self.waits or agent.ended:
+            self.report(agent, counted=False)
+
+    def at_link(self, agent: Agent, step: int, attempt: int) -> None:
+        if not self.world["link"]:
+            return self.arrive(agent, step, attempt)
+        self.link_free = max(self.now, self.link_free) + 8 * self.world["up"] / self.world["link"]
+        self.after(self.link_free - self.now, lambda: self.arrive(agent, step, attempt))
+
+    def arrive(self, agent: Agent, step: int, attempt: int) -> None:
+        if self.down or agent.cuts:
+            return self.lose_up(agent, step, attempt)
+        counted, world = False, self.world
+        stale = self.age - agent.base[step]
+        stale = stale if self.waits else stale // world["agents"]
+        if step in agent.taken:
+            self.say("rejected", agent.number, step, "duplicate")
+        elif self.waits and world["late"] == "drop" and world["mode"] != "barrier" and stale:
+            self.say("late", agent.number, step)
+        elif world["bound"] is not None and stale > world["bound"]:
+            self.say("rejected", agent.number, step, "stale")
+        else:
+            self.say("arrived", agent.number, step, str(stale))
+            counted = True
+        agent.taken.add(step)
+        if agent.under_way.pop(step, None) is not None:
+            self.report(agent, counted)
+
+    # Rounds, or the buffer
+
+    def report(self, agent: Agent, counted: bool) -> None:
+        if agent.ended:
+            self.effective += counted and self.waits
+            if not agent.under_way:
+                for members in (self.active, self.missing, self.reported):
+                    members.discard(agent.number)
+        elif self.waits:
+            self.reported.add(agent.number)
+            self.missing.discard(agent.number)
+            self.effective += counted
+        else:
+            self.buffer.append(agent.number)
+            self.effective += counted
+        self.settle()
+
+    def settle(self) -> None:
+        mode, closes = self.world["mode"], False
+        if self.down:
+            return
+        if mode == "immediate":
+            closes = bool(self.buffer)
+        elif mode == "buffered":
+            closes = self.effective >= self.world["k"] or (bool(self.buffer) and not self.active)
+        elif self.reported:
+            closes = not self.missing or (mode == "deadline" and self.over)
+            closes = closes or (mode == "first_k" and self.effective >= self.world["k"])
+        if closes:
+            self.close()
+
+    def close(self) -> None:
+        number, answered = self.round, sorted(self.active & (self.reported if self.waits else set(self.buffer)))
+        if self.waits:
+            self.say("round", -2, number)
+        self.round, self.age = number + 1, self.age + (1 if self.waits else len(answered))
+        self.reported, self.buffer, self.effective, self.over = set(), [], 0, False
+        for agent in answered:
+            self.answer(self.agents[agent], number, 0)
+        if self.waits:
+            self.missing |= {agent for agent in answered if not self.agents[agent].away}
+        if self.world["mode"] == "deadline":
+            self.time_round()
+
+    def time_round(self) -> None:
+        number = self.round
+
+        def up() -> None:
+            if number == self.round:
+                self.over = True
+                self.settle()
+
+        self.after(self.world["length"], up, counts=False)
+
+    def answer(self, agent: Agent, number: int, attempt: int) -> None:
+        way = None if self.down else self.journey(agent, "down")
+        if way is None:
+            return self.lose_down(agent, number, attempt)
+        for later in way[1]:
+            self.after(way[0] + later, lambda: self.deliver(agent, number, attempt))
+
+    def lose_down(self, agent: Agent, number: int, attempt: int) -> None:
+        self.say("lost", agent.number, number, "down")
+        self.after(self.world["retry"], lambda: self.again_down(agent, number, attempt))
+
+    def again_down(self, agent: Agent, number: int, attempt: int) -> None:
+        if agent.ended or number in agent.heard or agent.tries.get(number, 0) > attempt:
+            return
+        agent.tries[number] = attempt + 1
+        if attempt + 1 < self.world["attempts"]:
+            return self.answer(agent, number, attempt + 1)
+        self.say("missed", agent.number, number, f"given up after {attempt + 1} transmissions")
+        if agent.waiting:
+            self.go_on(agent)
+
+    def deliver(self, agent: Agent, number: int, attempt: int) -> None:
+        if agent.ended:
+            return
+        if agent.cuts:
+            return self.lose_down(agent, number, attempt)
+        if number in agent.heard:
+            return self.say("rejected", agent.number, number, "duplicate")
+        agent.heard.add(number)
+        self.say("delivered", agent.number, number)
+        if agent.waiting:
+            self.go_on(agent)
+
+    # Faults and absences
+
+    def strike(self, fault: dict[str, Any]) -> None:
+        kind = fault["kind"]
+        if kind == "coordinator":
+            self.say("down", -2, 0)
+            self.down += 1
+            self.after(fault["duration"], self.come_up, counts=False)
+            return
+        begins = {"hang": "hung", "slow": "slowed", "partition": "cut"}[kind]
+        for agent in (self.agents[number] for number in fault["agents"]):
+            if agent.ended and not (kind == "partition" and agent.under_way):
+                continue
+            self.say(begins, agent.number, 0)
+            if kind == "hang":
+                self.hold(agent)
+            elif kind == "slow":
+                self.change_pace(agent, 1 / fault["factor"])
+            else:
+                agent.cuts += 1
+            self.after(fault["duration"], lambda agent=agent: self.recover(fault, agent), counts=False)
+
+    def come_up(self) -> None:
+        self.say("up", -2, 0)
+        self.down -= 1
+        self.settle()
+
+    def recover(self, fault: dict[str, Any], agent: Agent) -> None:
+        kind = fault["kind"]
+        agent.cuts -= kind == "partition"
+        if agent.ended and not (kind == "partition" and agent.under_way):
+            return
+        self.say({"hang": "woke", "slow": "recovered", "partition": "joined"}[kind], agent.number, 0)
+        if kind == "hang":
+            self.let_go(agent)
+        elif kind == "slow":
+            self.change_pace(agent, fault["factor"])
+
+    def change_pace(self, agent: Agent, factor: float) -> None:
+        self.rest(agent)
+        agent.pace *= factor
+        if agent.working and not agent.held:
+            self.work(agent)
+
+    def hold(self, agent: Agent) -> None:
+        self.rest(agent)
+        agent.held += 1
+
+    def let_go(self, agent: Agent) -> None:
+        agent.held -= 1
+        if agent.held:
+            return
+        agent.away = False
+        if agent.ready:
+            self.begin(agent)
+        elif agent.working or (agent.waiting and agent.number not in self.reported):
+            if self.waits:
+                self.missing.add(agent.number)
+            if agent.working:
+                self.work(agent)
+
+    def leave_all(self) -> None:
+        """All agents leave together; the coordinator knows that they are away."""
+        day, present = self.world["day"]
+        for agent in self.agents:
+            if not agent.ended:
+                self.say("absent", agent.number, 0)
+                self.hold(agent)
+                agent.away = True
+                self.missing.discard(agent.number)
+        if self.waits:
+            self.settle()
+        self.after(day - present, self.return_all, counts=False)
+
+    def return_all(self) -> None:
+        for agent in self.agents:
+            if not agent.ended:
+                self.say("returned", agent.number, 0)
+                self.let_go(agent)
+        self.after(self.world["day"][1], self.leave_all, counts=False)
+
+
+def predicted(world: World) -> list[Line]:
+    """Predict the log of a world."""
+    return Prediction(world).run()

@@ -1,0 +1,198 @@
+"""Random worlds for the predictors, as plain numbers, and the same worlds carried out by the engine."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from small_runs import Setting
+from talking import Talk
+
+from fedbo.actors.evaluation.policy import Policy
+from fedbo.actors.hosts import InlineHosts
+from fedbo.algorithms.catalog import entry
+from fedbo.coordinator.core import Core
+from fedbo.coordinator.environment.availability import Always, Daily
+from fedbo.coordinator.environment.environment import AgentModels, Environment
+from fedbo.coordinator.environment.faults import FAULTS
+from fedbo.coordinator.environment.timing import Constant
+from fedbo.coordinator.environment.worker_models import ClusterModel, Resources, WorkerClass
+from fedbo.coordinator.events import EventRecord
+from fedbo.coordinator.exchange import Barrier, Buffered, Deadline, FirstK, Immediate, Staleness
+from fedbo.coordinator.runtime.engine import RunHooks, run_virtual
+from fedbo.coordinator.runtime.event_queue import EventQueue
+
+World = dict[str, Any]
+FAULT_KINDS = ("hung", "woke", "slowed", "recovered", "cut", "joined", "down", "up", "absent", "returned")
+WINDOWS = ("loss", "delay", "duplication")
+LASTING = ("partition", "hang", "slow", "coordinator")
+
+
+def draw_exchange(seed: int) -> World:
+    """Draw a world of messages, rounds and faults; no two of its times are equal by chance."""
+    rng = random.Random(f"exchange {seed}")
+    agents, iterations = rng.randint(1, 5), rng.randint(1, 6)
+    lengths = [rng.uniform(0.3, 2.5) for _ in range(agents)]
+    span = 1.3 * iterations * sum(lengths) / agents
+
+    def some() -> tuple[int, ...]:
+        return tuple(sorted(rng.sample(range(agents), rng.randint(1, agents))))
+
+    faults: list[dict[str, Any]] = []
+    for _ in range(rng.choice([0, 1, 1, 2, 3])):
+        start = rng.uniform(0.0, span)
+        ways = {"direction": rng.choice(["both", "up", "down"]), "start": start, "end": start + rng.uniform(0.2, span)}
+        kind = rng.choice(WINDOWS)
+        by = {} if kind == "loss" else {"by": rng.choice([rng.uniform(0.01, 3.0)])}
+        faults.append({"kind": kind, "agents": some(), **ways, **by})
+    for _ in range(rng.choice([0, 1, 2, 3, 4])):
+        kind = rng.choice(LASTING)
+        lasts = {"at": rng.uniform(0.0, 1.3 * span), "duration": rng.uniform(0.1, 4.0)}
+        whom = {} if kind == "coordinator" else {"agents": some()}
+        faults.append({"kind": kind, **whom, **lasts, **({"factor": rng.uniform(1.1, 4.0)} if kind == "slow" else {})})
+    return {
+        "seed": seed,
+        "agents": agents,
+        "iterations": iterations,
+        "lengths": lengths,
+        "latency": rng.choice([0.0, rng.uniform(0.01, 0.4), rng.uniform(0.5, 3.0)]),
+        "bandwidth": rng.choice([None, None, rng.uniform(10.0, 200.0)]),
+        "link": rng.choice([None, None, rng.uniform(5.0, 100.0)]),
+        "up": rng.randint(1, 3),
+        "down": rng.randint(1, 3),
+        "retry": rng.uniform(0.2, 1.5),
+        "attempts": rng.choice([1, 2, 3, 8]),
+        "mode": rng.choice(["immediate", "buffered", "barrier", "deadline", "first_k"]),
+        "k": rng.randint(1, agents),
+        "late": rng.choice(["drop", "carry"]),
+        "length": rng.uniform(0.5, 3.0),
+        "bound": rng.choice([None, None, rng.randint(0, 2)]),
+        "day": (day := rng.uniform(3.0, 8.0), rng.uniform(0.4, 0.9) * day) if rng.random() < 0.25 else None,
+        "faults": faults,
+    }
+
+
+def exchange_run(world: World) -> list[EventRecord]:
+    """Carry a world of messages out; return the log."""
+    staleness = Staleness(bound=world["bound"])
+    late = {"late": world["late"], "staleness": staleness}
+    exchange: Any = {
+        "immediate": lambda: Immediate(staleness),
+        "buffered": lambda: Buffered(world["k"], staleness),
+        "barrier": lambda: Barrier(staleness),
+        "deadline": lambda: Deadline(world["length"], **late),
+        "first_k": lambda: FirstK(world["k"], **late),
+    }[world["mode"]]()
+    day = world["day"]
+    there = Always() if day is None else Daily(day=day[0], present=day[1], start=0.0, zones=1)
+    common = AgentModels(latency=Constant(world["latency"]), bandwidth=world["bandwidth"], availability=there)
+    names = ("kind", "day")
+    plan = tuple(
+        FAULTS[fault["kind"]](**{name: value for name, value in fault.items() if name not in names}, **certain(fault))
+        for fault in world["faults"]
+    )
+    talking = Talk(up=world["up"], down=world["down"])
+    setting = Setting(talking, agents=world["agents"], initial=1, iterations=world["iterations"], seed=world["seed"])
+    lengths = {number: replace(common, evaluation=Constant(length)) for number, length in enumerate(world["lengths"])}
+    sending = {name: world[name] for name in ("link", "retry", "attempts")}
+    return _log(setting, Core(setting.task(), exchange, Environment(common, lengths, plan=plan, **sending)))
+
+
+def certain(fault: dict[str, Any]) -> dict[str, float]:
+    return {"probability": 1.0} if fault["kind"] in WINDOWS else {}
+
+
+def _log(setting: Setting, core: Core) -> list[EventRecord]:
+    records, hosts = list[Any](), InlineHosts(setting.task(), range(setting.agents))
+    run_virtual(core, hosts, RunHooks(records.extend), EventQueue())
+    return [EventRecord(*record) for record in records]
+
+
+def exchange_lines(lines: list[tuple[float, str, int, int, str]]) -> Counter[Any]:
+    """Reduce a log to what is predicted: times to seven digits, faults without steps and up to the last other line."""
+    last = max((time for time, kind, *_ in lines if kind not in FAULT_KINDS), default=0.0)
+    found = Counter[Any]()
+    for time, kind, agent, step, detail in lines:
+        if kind in FAULT_KINDS:
+            if time <= last:
+                found[round(time, 7), kind, agent] += 1
+            continue
+        words = {"rejected": ("duplicate", "stale", "given up")}.get(kind, ())
+        said = next((word for word in words if word in detail), detail if kind in ("sent", "lost", "arrived", "missed") else "")
+        found[round(time, 7), kind, agent, step, said] += 1
+    return found
+
+
+def draw_cluster(seed: int) -> World:
+    """Draw a world of workers; evaluations of an agent take a constant time of its own."""
+    rng = random.Random(f"cluster {seed}")
+    agents = rng.randint(1, 6)
+    classes = []
+    for number in range(rng.randint(1, 3)):
+        joins = rng.choice([0.0, 0.0, rng.uniform(0.1, 4.0)]) if number else 0.0
+        classes.append(
+            {
+                "name": f"w{number}",
+                "count": rng.randint(1, 4),
+                "speed": rng.choice([1.0, 1.0, 2.0, rng.uniform(0.5, 3.0)]),
+                "startup": rng.choice([0.0, 0.0, rng.uniform(0.05, 0.5)]),
+                "has": (float(rng.randint(1, 4)), float(rng.randint(0, 2)), float(rng.choice([0, 64, 128]))),
+                "joins": joins,
+                "leaves": joins + rng.uniform(0.5, 6.0) if number and rng.random() < 0.4 else float("inf"),
+            }
+        )
+    first = classes[0]["has"]
+    preemptions = [
+        {
+            "workers": rng.choice(["all", *(group["name"] for group in classes)]),
+            "at": rng.choice([0.0, 1.0, rng.uniform(0.1, 5.0)]),
+            "duration": rng.uniform(0.2, 2.0),
+            "checkpoint": rng.choice([None, 0.0, rng.uniform(0.05, 0.5)]),
+        }
+        for _ in range(rng.choice([0, 1, 1, 2, 3]))
+    ]
+    return {
+        "seed": seed,
+        "agents": agents,
+        "classes": classes,
+        "rule": rng.choice(["first_come", "fair_share", "priority"]),
+        "priorities": [float(rng.randint(0, 2)) for _ in range(agents)],
+        "needs": [tuple(rng.choice([0.5, 1.0]) * part if part else 0.0 for part in first) for _ in range(agents)],
+        "parallel": (parallel := rng.choice([1, 1, 2, 3])),
+        "evaluations": rng.randint(parallel + 1, 8),
+        "lengths": [rng.uniform(0.3, 2.5) for _ in range(agents)],
+        "preemptions": preemptions,
+    }
+
+
+def cluster_run(world: World) -> list[EventRecord]:
+    """Carry a world of workers out; return the log."""
+    classes = tuple(
+        WorkerClass(
+            group["name"],
+            group["count"],
+            group["speed"],
+            Resources(*group["has"]),
+            group["startup"],
+            group["joins"],
+            group["leaves"],
+        )
+        for group in world["classes"]
+    )
+    needs = tuple(Resources(*need) for need in world["needs"])
+    model = ClusterModel(classes, world["rule"], needs, tuple(world["priorities"]))
+    plan = tuple(FAULTS["preemption"](**fault) for fault in world["preemptions"])
+    policy = Policy(parallel=world["parallel"])
+    setting = Setting(
+        entry("random").make(),
+        agents=world["agents"],
+        initial=world["evaluations"] - 1,
+        iterations=1,
+        seed=world["seed"],
+        policy=policy,
+    )
+    common = AgentModels()
+    lengths = {number: replace(common, evaluation=Constant(length)) for number, length in enumerate(world["lengths"])}
+    return _log(setting, Core(setting.task(), Immediate(), Environment(common, lengths, plan=plan, cluster=model)))

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedbo.actors.agent_state import AgentState, BestObservation, UncommittedStep
 from fedbo.actors.evaluation.evaluator import EvaluationError, Evaluator
+from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst, with_failures
 from fedbo.actors.evaluation.overlap import AsyncEvaluations
 from fedbo.actors.evaluation.pulls import cut_to_budget, pull_counts
 from fedbo.actors.evaluation.scheduled import ScheduledEvaluations
@@ -182,8 +183,8 @@ class HostedAgent:
         counted = (request.lease, state.t_n, retried, failed, None, state.pulled, (), self._reached(result))
         report = StepReport(self.number, request.step, q, payload, *counted)
         # A state made of its fields takes a third of the time of `_replace`, here and in what else happens in every step.
-        _, evaluated, t_n, best, worst, rows, _, _, _, pulled, cut, pending, rungs = state
-        kept = (evaluated, t_n, best, worst, rows, request.step, None, None, pulled, cut, pending, rungs)
+        _, evaluated, t_n, best, worst, rows, _, _, _, pulled, *rest = state
+        kept = (evaluated, t_n, best, worst, rows, request.step, None, None, pulled, *rest)
         self.state = AgentState(algorithm, *kept)
         self.uncommitted = UncommittedStep(before, report, result)
         return report
@@ -204,8 +205,8 @@ class HostedAgent:
                 row = row.row(int(np.argmax(row.value)))  # the first of equals
             if row.error is None and (best is None or row.value > best.value):
                 best = BestObservation(row.value, row.score, row.step)
-        own, evaluated, t_n, _, worst, before, step, decision, undecided, pulled, cut, pending, rungs = self.state
-        kept = (evaluated, t_n, best, worst, before + rows, step, decision, undecided, pulled, cut, pending, rungs)
+        own, evaluated, t_n, _, worst, before, *rest = self.state
+        kept = (evaluated, t_n, best, worst, before + rows, *rest)
         self.state = AgentState(own, *kept)
         self.uncommitted = None
         if self.state.step % self.task.checkpoint == 0:
@@ -256,16 +257,18 @@ class HostedAgent:
             decision, own = algorithm.ask(own, request.inbox, self.streams.at(request.step))
         if self._problem.lattice is not None:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))
+        if state.failed is not None:
+            decision = other_than(state.failed, decision, self._problem.lattice, self.streams.at(request.step))
         if decision.pulls is not None and algorithm.queries is not None:
             raise ValueError("an algorithm whose decisions have pulls declares queries = None, so that each is waited for")
         cut = False
         if self._budget.pulls:
             decision, cut = cut_to_budget(decision, self._budget.pulls - state.pulled)
-        before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, pending, rungs = state
+        before, evaluated, t_n, best, worst, rows, step, _, _, pulled, _, pending, rungs, failed = state
         if self._rungs is not None:
             rungs = self._rungs.heard(rungs, request.inbox)
-        decided = AgentState(own, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs)
-        return decided, decision
+        kept = (evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs, failed)
+        return AgentState(own, *kept), decision
 
     def _initial_points(self) -> Array:
         if self.number not in self.task.problem.targets:
@@ -278,8 +281,8 @@ class HostedAgent:
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 
     def _learn(self, state: AgentState, decision: Decision, result: StepResult) -> AgentState:
-        """Tell the algorithm what was observed, point by point, and what the policy gives for a point that failed."""
-        algorithm, worst = state.algorithm, state.worst
+        """Tell the algorithm what was observed, point by point, and of points that failed if the policy is to avoid them."""
+        algorithm, worst, failed = state.algorithm, state.worst, state.failed
         told, values = result.observed
         seen, made = len(told), len(decision.x)
         if decision.pulls is not None:
@@ -288,7 +291,11 @@ class HostedAgent:
         if len(values):
             least = float(values[0]) if len(values) == 1 else float(values.min())
             worst = least if worst is None else min(worst, least)
-        if self.task.policy.failure == "worst" and worst is not None and len(told) < len(decision.x):
+        avoids = len(told) < len(decision.x) and self.task.policy.failure == "avoid"
+        if avoids and keeps_points(self.task.algorithm):
+            lost = np.delete(decision.x, told, axis=0)
+            algorithm, failed = with_failures(self.task.algorithm, algorithm, failed, lost)
+        if avoids and worst is not None and takes_worst(self.task.algorithm):
             every = np.full(len(decision.x), worst)
             every[told] = values
             told, values = np.arange(len(every)), every
@@ -298,6 +305,7 @@ class HostedAgent:
         if len(told):
             x = decision.x if len(told) == len(decision.x) else decision.x[told]
             algorithm = self.task.algorithm.tell(algorithm, x, values)
-        _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, pending, rungs = state
+        _, evaluated, t_n, best, _, rows, step, _, before, pulled, cut, pending, rungs, _ = state
         evaluated, t_n, pulled = evaluated + result.size, t_n + seen, pulled + made
-        return AgentState(algorithm, evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs)
+        kept = (evaluated, t_n, best, worst, rows, step, decision, before, pulled, cut, pending, rungs, failed)
+        return AgentState(algorithm, *kept)

@@ -9,7 +9,7 @@ from fedbo.actors.stopping.rungs import RungState
 from fedbo.actors.storage.evaluations import Query
 from fedbo.actors.storage.rows import Row
 from fedbo.actors.task import StepReport
-from fedbo.algorithms.base import Decision
+from fedbo.algorithms.base import Array, Decision
 
 
 class BestObservation(NamedTuple):
@@ -28,6 +28,7 @@ class AgentState(NamedTuple):
     written yet. `step` was its last one; `decision` belongs to the next one, and `before_decision` is what `algorithm` was
     before it. `cut` says whether its last point is evaluated less often than the algorithm thinks, for which it is not told of
     it. `pending` are the evaluations that are under way, where they may overlap, and `rungs` what stopping early goes by.
+    `failed (f, d)` are points of the unit cube that are not to be evaluated again, since they failed.
     """
 
     algorithm: Any
@@ -43,6 +44,7 @@ class AgentState(NamedTuple):
     cut: bool = False
     pending: tuple[Query, ...] = ()
     rungs: RungState | None = None
+    failed: Array | None = None
 
 
 class UncommittedStep(NamedTuple):

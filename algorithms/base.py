@@ -268,6 +268,17 @@ class Overlapping(Protocol):
 
 
 @runtime_checkable
+class Avoiding(Protocol):
+    """Optional protocol of methods that learn from failed evaluations; others are told the worst value seen in their place.
+
+    What failed is no observation: it changes decisions, and is in no message.
+    """
+
+    def avoiding(self, state: Any, x: Array) -> Any:
+        """Take note of the points `(f, d)` whose evaluations failed, in place of those of the last call."""
+
+
+@runtime_checkable
 class Blockwise(Protocol):
     """Optional protocol of methods that serve several agents at once, in less time and with the same bits as one by one."""
 

@@ -14,7 +14,7 @@ from fedbo.algorithms.components import surrogate
 from fedbo.algorithms.components.coordinates import LEARNED
 from fedbo.algorithms.components.inner_search import maximise_acquisition, maximise_posterior
 from fedbo.algorithms.components.local_only import LocalOnly
-from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable
+from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf
 from fedbo.surrogates.acquisition import Criterion, expected_improvement, prediction, upper_confidence_bound
@@ -53,12 +53,12 @@ class GP(Surrogate, LocalOnly):
 
     def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
         """Maximise the acquisition; a point that has been evaluated already gives way to a uniform one."""
-        dim = state.u.shape[1]
         if not len(state.u):
-            return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
-        state = self.fit(state, streams)
-        seen = self.seen(state)
-        return self.chosen(self._maximum(self.posterior(seen), seen, streams), state, streams), state
+            return Decision(first_point(state, streams), "own"), state
+        known = self.fit(state.cautious(), streams)
+        seen = self.seen(known)
+        decision = self.chosen(self._maximum(self.posterior(seen), seen, streams), known, streams)
+        return decision, state.fitted_by(known)
 
     def _maximum(self, posterior: Posterior, state: LocalState, streams: Streams) -> Array:
         """Give the point `(d,)`, in coordinates, where the acquisition is largest."""
@@ -78,6 +78,10 @@ class GP(Surrogate, LocalOnly):
     def pending(self, state: LocalState, x: Array) -> LocalState:
         """Take note of the points that are being evaluated."""
         return self.noting(state, x)
+
+    def avoiding(self, state: LocalState, x: Array) -> LocalState:
+        """Take note of the points whose evaluations failed."""
+        return self.noting_failed(state, x)
 
     def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""

@@ -13,7 +13,7 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import COORDINATES, to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_draw
-from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, standardised
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point, standardised
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
@@ -110,17 +110,18 @@ class Pooled:
         """Maximise a draw from the posterior given everything that is known of anybody."""
         for message in inbox:
             state = state._replace(others=message.payload["x"], values=message.payload["y"])
-        dim = state.local.u.shape[1]
         if not len(state.local.u):
-            return Decision(evaluable(state.local, streams.rng("first point").random((1, dim))), "own"), state
+            return Decision(first_point(state.local, streams), "own"), state
+        before = state.local
+        state = state._replace(local=before.cautious())
         tables = self._tables(state)
         state = self._fit(state, tables, streams)
-        assert state.local.hyper is not None
-        draw = multitask_draw(
-            state.local.hyper, state.rho, _combined(tables), state.number, streams.rng("own draw"), self.features
-        )
-        u = maximise_draw(draw, state.local, self.coordinates, streams, extra=state.local.u)
-        return self._model.fresh(u, state.local, streams, "federated" if len(tables) > 1 else "own"), state
+        local = state.local
+        assert local.hyper is not None
+        draw = multitask_draw(local.hyper, state.rho, _combined(tables), state.number, streams.rng("own draw"), self.features)
+        u = maximise_draw(draw, local, self.coordinates, streams, extra=local.u)
+        decision = self._model.fresh(u, local, streams, "federated" if len(tables) > 1 else "own")
+        return decision, state._replace(local=before.fitted_by(local))
 
     def _tables(self, state: PooledState) -> dict[int, tuple[Array, Array]]:
         """List the observations by agent, the own ones first, the values of each clipped and standardised."""
@@ -145,6 +146,10 @@ class Pooled:
         part = Observed(seen.x[kept], seen.y[kept], seen.task[kept])
         rho = max(LIKENESS, key=lambda rho: evidence(hyper, rho, part)) if len(foreign) else 0.0
         return state._replace(local=state.local._replace(hyper=hyper), rho=rho, fitted=len(state.local.u))
+
+    def avoiding(self, state: PooledState, x: Array) -> PooledState:
+        """Take note of the points whose evaluations failed."""
+        return state._replace(local=self._model.noting_failed(state.local, x))
 
     def tell(self, state: PooledState, x: Array, y: Array) -> PooledState:
         """Append the observations."""

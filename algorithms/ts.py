@@ -17,7 +17,7 @@ from fedbo.algorithms.components.coordinates import FEW, LEARNED, distances, fro
 from fedbo.algorithms.components.inner_search import maximise_draw, maximise_draws, maximise_typed_draw, projected
 from fedbo.algorithms.components.local_only import LocalOnly
 from fedbo.algorithms.components.same_features import shared_features
-from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, evaluable
+from fedbo.algorithms.components.surrogate import SUITED, LocalState, Surrogate, first_point
 from fedbo.algorithms.components.typed_coordinates import region
 from fedbo.algorithms.streams import Streams, normals
 from fedbo.settings.errors import SettingError
@@ -84,14 +84,14 @@ class TS(Surrogate, LocalOnly):
 
     def ask(self, state: LocalState, inbox: Sequence[Inbound], streams: Streams) -> tuple[Decision, LocalState]:
         """Maximise a draw from the posterior; a point that has been evaluated already gives way to a uniform one."""
-        dim = state.u.shape[1]
         if not len(state.u):
-            return Decision(evaluable(state, streams.rng("first point").random((1, dim))), "own"), state
+            return Decision(first_point(state, streams), "own"), state
         if state.shared is not None:
             return self._ask_on_features([state], [streams])[0]
-        state = self.fit(state, streams)
-        seen = self.seen(state)
-        return self.chosen(self._maximum(self.function(seen, streams), seen, streams), state, streams), state
+        known = self.fit(state.cautious(), streams)
+        seen = self.seen(known)
+        decision = self.chosen(self._maximum(self.function(seen, streams), seen, streams), known, streams)
+        return decision, state.fitted_by(known)
 
     def ask_each(self, states: Sequence[LocalState], streams: Sequence[Streams]) -> list[tuple[Decision, LocalState]]:
         """Decide for several agents, for each as `ask` does; those with the surrogate "features" at once."""
@@ -104,13 +104,15 @@ class TS(Surrogate, LocalOnly):
         """Decide for agents that have the surrogate "features" and observations."""
         if not states:
             return []
+        asked, states = states, [state.cautious() for state in states]
         drawn, shared, found = self._draw_each(states, streams), states[0].shared, []
         assert shared is not None
         u = maximise_draws(shared, drawn.omega, states, self.coordinates, streams)
         x, away = from_coordinates(u, self.coordinates)[:, None], distances([state.taken for state in states], u)
-        for state, own, point, far, factor in zip(states, streams, x, away, drawn.factors, strict=True):
-            # That of points under way is not kept: observations may come in another order, or not at all.
-            kept = state if factor is state.factor or state.waiting is not None else state.grown(factor)
+        for before, state, own, point, far, factor in zip(asked, states, streams, x, away, drawn.factors, strict=True):
+            # That of points under way or failed is not kept: observations may come in another order, or not at all.
+            passing = state.waiting is not None or state is not before
+            kept = before if passing or factor is state.factor else state.grown(factor)
             found.append((self.unrepeated(point, far, state, own, "own"), kept))
         return found
 
@@ -147,7 +149,8 @@ class TS(Surrogate, LocalOnly):
         """Give the centre, the side and the length scales of the trust region."""
         posterior = self.posterior(state._replace(waiting=None))
         centre = state.u[int(predict(posterior, state.u)[0].argmax())]
-        return centre, side(state.y, state.dim), posterior.hyper.length_scale
+        observed = state.y[: len(state.y) - state.supposed]  # in the order in which they were made
+        return centre, side(observed, state.dim), posterior.hyper.length_scale
 
     def fit(self, state: LocalState, streams: Streams) -> LocalState:
         """Fit the hyperparameters anew when enough observations have come in."""
@@ -175,7 +178,7 @@ class TS(Surrogate, LocalOnly):
         else:
             model = update(linear_model(self.features, self.noise), feature_rows(state.shared, state.u), y)
             supposed = feature_rows(state.shared, state.waiting) @ mean(model)
-        return Observations(state.taken, np.concatenate([y, supposed]), state.factor)
+        return Observations(np.concatenate([state.u, state.waiting]), np.concatenate([y, supposed]), state.factor)
 
     def _beta(self, state: LocalState) -> float:
         return self.theoretical_beta(state) if isinstance(self.beta, str) else self.beta
@@ -197,6 +200,10 @@ class TS(Surrogate, LocalOnly):
     def pending(self, state: LocalState, x: Array) -> LocalState:
         """Take note of the points that are being evaluated."""
         return self.noting(state, x)
+
+    def avoiding(self, state: LocalState, x: Array) -> LocalState:
+        """Take note of the points whose evaluations failed."""
+        return self.noting_failed(state, x)
 
     def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations."""

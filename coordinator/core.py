@@ -63,7 +63,6 @@ from fedbo.coordinator.network import Network
 from fedbo.coordinator.presence import Presence
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator, why_not_amplified
 from fedbo.coordinator.privacy.budget import DEFAULT_BUDGET, PrivacyBudget
-from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.noise import Secure, Seeded
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.coordinator.rules import Rules
@@ -89,8 +88,6 @@ class Core:
         budget: PrivacyBudget = DEFAULT_BUDGET,
         key: bytes | None = None,
     ) -> None:
-        if wrong := unkept_promise(task.algorithm, task.policy):
-            raise ValueError(f"failure = '{task.policy.failure}' {wrong}")
         self.exchange, self.environment = exchange, environment
         self.aggregator = _aggregator(task, exchange, environment, budget, key)
         self.rules = rules = Rules(task, exchange, environment, self.aggregator)

@@ -108,7 +108,7 @@ class OptunaSampler(BaseSampler):
             if all(params[name] == each for name, each in asked.items() if name in params):
                 agent.tell(token, value)
                 return
-            agent.tell(token, None)
+            agent.withdraw(token)
         elif folder is not None and self._terms.agents > 1:
             return
         if value is not None:

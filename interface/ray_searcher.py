@@ -119,7 +119,7 @@ class RaySearcher(Searcher):
         self._failed, self._reported = state["failed"], state.get("reported", {})
         for one in self._agent.pending() if self._written is not None else ():
             if one.token not in state["open"]:
-                self._agent.tell(one.token, None)
+                self._agent.withdraw(one.token)
 
     def close(self) -> None:
         """Let another process open the agent's folder."""

@@ -16,9 +16,9 @@ from fedbo.settings.ranges import OneOf, check
 class Policy:
     """The policy for evaluations that raise, give no finite number, take too long or exhaust their memory.
 
-    One is tried again up to `retries` times. A point at which every try failed is dealt with as `failure` says: "drop", the
-    agent learns nothing from it; "worst", it is told the worst value that it has seen, if any; or "stop", the run ends. An
-    evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
+    One is tried again up to `retries` times. A point at which every try failed is dealt with as `failure` says: "avoid", the
+    agent evaluates it no more and keeps away from its surroundings (see `failed_points`); "drop", the agent learns nothing from it;
+    or "stop", the run ends. An evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
 
     In real time up to `parallel` evaluations of one agent run at once, and up to `prefetch` more are decided before there is
     room for them, so that the next begins when one ends. With more than one pending, or with `resources`, each is a task on the
@@ -30,7 +30,7 @@ class Policy:
     """
 
     retries: Annotated[int, Ge(0)] = 0
-    failure: Annotated[str, OneOf(("drop", "worst", "stop"))] = "drop"
+    failure: Annotated[str, OneOf(("avoid", "drop", "stop"))] = "avoid"
     time_limit: Annotated[float, Gt(0)] | None = None
     memory_limit: Annotated[int, Ge(1), "it is in MiB"] | None = None
     parallel: Annotated[int, Ge(1)] = 1
@@ -43,14 +43,6 @@ class Policy:
         for table in self.resources:
             if wrong := [name for name, amount in table.items() if not (name and 0 <= amount < math.inf)]:
                 raise SettingError("resources", "must be numbers of at least 0", f"{wrong[0]} = {table[wrong[0]]}")
-
-    @property
-    def separate(self) -> bool:
-        """Say whether no evaluation changes what an algorithm is told of another one; promises of privacy may rest on it.
-
-        A failure that is dealt with in a new way is not separate unless it stands here.
-        """
-        return self.failure in ("drop", "stop")
 
     @property
     def overlaps(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedbo.actors.agent_state import AgentState
 from fedbo.actors.evaluation.evaluator import EvaluationError
+from fedbo.actors.evaluation.failed_points import keeps_points, takes_worst, with_failures
 from fedbo.actors.evaluation.pulls import pull_counts
 from fedbo.actors.evaluation.step import StepResult, queries_of
 from fedbo.actors.stopping.rungs import RungState
@@ -148,14 +149,17 @@ def _computed(query: Query) -> Computed:
 
 
 def tell_one(task: Task, state: AgentState, query: Query, record: EvaluationRecord) -> AgentState:
-    """Tell the algorithm of one evaluation that has ended, or what the policy gives for one that failed."""
-    told, worst, t_n = None, state.worst, state.t_n
+    """Tell the algorithm of one evaluation that has ended, or of one that failed if the policy is to avoid its point."""
+    told, worst, t_n, x = None, state.worst, state.t_n, np.array([query.u])
     if record.error is None:
         told, t_n = record.value, state.t_n + 1
         worst = told if worst is None else min(worst, told)
-    elif task.policy.failure == "worst":
-        told = worst
+    elif task.policy.failure == "avoid":
+        if keeps_points(task.algorithm):
+            own, failed = with_failures(task.algorithm, state.algorithm, state.failed, x)
+            state = state._replace(algorithm=own, failed=failed)
+        told = worst if takes_worst(task.algorithm) else None
     if told is None:
         return state
-    algorithm = task.algorithm.tell(state.algorithm, np.array([query.u]), np.array([told]))
+    algorithm = task.algorithm.tell(state.algorithm, x, np.array([told]))
     return state._replace(algorithm=algorithm, t_n=t_n, worst=worst)

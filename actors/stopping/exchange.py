@@ -14,7 +14,18 @@ import numpy as np
 
 from fedbo.actors.stopping.rungs import Elsewhere, Place, RungState
 from fedbo.actors.stopping.stoppers import Levels
-from fedbo.algorithms.base import Algorithm, Array, Decision, Declaration, Field, Inbound, Overlapping, Payload, Problem
+from fedbo.algorithms.base import (
+    Algorithm,
+    Array,
+    Avoiding,
+    Decision,
+    Declaration,
+    Field,
+    Inbound,
+    Overlapping,
+    Payload,
+    Problem,
+)
 from fedbo.algorithms.streams import Streams
 
 COUNTS, DECILES = "rung_counts", "rung_deciles"
@@ -88,6 +99,11 @@ class RungExchange:
         """Let the algorithm take note of the points under way."""
         assert isinstance(self.algorithm, Overlapping)
         return self.algorithm.pending(state, x)
+
+    def avoiding(self, state: Any, x: Array) -> Any:
+        """Tell the algorithm which points failed."""
+        assert isinstance(self.algorithm, Avoiding)
+        return self.algorithm.avoiding(state, x)
 
     def outbox(self, state: Any, streams: Streams) -> tuple[Payload | None, Any]:
         """Write the algorithm's message with rungs of which nothing is known; the agent adds what it knows (`telling`)."""

@@ -73,6 +73,8 @@ class ConsensusBO(Collaborative):
         # A mix is that of one round: it is evaluated once, and an agent that is not answered follows its own proposal.
         x = evaluable(state.local, state.answer["x"][None, :])
         u = to_coordinates(x, self.own.coordinates)[0]
+        if state.local.is_near_failure(u):
+            return self._own_query(state._replace(answer=None), streams)
         return self.own.fresh(u, state.local, streams, "federated"), state._replace(answer=None)
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:
@@ -80,7 +82,7 @@ class ConsensusBO(Collaborative):
         if not len(state.local.u):
             return None, state
         streams = streams.within(f"{streams.scope}proposal")
-        local = self.own.fit(state.local, streams)
+        local = self.own.fit(state.local.cautious(), streams)
         surface = improvement(self.own.posterior(local), len(local.y))
         u = maximise_acquisition(surface, local, self.own.coordinates, streams, SEARCH)[None, :]
         payload = {"x": from_coordinates(u, self.own.coordinates)[0]}
@@ -88,7 +90,7 @@ class ConsensusBO(Collaborative):
             # In the units of the objective, for the scale of a surrogate is its agent's own.
             assert local.hyper is not None
             payload["utility"] = surface(u)[0] + np.log(local.hyper.scale)
-        return payload, state._replace(local=local)
+        return payload, state._replace(local=state.local.fitted_by(local))
 
     def server_init(self, problem: Problem) -> ConsensusServer:
         """Begin without proposals."""

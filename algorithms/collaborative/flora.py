@@ -73,6 +73,8 @@ class FLoRA(Collaborative):
             return self._own_query(state, streams)
         x = evaluable(state.local, state.answer["x"][None, :])
         u = to_coordinates(x, self.own.coordinates)[0]
+        if state.local.is_near_failure(u):
+            return self._own_query(state._replace(answer=None), streams)
         return self.own.fresh(u, state.local, streams, "federated"), state._replace(answer=None)
 
     def outbox(self, state: CollaborativeState, streams: Streams) -> tuple[Payload | None, CollaborativeState]:

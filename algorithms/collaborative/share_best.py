@@ -75,7 +75,7 @@ class ShareBest(Collaborative):
             return self._within(state, answer["low"], answer["high"], streams), state
         if state.t <= self.size:
             for u in to_coordinates(evaluable(local, answer["x"]), self.own.coordinates):
-                if not len(local.taken) or distance(local.taken, u) >= SAME_POINT:
+                if not local.is_near_failure(u) and (not len(local.taken) or distance(local.taken, u) >= SAME_POINT):
                     return self.own.fresh(u, local, streams, "federated"), state
         return self._own_query(state, streams)
 

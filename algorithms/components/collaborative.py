@@ -13,7 +13,7 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Decision, Inbound, Origin, Payload, Problem
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
-from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point
 from fedbo.algorithms.gp import SEARCH, incumbent
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import check
@@ -73,11 +73,17 @@ class Collaborative(ABC):
         """Decide by the own observations and the newest answer."""
         for message in inbox:
             state = state._replace(answer=message.payload)
-        return self._decide(state._replace(t=state.t + 1), streams)
+        local = state.local
+        decision, after = self._decide(state._replace(local=local.cautious(), t=state.t + 1), streams)
+        return decision, after._replace(local=local.fitted_by(after.local))
 
     def pending(self, state: CollaborativeState, x: Array) -> CollaborativeState:
         """Take note of the points that are being evaluated."""
         return state._replace(local=self.own.noting(state.local, x))
+
+    def avoiding(self, state: CollaborativeState, x: Array) -> CollaborativeState:
+        """Take note of the points whose evaluations failed."""
+        return state._replace(local=self.own.noting_failed(state.local, x))
 
     def tell(self, state: CollaborativeState, x: Array, y: Array) -> CollaborativeState:
         """Append the observations."""
@@ -98,8 +104,7 @@ class Collaborative(ABC):
     def _own_query(self, state: CollaborativeState, streams: Streams) -> tuple[Decision, CollaborativeState]:
         """Maximise the expected improvement under the own surrogate; without observations the point is uniform."""
         if not len(state.local.u):
-            x = streams.rng("first point").random((1, state.local.u.shape[1]))
-            return Decision(evaluable(state.local, x), "own"), state
+            return Decision(first_point(state.local, streams), "own"), state
         state = self._fitted(state, streams)
         surface = improvement(self.own.posterior(state.local), len(state.local.y))
         return self._maximise(surface, state.local, streams, "own"), state

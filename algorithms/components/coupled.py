@@ -178,12 +178,13 @@ class Coupled(Surrogate, ABC):
             return Decision(np.empty((0, dim)), "none"), state
         if not len(state.local.u):
             return Decision(state.scaling.to_cube(_native(state, _uniform(dim, streams))[None, :]), "own"), state
-        state = state._replace(local=self.fit(state.local, streams))
+        known = self.fit(state.local.cautious(), streams)
+        state = state._replace(local=state.local.fitted_by(known))
         if state.rho and (state.done or state.t >= state.last):
             return _agreed(state)
         if state.t > state.rounds:
             return Decision(np.empty((0, dim)), "none"), state
-        z = self._query(state, streams)
+        z = self._query(state._replace(local=known), streams)
         if self.iterate == "query":
             state = state._replace(z=z)
         return Decision(state.scaling.to_cube(z[None, :]), "federated" if state.rho else "own"), state
@@ -219,6 +220,10 @@ class Coupled(Surrogate, ABC):
         elif self.acquisition == "ts" and kappa:
             function = sample(local, kappa, streams.rng("own draw"))
         return _native(state, locate(function, local, _known(state), rng)[0])
+
+    def avoiding(self, state: ADMMAgent, x: Array) -> ADMMAgent:
+        """Take note of the points whose evaluations failed."""
+        return state._replace(local=self.noting_failed(state.local, x))
 
     def tell(self, state: ADMMAgent, x: Array, y: Array) -> ADMMAgent:
         """Append the observations."""

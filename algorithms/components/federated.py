@@ -141,9 +141,9 @@ class Federated(ABC):
             own = [streams[place] for place in follow]
             u, after = self._federated_queries([states[place] for place in follow], own)
             x, away = from_coordinates(u, self.own.coordinates)[:, None], distances([state.local.taken for state in after], u)
-            for place, state, point, far in zip(follow, after, x, away, strict=True):
+            for place, state, point, point_u, far in zip(follow, after, x, u, away, strict=True):
                 states[place] = state
-                if far >= self.apart:
+                if far >= self.apart and not state.local.is_near_failure(point_u):
                     found[place] = self._followed(point, far, state, streams[place]), state
         left = [place for place in range(len(states)) if place not in found]
         decided = self.own.ask_each([states[place].local for place in left], [streams[place] for place in left])
@@ -158,7 +158,8 @@ class Federated(ABC):
             state = self._receive_answer(state, message.payload)
         # The surrogate is fitted on schedule, also before a federated query: TS alone has the same hyperparameters then.
         local, features, known, values, omega, weight, t, factor = state
-        return FederatedState(self.own.fit(local, streams), features, known, values, omega, weight, t + 1, factor)
+        local = local.fitted_by(self.own.fit(local.cautious(), streams))
+        return FederatedState(local, features, known, values, omega, weight, t + 1, factor)
 
     def _followers(self, states: Sequence[FederatedState], streams: Sequence[Streams]) -> list[int]:
         """List who holds something of others and is to follow it, by the coins."""
@@ -177,6 +178,10 @@ class Federated(ABC):
     def pending(self, state: FederatedState, x: Array) -> FederatedState:
         """Take note of the points that are being evaluated."""
         return state._replace(local=self.own.noting(state.local, x))
+
+    def avoiding(self, state: FederatedState, x: Array) -> FederatedState:
+        """Take note of the points whose evaluations failed."""
+        return state._replace(local=self.own.noting_failed(state.local, x))
 
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:
         """Append the observations."""

@@ -15,7 +15,7 @@ from annotated_types import Ge
 from fedbo.algorithms.base import Array, Decision, Inbound, Payload, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES
 from fedbo.algorithms.components.prior_space import PriorSpace, choices, common_points
-from fedbo.algorithms.components.surrogate import LocalState, evaluable, scaled
+from fedbo.algorithms.components.surrogate import LocalState, evaluable, first_point, scaled
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
 from fedbo.surrogates.acquisition import log_expected_improvement
@@ -128,8 +128,9 @@ class PriorAgent:
         if federated and self.control == "uniform":
             return Decision(evaluable(local, streams.rng("uniform instead").random((1, dim))), "uniform"), state
         if not federated and not len(local.u):
-            return Decision(evaluable(local, streams.rng("first point").random((1, dim))), "own"), state
-        state = self._fitted(state, streams, for_choice=True)
+            return Decision(first_point(local, streams), "own"), state
+        local = local.cautious()
+        state = self._fitted(state._replace(local=local), streams, for_choice=True)._replace(local=state.local)
         space, fitted = self._chosen(state)
         waiting = None if local.waiting is None else space.seen(local.waiting)
         local = local._replace(u=space.seen(local.u), waiting=waiting)
@@ -180,6 +181,10 @@ class PriorAgent:
         """Take note of the points that are being evaluated."""
         return state._replace(local=state.local._replace(waiting=x if len(x) else None))
 
+    def avoiding(self, state: PriorState, x: Array) -> PriorState:
+        """Take note of the points whose evaluations failed."""
+        return state._replace(local=state.local._replace(failed=x if len(x) else None))
+
     def tell(self, state: PriorState, x: Array, y: Array) -> PriorState:
         """Append the observations."""
         local = state.local
@@ -218,4 +223,5 @@ def _belief(prior: LearnedPrior, local: LocalState) -> Belief:
     belief = believe(prior, parameters, local.u, local.y)
     if local.waiting is None:
         return belief
-    return believe(prior, parameters, local.taken, np.concatenate([local.y, expected(belief, local.waiting)]))
+    y = np.concatenate([local.y, expected(belief, local.waiting)])
+    return believe(prior, parameters, np.concatenate([local.u, local.waiting]), y)

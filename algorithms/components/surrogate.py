@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, distance, from_coordinates, to_coordinates
+from fedbo.algorithms.components.failures import supposed_values
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
@@ -26,6 +27,7 @@ PENDING_VALUES = ("hallucinated", "constant_liar", "ignore")
 WARPED = {"warped": SCALED, "fine": FINE}
 TRIED = 3  # inputs whose coordinates are tried in a fit
 COST = 10.0  # log units by which observations must be likelier in other coordinates than those to begin with
+SPREAD = 8  # uniform points from which the first one after failures is chosen
 SAME_POINT = 1e-9  # two points of the unit cube that are this close in every input count as one
 
 
@@ -35,7 +37,8 @@ class LocalState(NamedTuple):
     `hyper` are the hyperparameters, fitted to the first `fitted` observations; with the surrogate "features", `shared` are the
     features, and `factor` is the `gram_factor` of the first points. `lattice` says which points can be evaluated,
     where that is not all of them, and `waiting (p, d)` are points that are being evaluated, also in coordinates. `power` is
-    that of the transform of the values with the surrogate "warped", and `axes` are learned coordinates.
+    that of the transform of the values with the surrogate "warped", and `axes` are learned coordinates. `failed (f, d)` are
+    points whose evaluation failed; `supposed` counts the last observations that stand for such points (see `cautious`).
     """
 
     u: Array
@@ -48,11 +51,41 @@ class LocalState(NamedTuple):
     waiting: Array | None = None
     power: float = 1.0
     axes: tuple[str, ...] | None = None
+    failed: Array | None = None
+    supposed: int = 0
 
     def grown(self, factor: Array | None) -> LocalState:
         """Give the state with this factor; made of its fields, in a third of the time of `_replace`."""
-        u, y, hyper, fitted, shared, _, lattice, waiting, power, axes = self
-        return LocalState(u, y, hyper, fitted, shared, factor, lattice, waiting, power, axes)
+        u, y, hyper, fitted, shared, _, lattice, waiting, power, axes, failed, supposed = self
+        return LocalState(u, y, hyper, fitted, shared, factor, lattice, waiting, power, axes, failed, supposed)
+
+    def cautious(self) -> LocalState:
+        """Return the state to decide by: failed points are observations of supposed values (see `failures`).
+
+        Messages are never made of it. It is the state itself without failures, without an observation, or where failures look
+        like chance.
+        """
+        if self.failed is None or not len(self.y):
+            return self
+        values = supposed_values(self.u, self.y, self.failed)
+        if values is None:
+            return self
+        u, y = np.concatenate([self.u, self.failed]), np.concatenate([self.y, values])
+        return self._replace(u=u, y=y, failed=None, supposed=len(self.failed))
+
+    def fitted_by(self, other: LocalState) -> LocalState:
+        """Return the state with what was fitted to another one, which is this one or `cautious`."""
+        if other.u is self.u:
+            return other
+        return self._replace(hyper=other.hyper, fitted=other.fitted, power=other.power, axes=other.axes)
+
+    def is_near_failure(self, u: Array) -> bool:
+        """Check whether the evaluated point nearest to `u (d,)` failed; False where failures look like chance."""
+        known = self.cautious()
+        count = len(known.y) - known.supposed
+        if known.supposed:
+            return distance(known.u[count:], u) < distance(known.u[:count], u)
+        return known.failed is not None and not count
 
     @property
     def dim(self) -> int:
@@ -61,8 +94,9 @@ class LocalState(NamedTuple):
 
     @property
     def taken(self) -> Array:
-        """List the points `(n + p, d)` that need not be chosen again."""
-        return self.u if self.waiting is None else np.concatenate([self.u, self.waiting])
+        """List the points `(n + p + f, d)` that need not be chosen again."""
+        more = [points for points in (self.waiting, self.failed) if points is not None]
+        return np.concatenate([self.u, *more]) if more else self.u
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +141,15 @@ class Surrogate:
         """Take note of the points `(p, d)` of the unit cube that are being evaluated."""
         return state._replace(waiting=to_coordinates(x, self.coordinates) if len(x) else None)
 
+    def noting_failed(self, state: LocalState, x: Array) -> LocalState:
+        """Take note of the points `(f, d)` of the unit cube whose evaluations failed."""
+        return state._replace(failed=to_coordinates(x, self.coordinates) if len(x) else None)
+
     def observed(self, state: LocalState, x: Array, y: Array) -> LocalState:
         """Append the observations `y (q,)` at the points `x (q, d)` of the unit cube."""
-        before, values, hyper, fitted, shared, factor, lattice, waiting, power, axes = state
+        before, values, hyper, fitted, shared, factor, lattice, waiting, power, axes, failed, supposed = state
         u, values = np.concatenate([before, to_coordinates(x, self.coordinates)]), np.concatenate([values, y])
-        return LocalState(u, values, hyper, fitted, shared, factor, lattice, waiting, power, axes)
+        return LocalState(u, values, hyper, fitted, shared, factor, lattice, waiting, power, axes, failed, supposed)
 
     def fresh(self, u: Array, state: LocalState, streams: Streams, origin: Origin) -> Decision:
         """Decide for the point with coordinates `u (d,)`, or for a uniform one where u has been evaluated already."""
@@ -222,7 +260,7 @@ class Surrogate:
             expected = np.full(len(state.waiting), y.min())
         else:
             expected = predict(condition(state.hyper, state.u, y), state.waiting)[0]
-        return state.taken, np.concatenate([y, expected])
+        return np.concatenate([state.u, state.waiting]), np.concatenate([y, expected])
 
 
 def modelled_points(x: Array, axes: tuple[str, ...], lattice: Lattice | None) -> Array:
@@ -241,6 +279,17 @@ def settings_of_typed(settings: GPSettings, x: Array, lattice: Lattice) -> GPSet
 def _apart(axes: tuple[str, ...], first: tuple[str, ...]) -> int:
     """Count the inputs whose coordinates are not those to begin with."""
     return sum(one != other for one, other in zip(axes, first, strict=True))
+
+
+def first_point(state: LocalState, streams: Streams) -> Array:
+    """Draw a uniform point `(1, d)` of the unit cube to evaluate; where all have failed, one that is far from these."""
+    rng, dim = streams.rng("first point"), state.u.shape[1]
+    x = evaluable(state, rng.random((1, dim)))
+    if state.failed is None:
+        return x
+    x = np.concatenate([x, evaluable(state, rng.random((SPREAD - 1, dim)))])
+    far = [distance(state.failed, point) for point in x]  # near enough in the cube, whatever the coordinates
+    return x[[int(np.argmax(far))]]
 
 
 def evaluable(state: LocalState, x: Array) -> Array:

@@ -18,7 +18,7 @@ from fedbo.algorithms.base import Array, Decision, Declaration, Field, Inbound, 
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.inner_search import maximise_acquisition
 from fedbo.algorithms.components.same_features import shared_features
-from fedbo.algorithms.components.surrogate import LocalState, Surrogate, evaluable, scaled
+from fedbo.algorithms.components.surrogate import LocalState, Surrogate, first_point, scaled
 from fedbo.algorithms.gp import SEARCH, incumbent
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
@@ -136,24 +136,28 @@ class Transfer(ABC):
             got = message.payload
             best = got.get("best", np.zeros(len(got["weight"])))
             state = state._replace(nu=got["nu"], inverse=got["inverse"], best=best, weight=got["weight"])
-        dim = state.local.u.shape[1]
         if not len(state.local.u):
-            return Decision(evaluable(state.local, streams.rng("first point").random((1, dim))), "own"), state
-        state = state._replace(t=state.t + 1, local=self.own.fit(state.local, streams))
-        posterior = self.own.posterior(state.local)
+            return Decision(first_point(state.local, streams), "own"), state
+        known = self.own.fit(state.local.cautious(), streams)
+        state = state._replace(t=state.t + 1, local=state.local.fitted_by(known))
+        posterior = self.own.posterior(known)
         acquisition = None
         if (there := state.weight > 0).any():
-            held = state._replace(best=state.best[there], weight=state.weight[there])
+            held = state._replace(local=known, best=state.best[there], weight=state.weight[there])
             models = ensemble(state.features, state.nu[there], state.inverse[there], self.noise)
             acquisition = self._acquisition(posterior, held, models, streams)
         origin: Origin = "own" if acquisition is None else "federated"
-        function = acquisition or own_improvement(posterior, len(state.local.y))
-        u = maximise_acquisition(function, state.local, self.own.coordinates, streams, SEARCH)
-        return self.own.fresh(u, state.local, streams, origin), state
+        function = acquisition or own_improvement(posterior, len(known.y))
+        u = maximise_acquisition(function, known, self.own.coordinates, streams, SEARCH)
+        return self.own.fresh(u, known, streams, origin), state
 
     def pending(self, state: TransferState, x: Array) -> TransferState:
         """Take note of the points that are being evaluated."""
         return state._replace(local=self.own.noting(state.local, x))
+
+    def avoiding(self, state: TransferState, x: Array) -> TransferState:
+        """Take note of the points whose evaluations failed."""
+        return state._replace(local=self.own.noting_failed(state.local, x))
 
     def tell(self, state: TransferState, x: Array, y: Array) -> TransferState:
         """Append the observations."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fedbo.actors.evaluation.policy import Policy
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Payload
 from fedbo.coordinator.privacy.ledger import LedgerEntry, local_entry
 from fedbo.coordinator.state import CoreState
@@ -28,15 +27,3 @@ class DisclosureLog:
         if disclosure is not None:
             self.entries.append(local_entry(agent, state.disclosures, disclosure, now))
             state.disclosures += 1
-
-
-def unkept_promise(algorithm: Algorithm, policy: Policy) -> str:
-    """Say why agents could not keep the promise of messages that they make private themselves; empty where they can.
-
-    That promise is for each evaluation, which moves one number of one message. A value that is told in place of one that failed
-    must not be made of others: these would be in several numbers, each with noise for one alone. Messages to the
-    private aggregator need no such rule: it hides an agent's whole message, whatever its own evaluations do to it.
-    """
-    if policy.separate or not (isinstance(algorithm, LocallyPrivate) and algorithm.hides):
-        return ""
-    return 'tells in place of a failed value another one, which would enter several sent means; take "drop" or "stop"'

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from fedbo.algorithms.base import Algorithm, LocallyPrivate, Private, Problem
 from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import Lie
-from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.study.invalid import InvalidSetting
 
@@ -52,8 +51,6 @@ def privacy_asked(study: Study) -> Iterator[InvalidSetting]:
 
 def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Iterator[InvalidSetting]:
     """List what does not go together with an algorithm, number `number`, whose messages are private."""
-    if wrong := unkept_promise(algorithm, study.evaluation.make()):
-        yield InvalidSetting(("evaluation", "failure"), f"'{study.algorithm[number].name}' keeps no promise where this {wrong}")
     yield from _masked(study, number, algorithm)
     if not isinstance(algorithm, Private):
         return

@@ -192,5 +192,5 @@ def draw_privacy(draws: Draws) -> Table:
 
 def draw_evaluation(draws: Draws) -> Table:
     """Draw [evaluation] for virtual time."""
-    failure = draws.one_of("drop", "worst", "stop") if draws.chance(0.3) else draws.one_of("drop", "worst")
+    failure = draws.one_of("avoid", "drop", "stop") if draws.chance(0.3) else draws.one_of("avoid", "drop")
     return draws.keep(0.5, retries=draws.whole(0, 2), failure=failure) | draws.keep(0.3, time_limit=draws.number(0.5, 6.0))

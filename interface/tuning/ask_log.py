@@ -10,8 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged
+from fedbo.algorithms.base import Array
 from fedbo.study.lock import locked
 from fedbo.study.paths import PRIVATE
 
@@ -21,7 +24,8 @@ LogEntry = dict[str, Any]
 class AskLog:
     """The log in a folder, which one process at a time may have open; `entries` are those found at opening.
 
-    `points` holds every point by its token: where it is, whose it is, until when its lease lasts; `told` the values by token;
+    `points` holds every point by its token: where it is, whose it is, until when its lease lasts; `told` the values by token,
+    None for those that failed or were `withdrawn`;
     `taken` lists the messages that count for the agent, its own among them.
 
     Its first line is the `head`, which says of what it is the log. ValueError when it is of something else, DirectoryError when
@@ -47,6 +51,7 @@ class AskLog:
         self.entries = found[1:]
         self.points: dict[str, LogEntry] = {}
         self.told: dict[str, float | None] = {}
+        self.withdrawn: set[str] = set()
         self.taken: list[str] = []
 
     def append(self, entry: LogEntry) -> None:
@@ -58,6 +63,8 @@ class AskLog:
         """Update the points and their values by an entry."""
         if "tell" in entry:
             self.told[entry["tell"]] = entry["value"]
+            if entry.get("withdrawn"):
+                self.withdrawn.add(entry["tell"])
         elif "add" in entry:
             self.points[entry["add"]] = {"u": entry["u"], "client": None, "until": None}
             self.told[entry["add"]] = entry["value"]
@@ -65,6 +72,13 @@ class AskLog:
             self.taken += entry["took"]
         else:
             self.points[entry["ask"]] = {name: entry[name] for name in ("u", "client", "until")}
+
+    @property
+    def failed(self) -> Array:
+        """List the points `(f, d)` that failed and have no value from another try."""
+        values = [(self.points[token]["u"], value) for token, value in self.told.items() if token not in self.withdrawn]
+        known = {tuple(u) for u, value in values if value is not None}
+        return np.array([u for u, value in values if value is None and tuple(u) not in known])
 
     @property
     def open(self) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedbo.actors.evaluation.failed_points import learns_failures, other_than, takes_worst
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from fedbo.actors.threads import blas_threads
 from fedbo.algorithms.base import Array, Inbound, Overlapping, Private, Problem, Starting
@@ -129,13 +130,24 @@ class Agent:
         Told twice, the first value stays. ValueError when the token is not one of this agent's. OSError when the meeting cannot
         be reached: what was told is kept all the same, and the message goes there later.
         """
+        return self._closed(token, value, {})
+
+    def withdraw(self, token: str) -> bool:
+        """Withdraw a configuration that is not going to be evaluated; return whether it was still open.
+
+        The agent learns nothing from it, whereas `tell` with None reports a failure. Errors are those of `tell`.
+        """
+        return self._closed(token, None, {"withdrawn": True})
+
+    def _closed(self, token: str, value: float | None, more: Mapping[str, Any]) -> bool:
+        """Close an open configuration, and send the message that is due then."""
         if token in self._log.told:
             return False
         if token not in self._log.points:
             raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
         value = None if value is None or not is_usable(value) else float(value)
         due = self._meeting is not None and self._due(self._file.told + 1)
-        self._enter({"tell": token, "value": value, "at": time.time()} | ({"sends": True} if due else {}))
+        self._enter({"tell": token, "value": value, "at": time.time(), **more} | ({"sends": True} if due else {}))
         with self._threads.limit(limits=1):
             self._file = self._told(token, value, due)
             self._save()
@@ -257,13 +269,21 @@ class Agent:
         else:
             streams = self._streams.at(file.asked + file.added - self.terms.initial + 1)
             waiting = np.array([self._log.points[token]["u"] for token in self._log.open]).reshape(-1, self._problem.dim)
-            state = self._algorithm.pending(file.algorithm, waiting)
+            state, failed = self._algorithm.pending(file.algorithm, waiting), self._log.failed
+            if len(failed) and learns_failures(self._algorithm):
+                state = self._algorithm.avoiding(state, failed)
             decision, state = self._algorithm.ask(state, file.inbox, streams)
+            if len(failed):
+                decision = decision._replace(x=self._space.project(decision.x))
+                decision = other_than(failed, decision, self._space, streams)
             u, file = decision.x[0], file._replace(asked=file.asked + 1, inbox=())
         return self._space.project(u[None, :])[0], file._replace(algorithm=state)
 
     def _learned(self, token: str, value: float | None) -> _AgentFile:
         file = self._file._replace(told=self._file.told + 1)
+        if value is None and token not in self._log.withdrawn and takes_worst(self._algorithm):
+            told = [self._sign * known for known in self._log.told.values() if known is not None]
+            value = self._sign * min(told) if told else None
         if value is None:
             return file
         u = np.array([self._log.points[token]["u"]])

@@ -42,7 +42,7 @@ class Options(TypedDict):
     time_limit: NotRequired[float]
     memory_limit: NotRequired[int]
     retries: NotRequired[int]
-    failure: NotRequired[Literal["drop", "worst", "stop"]]
+    failure: NotRequired[Literal["avoid", "drop", "stop"]]
     seed: NotRequired[int]
     name: NotRequired[str]
     address: NotRequired[str]

@@ -151,7 +151,7 @@ def settings(draw: Any, plan: Any = None) -> Setting:
             "attempts": draw(st.sampled_from([1, 3, 10])),
             "plan": tuple(draw(st.lists(faults(), min_size=1, max_size=5))) if plan is None else draw(plan),
         },
-        policy=draw(st.sampled_from([Policy(), Policy(2, "worst", 2.5), Policy(0, "drop", 1.5)])),
+        policy=draw(st.sampled_from([Policy(), Policy(2, "avoid", 2.5), Policy(0, "drop", 1.5)])),
         checkpoint=draw(st.integers(1, 3)),
         until=UNTIL,
     )

@@ -418,7 +418,7 @@ def test_a_retry_draws_a_new_length_and_comes_after_the_other_points() -> None:
 
 
 def test_a_point_that_failed_for_good_is_told_as_the_worst_value_seen() -> None:
-    ran, algorithm = limited(Policy(1, "worst", 2.0))
+    ran, algorithm = limited(Policy(1, "avoid", 2.0))
     swapped = 0
     for agent in range(4):
         worst, told = math.inf, []

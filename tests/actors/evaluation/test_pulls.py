@@ -141,7 +141,7 @@ class BrittleFederation(Quadratic):
 
 
 def test_a_pull_that_fails_fails_its_point_and_has_used_its_part_of_the_budget() -> None:
-    agent = agent_of(Puller((3, 40, 40)), federation=BrittleFederation(agents=3))
+    agent = agent_of(Puller((3, 40, 40)), federation=BrittleFederation(agents=3), policy=Policy(failure="drop"))
     (x, y) = work(agent)[-1]
     np.testing.assert_allclose(y, [0.1])
     assert len(x) == 1 and (agent.state.t_n, agent.state.pulled) == (3, 83)

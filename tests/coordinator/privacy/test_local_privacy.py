@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from small_runs import Setting
 
 from fedbo.actors.agent import HostedAgent
 from fedbo.actors.evaluation.policy import Policy
@@ -19,10 +18,8 @@ from fedbo.algorithms.base import Algorithm, Array, Disclosure, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.coordinator.privacy.ledger import local_entry
-from fedbo.coordinator.privacy.local import unkept_promise
 from fedbo.objectives.functions import Quadratic
 
-FAILURES = ("drop", "worst", "stop")
 PULLS = 5000
 
 
@@ -80,32 +77,12 @@ def most_moved(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize("retries", [0, 1, 5])
-def test_where_nothing_is_told_in_place_of_what_failed_a_reward_moves_one_mean(
-    retries: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("failure", ["avoid", "drop"])
+def test_where_evaluations_fail_a_reward_moves_one_hidden_mean(
+    failure: str, retries: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert most_moved(Policy(retries, "drop"), monkeypatch) == 1
-
-
-def test_the_worst_value_in_place_of_failed_ones_moves_several_means(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a reward would cost several times what the ledger says: the reason for refusing it."""
-    assert most_moved(Policy(0, "worst"), monkeypatch) == 8
-
-
-def test_a_policy_is_separate_only_where_that_is_declared() -> None:
-    assert [failure for failure in FAILURES if Policy(failure=failure).separate] == ["drop", "stop"]
-    unknown = Policy()
-    object.__setattr__(unknown, "failure", "mean of the others")
-    assert not unknown.separate and unkept_promise(hidden(), unknown)
-
-
-def test_a_run_is_refused_in_which_a_reward_would_enter_several_hidden_means() -> None:
-    setting = Setting(hidden(), policy=Policy(2, "worst"))
-    with pytest.raises(ValueError, match="failure = 'worst' tells in place of a failed value another one, .* take \"drop\""):
-        setting.core()
-    assert not unkept_promise(entry("fed_pne").make(), setting.policy), "nothing is hidden"
-    assert not unkept_promise(entry("dp_fts").make(), setting.policy), "the aggregator hides an agent's whole message"
-    for failure in ("drop", "stop"):
-        assert not unkept_promise(hidden(), replace(setting.policy, failure=failure))
+    """A value in place of a failed one would be made of other rewards, and would be in several means."""
+    assert most_moved(Policy(retries, failure), monkeypatch) == 1
 
 
 def test_an_entry_of_a_hidden_message_has_its_epsilon_and_the_deviation_of_its_noise() -> None:

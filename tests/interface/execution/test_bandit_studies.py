@@ -121,10 +121,6 @@ def test_bytes_of_messages_are_those_of_their_numbers(tmp_path: Path) -> None:
         ({"budget": {"iterations": 9}}, r"\[\[algorithm\]\] 1 name = 'fed_pne': needs the number of evaluations"),
         ({"budget": {"iterations": 9, "pulls": 9}}, r"\[budget\] iterations = 9: stands beside pulls"),
         ({"budget": {}}, r"\[budget\] iterations: is missing; give iterations = 50, or pulls"),
-        (
-            {"evaluation": {"failure": "worst", "retries": 2}},
-            r"\[evaluation\] failure = 'worst': 'dp_fed_pne' keeps no promise where this tells .* take \"drop\" or \"stop\"",
-        ),
         ({"budget": {"pulls": 0}}, r"\[budget\] pulls = 0: must be at least 1"),
         (
             {"budget": {"iterations": 9}, "agents": {"history": {"algorithm": "random", "observations": 3}},

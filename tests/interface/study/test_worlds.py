@@ -54,7 +54,7 @@ FULL = tables(
         "staleness": {"weight": "polynomial", "bound": 4},
         "selection": {"who": "speed", "share": 0.5},
     },
-    evaluation={"retries": 2, "failure": "worst", "time_limit": 20.0},
+    evaluation={"retries": 2, "failure": "stop", "time_limit": 20.0},
     fault=[
         {"kind": "crash", "agents": "slow", "rate": 0.05, "restart": 2.0, "state": "lost"},
         {"kind": "crash", "agents": [5, 2], "at": 3.0},
@@ -108,7 +108,7 @@ def test_a_resolved_world_reads_as_itself() -> None:
     assert again(study).digest() == study.digest()
     assert environment_of(again(study)) == environment_of(study)
     assert again(study).exchange.make() == FirstK(3, "carry", Staleness("polynomial", bound=4), Selection("speed", 0.5))
-    assert study.evaluation.make() == Policy(2, "worst", 20.0)
+    assert study.evaluation.make() == Policy(2, "stop", 20.0)
 
 
 def test_groups_are_lists_or_shares_of_the_agents_that_no_list_names() -> None:
@@ -266,7 +266,7 @@ def test_every_run_has_its_world_its_policy_and_its_end(tmp_path: Path) -> None:
     study = load_study({**FULL, "sweep": {"budget.time": [20.0, 40.0], "agents.checkpoint": [2]}})
     jobs = runs(study, tmp_path)
     assert [(job.until, job.seconds, job.events) for job in jobs] == [(20.0, 5.0, 1000), (40.0, 5.0, 1000)]
-    assert {(job.task.policy, job.task.checkpoint) for job in jobs} == {(Policy(2, "worst", 20.0), 2)}
+    assert {(job.task.policy, job.task.checkpoint) for job in jobs} == {(Policy(2, "stop", 20.0), 2)}
     assert all(job.environment == environment_of(study) for job in jobs)
 
 

@@ -119,7 +119,7 @@ WRONG: list[tuple[str, str]] = [
      'take "poisson"'),
     # evaluations, checkpoints, snapshots
     ("[evaluation]\nretries = 1.5", "[evaluation] retries = 1.5: must be a whole number"),
-    ("[evaluation]\nfailure = 'ignore'", "[evaluation] failure = 'ignore': no failure 'ignore'; there are: drop, stop, worst"),
+    ("[evaluation]\nfailure = 'ignore'", "[evaluation] failure = 'ignore': no failure 'ignore'; there are: avoid, drop, stop"),
     ("[evaluation]\ntime_limit = 0", "[evaluation] time_limit = 0: must be above 0"),
     ("[evaluation]\nmemory_limit = 100",
      '[evaluation] memory_limit = 100: is watched in real time only; leave it out, or set clock = "wall"'),

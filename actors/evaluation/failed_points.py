@@ -1,0 +1,62 @@
+"""What an agent makes of points whose evaluation failed, where the study's policy is to avoid them.
+
+An algorithm that is `Avoiding` learns of them as failures. Any other is told the worst value that its agent has seen, unless it
+hides single evaluations: that value would be in several of its sent means.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedbo.actors.stopping.exchange import RungExchange
+from fedbo.algorithms.base import Algorithm, Array, Avoiding, Decision, LocallyPrivate, Overlapping
+from fedbo.algorithms.streams import Streams
+from fedbo.surrogates.projected import Lattice
+
+TRIES = 64  # uniform points drawn in place of one that failed, before a failed one may be evaluated again
+
+
+def learns_failures(algorithm: Algorithm) -> bool:
+    """Check whether an algorithm is told of failures as such."""
+    return isinstance(_bare(algorithm), Avoiding)
+
+
+def takes_worst(algorithm: Algorithm) -> bool:
+    """Check whether an algorithm is told the worst value in place of a failed one."""
+    bare = _bare(algorithm)
+    return not (isinstance(bare, Avoiding) or (isinstance(bare, LocallyPrivate) and bare.hides))
+
+
+def keeps_points(algorithm: Algorithm) -> bool:
+    """Check whether failed points are remembered: not by bandits, which evaluate a point again by design."""
+    return isinstance(_bare(algorithm), Avoiding | Overlapping)
+
+
+def with_failures(algorithm: Algorithm, own: Any, failed: Array | None, x: Array) -> tuple[Any, Array]:
+    """Add points `(f, d)` to the failed ones, and return the algorithm's state that knows of them, and all of them."""
+    failed = x if failed is None else np.concatenate([failed, x])
+    if learns_failures(algorithm):
+        own = algorithm.avoiding(own, failed)  # type: ignore[attr-defined]
+    return own, failed
+
+
+def other_than(failed: Array, decision: Decision, lattice: Lattice | None, streams: Streams) -> Decision:
+    """Replace points of a decision that failed before by uniform ones, except for a point that agents have agreed on."""
+    if decision.pulls is not None or decision.origin == "agreed":
+        return decision
+    again = np.flatnonzero((decision.x[:, None] == failed[None]).all(axis=2).any(axis=1))
+    if not len(again):
+        return decision
+    x, rng = decision.x.copy(), streams.rng("instead of a failed point")
+    for place in again:
+        for _ in range(TRIES):
+            x[place] = rng.random(x.shape[1]) if lattice is None else lattice.project(rng.random((1, x.shape[1])))[0]
+            if not (failed == x[place]).all(axis=1).any():
+                break
+    return decision._replace(x=x, origin="random")
+
+
+def _bare(algorithm: Algorithm) -> Algorithm:
+    return algorithm.algorithm if isinstance(algorithm, RungExchange) else algorithm

@@ -4,7 +4,8 @@
 
 Six functions fail in a region and one by chance. `slope` and `ackley` have their optima on and beside the border of the region,
 and `network` has categories, whole numbers and conditions. Our methods begin with ten uniform points, as Optuna's samplers do.
-An evaluation that fails raises. In Optuna its trial is failed, or pruned with `tpe_pruned`; SMAC records a crashed trial.
+An evaluation that fails raises. In Optuna its trial is failed, or pruned with `tpe_pruned`. SMAC records a
+crashed trial, at a cost of 100.
 Optuna's `gpsampler` needs PyTorch. Methods that are not installed are left out.
 
 With `--out FILE` each result is a line of the file, and those in it are not run again. `--from FILE ...` prints their table.
@@ -217,7 +218,8 @@ def smac(name: str, task: Task, evaluate: Evaluate, budget: int, seed: int) -> N
 
     logging.disable(logging.CRITICAL)
     with tempfile.TemporaryDirectory() as folder:
-        settings = {"deterministic": True, "n_trials": budget, "seed": seed, "output_directory": Path(folder)}
+        settings = {"deterministic": True, "n_trials": budget, "seed": seed, "crash_cost": 100.0}
+        settings["output_directory"] = Path(folder)
         scenario = Scenario(configuration_space(task), **settings)
         design = HyperparameterOptimizationFacade.get_initial_design(scenario, n_configs=INITIAL)
 

@@ -170,6 +170,14 @@ class Remembering(Small):
         return Decision(np.random.default_rng(self.count[0]).random((1, 2)), "own"), state
 
 
+@dataclass(frozen=True)
+class Stubborn(Small):
+    """Looks near one corner, whatever it is told of it."""
+
+    def ask(self, state: Any, inbox: Any, streams: Streams) -> tuple[Decision, Any]:
+        return Decision(1.0 - 0.1 * streams.rng("corner").random((1, 2)), "own"), state
+
+
 class Empty:
     """Has none of the functions."""
 
@@ -189,6 +197,7 @@ def test_the_contract_accepts_a_small_algorithm() -> None:
         (Silent, "exactly if an upload is declared"),
         (Unseeded, "another seed gives the same points"),
         (Remembering, "run again with the same seed"),
+        (Stubborn, "decisions are where evaluations fail"),
         (Empty, "lacks a function"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_resolved_study_shows_the_defaults_of_its_world() -> None:
     }
     assert shown["evaluation"] == {
         "retries": 0,
-        "failure": "drop",
+        "failure": "avoid",
         "parallel": 1,
         "prefetch": 0,
         "resources": [],
@@ -258,7 +258,7 @@ def test_whatever_a_world_is_made_of_is_listed_with_its_settings() -> None:
     loss = next(item for item in listed["faults"] if item.name == "loss")
     assert loss.summary == "Transmissions are lost." and loss.settings["probability"] == "0.1"
     tables_of = {item.name: item.settings for item in listed["tables"]}
-    assert tables_of["evaluation"]["failure"] == "'drop'" and tables_of["exchange.staleness"]["decay"] == "0.5"
+    assert tables_of["evaluation"]["failure"] == "'avoid'" and tables_of["exchange.staleness"]["decay"] == "0.5"
     assert next(item for item in listed["exchange"]).settings["staleness"].startswith('{weight = "constant"')
 
 

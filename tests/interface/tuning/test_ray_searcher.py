@@ -38,7 +38,7 @@ def test_a_suggestion_has_the_shape_of_the_space_and_leaves_constants_to_tune(tm
     searcher.close()
 
 
-def test_values_count_once_and_failures_teach_nothing(tmp_path: Path) -> None:
+def test_values_count_once_and_failures_have_no_value(tmp_path: Path) -> None:
     searcher = searcher_of(tmp_path)
     best = searcher.suggest("t1")
     for trial in ("t2", "t3", "t4"):

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedbo
-from fedbo.actors.evaluation.failures import keeps_points, other_than, takes_worst
+from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst
 from fedbo.algorithms.base import Decision
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams

@@ -56,7 +56,7 @@ def _unless(fails: Any) -> None:
 
 
 def slope(c: Configuration, rng: np.random.Generator) -> float:
-    """The optimum .9975 lies at (.55, .45), on the border of what fails: half of the square."""
+    """The optimum, 1, lies at (.4, .6), on the border of what fails: half of the square."""
     x = _point(c)
     _unless(x.sum() > 1)
     return float(x.sum() - (x[0] - 0.4) ** 2 - 0.5 * (x[1] - 0.6) ** 2)

@@ -79,9 +79,7 @@ def chosen() -> list[Document]:
         _study("admm", {"name": "admm_consensus"}, {"name": "plants", "agents": 3}, exchange={"mode": "first_k", "k": 2}),
         _study("transfer", [{"name": "rgpe", "every": 1}, {"name": "taf", "every": 1}], branin),
         _study("histories", [_FTS, {"name": "ts"}], branin, agents={"history": {"algorithm": "random", "observations": 5}}),
-        _study(
-            "pulls", {"name": "gp_ei", "refit": 3}, branin, budget={"pulls": 9}, evaluation={"retries": 1}
-        ),
+        _study("pulls", {"name": "gp_ei", "refit": 3}, branin, budget={"pulls": 9}, evaluation={"retries": 1}),
         _study("pooled", [{"name": "pooled"}, {"name": "random"}], branin, exchange={"mode": "immediate"}, fault=_FAULTS[:5]),
         _study("selection", _FTS, branin, exchange={"mode": "barrier", "selection": {"who": "speed", "share": 0.6}}),
     ]

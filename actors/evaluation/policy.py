@@ -17,8 +17,8 @@ class Policy:
     """The policy for evaluations that raise, give no finite number, take too long or exhaust their memory.
 
     One is tried again up to `retries` times. A point at which every try failed is dealt with as `failure` says: "avoid", the
-    agent evaluates it no more and keeps away from its surroundings (see `failed_points`); "drop", the agent learns nothing from it;
-    or "stop", the run ends. An evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
+    agent evaluates it no more and keeps away from its surroundings (see `failed_points`); "drop", the agent learns nothing; or
+    "stop", the run ends. An evaluation may take `time_limit` units of time, and in real time `memory_limit` MiB of memory.
 
     In real time up to `parallel` evaluations of one agent run at once, and up to `prefetch` more are decided before there is
     room for them, so that the next begins when one ends. With more than one pending, or with `resources`, each is a task on the

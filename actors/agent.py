@@ -258,7 +258,7 @@ class HostedAgent:
         if self._problem.lattice is not None:
             decision = decision._replace(x=self._problem.lattice.project(decision.x))
         if state.failed is not None:
-            decision = other_than(state.failed, decision, self._problem.lattice, self.streams.at(request.step))
+            decision = other_than(state.failed, decision, self._problem, self.streams.at(request.step))
         if decision.pulls is not None and algorithm.queries is not None:
             raise ValueError("an algorithm whose decisions have pulls declares queries = None, so that each is waited for")
         cut = False

@@ -166,7 +166,7 @@ def ours(name: str, task: Task, evaluate: Evaluate, budget: int, seed: int) -> N
             decision = Decision(initial[[step - 1]], "initial")
         decision = decision._replace(x=space.project(decision.x))
         if failed is not None:
-            decision = other_than(failed, decision, lattice, streams.at(step))
+            decision = other_than(failed, decision, problem, streams.at(step))
         try:
             value = evaluate(space.decode(decision.x[0]))
         except Failed:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedbo.actors.stopping.exchange import RungExchange
-from fedbo.algorithms.base import Algorithm, Array, Avoiding, Decision, LocallyPrivate, Overlapping
+from fedbo.algorithms.base import Algorithm, Array, Avoiding, Decision, LocallyPrivate, Overlapping, Problem
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.projected import Lattice
 
 TRIES = 64  # uniform points drawn in place of one that failed, before a failed one may be evaluated again
 
@@ -42,13 +41,14 @@ def with_failures(algorithm: Algorithm, own: Any, failed: Array | None, x: Array
     return own, failed
 
 
-def other_than(failed: Array, decision: Decision, lattice: Lattice | None, streams: Streams) -> Decision:
+def other_than(failed: Array, decision: Decision, problem: Problem, streams: Streams) -> Decision:
     """Replace points of a decision that failed before by uniform ones, except for a point that agents have agreed on."""
     if decision.pulls is not None or decision.origin == "agreed":
         return decision
     again = np.flatnonzero((decision.x[:, None] == failed[None]).all(axis=2).any(axis=1))
     if not len(again):
         return decision
+    lattice = problem.lattice
     x, rng = decision.x.copy(), streams.rng("instead of a failed point")
     for place in again:
         for _ in range(TRIES):

@@ -290,7 +290,7 @@ class HalfFailing(Lockstep):
     def ask(self, agent: int) -> Decision:
         """Replace a point that failed before, as an agent does."""
         decision, failed = super().ask(agent), self.failed[agent]
-        return decision if failed is None else other_than(failed, decision, None, self.streams.of(agent).at(self.step))
+        return decision if failed is None else other_than(failed, decision, self.problem, self.streams.of(agent).at(self.step))
 
     def tell(self, agent: int, decision: Decision) -> None:
         """Evaluate a decision; tell the agent the values, and what failed."""

@@ -275,7 +275,7 @@ class Agent:
             decision, state = self._algorithm.ask(state, file.inbox, streams)
             if len(failed):
                 decision = decision._replace(x=self._space.project(decision.x))
-                decision = other_than(failed, decision, self._space, streams)
+                decision = other_than(failed, decision, self._problem, streams)
             u, file = decision.x[0], file._replace(asked=file.asked + 1, inbox=())
         return self._space.project(u[None, :])[0], file._replace(algorithm=state)
 

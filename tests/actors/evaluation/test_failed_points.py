@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 import fedbo
 from fedbo.actors.evaluation.failed_points import keeps_points, other_than, takes_worst
-from fedbo.algorithms.base import Decision
+from fedbo.algorithms.base import Decision, Problem
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.typed_function import GIVEN
@@ -21,6 +21,7 @@ from fedbo.tuning.spaces import written_space
 
 SPACE: dict[str, Any] = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
 DECISIONS = 16
+PROBLEM = Problem(2, 1, (0,), 3, 5)
 
 
 def slope(config: dict[str, Any]) -> float:
@@ -65,12 +66,12 @@ def test_a_hidden_method_is_told_nothing_and_bandits_the_worst_value() -> None:
 def test_only_a_point_that_failed_is_replaced_and_what_was_agreed_on_stays() -> None:
     failed, streams = np.array([[0.2, 0.3], [0.5, 0.5]]), Streams(1).of(0)
     other = Decision(np.array([[0.2, 0.4]]), "own")
-    assert other_than(failed, other, None, streams) is other
+    assert other_than(failed, other, PROBLEM, streams) is other
     agreed = Decision(failed[:1], "agreed")
-    assert other_than(failed, agreed, None, streams) is agreed
-    replaced = other_than(failed, Decision(failed[:1].copy(), "own"), None, streams)
+    assert other_than(failed, agreed, PROBLEM, streams) is agreed
+    replaced = other_than(failed, Decision(failed[:1].copy(), "own"), PROBLEM, streams)
     assert replaced.origin == "random" and not (replaced.x == failed).all(axis=1).any()
-    assert_array_equal(replaced.x, other_than(failed, Decision(failed[:1].copy(), "own"), None, streams).x)
+    assert_array_equal(replaced.x, other_than(failed, Decision(failed[:1].copy(), "own"), PROBLEM, streams).x)
 
 
 @pytest.mark.parametrize("name", ["gp_ei", "fed_prior"])

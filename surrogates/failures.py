@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from fedbo.algorithms.base import Array
+Array = npt.NDArray[np.float64]
 
 REACHES = (0.1, 0.2)  # length scales of the likeness of two points, times the square root of the number of inputs
 

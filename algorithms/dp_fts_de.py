@@ -17,7 +17,6 @@ from fedbo.algorithms.catalog import Entry
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.components.federated import Federated, FederatedState
 from fedbo.algorithms.components.inner_search import maximiser_rng
-from fedbo.algorithms.components.regions import Regions, region_of, split_cube
 from fedbo.algorithms.components.schedules import Schedule, check_probabilities, check_temperature, temperature
 from fedbo.algorithms.reveals import Reveals
 from fedbo.algorithms.streams import Streams
@@ -248,6 +247,38 @@ FAITHFUL: dict[str, Any] = {
 
 def _entry(summary: str, control: str = "none", **fixed: Any) -> Entry:
     return Entry(DPFTSDE, {"control": control, **fixed}, {"faithful": FAITHFUL}, summary)
+
+
+class Regions(NamedTuple):
+    """P boxes of equal volume that cover the unit cube and share no more than faces: corners `low` and `high`, `(P, d)`."""
+
+    low: Array
+    high: Array
+
+
+@lru_cache(maxsize=64)
+def split_cube(count: int, dim: int) -> Regions:
+    """Split the unit cube into `count` boxes: each along its longest side, in proportion to how many are to come of a part."""
+    boxes = np.array(_split(np.zeros(dim), np.ones(dim), count)).reshape(count, 2, dim)
+    boxes.flags.writeable = False
+    return Regions(boxes[:, 0], boxes[:, 1])
+
+
+def _split(low: Array, high: Array, count: int) -> list[tuple[Array, Array]]:
+    if count == 1:
+        return [(low, high)]
+    first = count // 2
+    # Sides of equal length differ by rounding; the first of them is to be cut in every box alike.
+    side = int(np.argmax(np.round(high - low, 9)))
+    cut = low[side] + (high[side] - low[side]) * (first / count)
+    below, above = high.copy(), low.copy()
+    below[side] = above[side] = cut
+    return _split(low, below, first) + _split(above, high, count - first)
+
+
+def region_of(agent: Any, count: int) -> Any:
+    """Give the region that an agent is assigned to, or of each in an array; as many agents to each, give or take one."""
+    return agent % count
 
 
 ALGORITHMS = {

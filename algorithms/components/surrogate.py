@@ -11,10 +11,10 @@ from annotated_types import Ge, Gt, Lt
 
 from fedbo.algorithms.base import Array, Decision, Origin, Problem
 from fedbo.algorithms.components.coordinates import COORDINATES, FEW, beginning, distance, from_coordinates, to_coordinates
+from fedbo.algorithms.components.failures import supposed_values
 from fedbo.algorithms.components.typed_coordinates import embedded, restored
 from fedbo.algorithms.streams import Streams
 from fedbo.settings.ranges import OneOf, check
-from fedbo.surrogates.failures import supposed_values
 from fedbo.surrogates.features import Features
 from fedbo.surrogates.gp import Hyperparameters, Posterior, condition, fit_gp, fit_warped, predict, warp
 from fedbo.surrogates.gp_settings import FINE, ROBUST, SCALED, SMOOTH, GPSettings

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from fedbo.algorithms.base import Inbound, Private, Problem, Starting
 from fedbo.algorithms.catalog import entry
 from fedbo.algorithms.components.coordinates import to_coordinates
-from fedbo.algorithms.components.regions import region_of, split_cube
 from fedbo.algorithms.components.schedules import FROM_ZERO, NAMED, TEMPERATURES, probability, temperature
-from fedbo.algorithms.dp_fts_de import ALGORITHMS, DPFTSDE
+from fedbo.algorithms.dp_fts_de import ALGORITHMS, DPFTSDE, region_of, split_cube
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.algorithms.ts import TS
 from fedbo.surrogates.draws import message_function

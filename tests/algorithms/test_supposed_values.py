@@ -10,8 +10,8 @@ import pytest
 
 from fedbo.algorithms.base import Array, Avoiding, Problem
 from fedbo.algorithms.catalog import algorithms, entry
+from fedbo.algorithms.components.failures import REACHES, supposed_values
 from fedbo.algorithms.streams import Streams
-from fedbo.surrogates.failures import REACHES, supposed_values
 
 # What these send is where they would look next, which failures may change.
 PROPOSING = {"consensus", "admm_consensus", "admm_allocation"}

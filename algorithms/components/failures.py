@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from fedbo.algorithms.base import Array
 
 REACHES = (0.1, 0.2)  # length scales of the likeness of two points, times the square root of the number of inputs
 

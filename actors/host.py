@@ -34,7 +34,7 @@ class Host:
         blas_threads().limit(limits=1)
         self.agents: LazyRecords[HostedAgent]
         self._storage: HostStorage | None = None
-        self._epoch = 0.0
+        self._begun = 0.0  # by the monotonic clock of this machine
         self._held: dict[int, float] = {}
         self._slow: dict[int, float] = {}
         self._halted = False
@@ -96,8 +96,8 @@ class Host:
         gc.set_threshold(_COLLECT, gc.get_threshold()[1], _WHOLE)
 
     def begin(self, epoch: float) -> None:
-        """Set the clock of real time to 0 at `epoch` (as `time.time` gives it)."""
-        self._epoch = epoch
+        """Start the clock of the study, which was at 0 at `epoch`, in seconds of `time.time`: that is read this once."""
+        self._begun = time.monotonic() - (time.time() - epoch)
 
     def reached(self) -> float:
         """Give the time at which the last evaluation had ended that earlier processes noted down for these agents."""
@@ -105,7 +105,7 @@ class Host:
 
     def clock(self) -> float:
         """Give the real time of the study."""
-        return time.time() - self._epoch
+        return time.monotonic() - self._begun
 
     @exits_as_errors
     def decide(self, commits: Commits, request: StepRequest) -> DecisionSize:

@@ -23,12 +23,12 @@ class HostProcesses:
 
     def __init__(self, task: Task, config: HostConfig, live: WallClockState) -> None:
         self._task, self._config, self.live = task, config, live
-        self._epoch = 0.0
+        self._begun = 0.0
         self._spare = self._start_spare()
 
     def begin(self, hosts: Sequence[RemoteHost], epoch: float) -> None:
-        """Set all clocks to 0 at `epoch`, also those of processes to come."""
-        self._epoch = epoch
+        """Start all clocks of the study, which were at 0 at `epoch`, also those of processes to come."""
+        self._begun = time.monotonic() - (time.time() - epoch)
         got([host.handle.begin.remote(epoch) for host in hosts])
 
     def kill(self, host: RemoteHost) -> None:
@@ -70,7 +70,7 @@ class HostProcesses:
         host.handle, self._spare = self._spare, self._start_spare()
         host.life += 1
         host.process = 1
-        host.calls.append(host.handle.begin.remote(self._epoch))
+        host.calls.append(host.handle.begin.remote(time.time() - (time.monotonic() - self._begun)))  # by the time of day now
         config = self._config._replace(life=host.life)
         loaded = host.handle.load.remote(self._task, host.numbers, config, host.place)
         host.calls.append(loaded)
@@ -133,7 +133,7 @@ class SupervisedHosts(RayHosts):
         return {name: digest for part in got(calls) for name, digest in part.items()}
 
     def begin(self, epoch: float) -> None:
-        """Set all clocks of real time to 0 at `epoch`."""
+        """Start all clocks of the study, which were at 0 at `epoch`."""
         self._processes.begin(self.remote, epoch)
 
     def reached(self) -> float:

@@ -26,7 +26,7 @@ class LiveHosts(Hosts, Protocol):
     """Hosts whose processes live in real time."""
 
     def begin(self, epoch: float) -> None:
-        """Set all clocks to 0 at `epoch`."""
+        """Start all clocks of the study, which were at 0 at `epoch`, in seconds of `time.time`."""
 
     def reached(self) -> float:
         """Give the time at which the last of all evaluations that were noted down had ended."""
@@ -56,9 +56,10 @@ def run_wall(core: Core, hosts: LiveHosts, hooks: RunHooks, queue: EventQueue, u
     Times are seconds since the run began; one that goes on begins where it stood. After `until` no event is taken.
     """
     # What was evaluated before an interruption may have ended after the last thing that was heard.
-    epoch = time.time() - max(queue.time, hosts.reached())
-    hosts.begin(epoch)
-    loop = _WallClockLoop(core, hosts, hooks, queue, epoch)
+    # From here on every process goes on by its monotonic clock: one that is set back would stop the study.
+    at = max(queue.time, hosts.reached())
+    loop = _WallClockLoop(core, hosts, hooks, queue, time.monotonic() - at)
+    hosts.begin(time.time() - at)
     for order in core.orders():
         hosts.submit(order)
     hosts.flush()
@@ -86,10 +87,10 @@ class _WallClockLoop:
     hosts: LiveHosts
     hooks: RunHooks
     queue: EventQueue
-    epoch: float
+    begun: float
 
     def clock(self) -> float:
-        return time.time() - self.epoch
+        return time.monotonic() - self.begun
 
     def turn(self, until: float) -> None:
         """Process the event that is due, or wait for what comes first."""

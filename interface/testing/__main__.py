@@ -23,6 +23,7 @@ from fedbo.testing.chaos.knobs import draw_knobs
 from fedbo.testing.chaos.real_time import broken_in_real_time, draw_real_time_study
 from fedbo.testing.chaos.trials import chaos_trials
 from fedbo.testing.fork_promise import broken_fork
+from fedbo.testing.power.promise import broken_by_power_cuts, cuts_made
 from fedbo.testing.promises import (
     broken_by_kills,
     broken_extension,
@@ -35,7 +36,7 @@ from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study, features
 
 ON_RAY = ("hostings", "workers", "real-time")
-TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "real-time", "ray-chaos")
+TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "real-time", "ray-chaos", "power-cuts")
 Trial = Callable[[Study, Path, int], list[str]]
 
 
@@ -49,6 +50,8 @@ def trials(given: argparse.Namespace) -> Trial:
         return lambda study, folder, seed: broken_extension(study, folder, given.limit, seed)
     if given.what == "forks":
         return lambda study, folder, seed: broken_fork(study, folder, given.limit, seed)
+    if given.what == "power-cuts":
+        return lambda study, folder, seed: broken_by_power_cuts(study, folder, given.limit, given.cuts, seed)
     start_ray()
     if given.what == "real-time":
         return lambda study, folder, seed: broken_in_real_time(draw_real_time_study(seed), folder, seed)
@@ -138,6 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(f"{series.drawn} studies, {series}", flush=True)
     if given.count:
         print(series.table())
+    if given.what == "power-cuts":
+        print(", ".join(f"{count} {name}" for name, count in sorted(cuts_made.items())))
     print(f"{series.drawn} studies, seeds {given.first} to {seed - 1}: {series}")
     sys.exit(bool(series.broken))
 
@@ -169,6 +174,7 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--kills", type=int, default=5, help="kills of a study; with hostings, in so many of 100 studies a host"
     )
+    parser.add_argument("--cuts", type=int, default=20, help="power cuts in a study")
     parser.add_argument("--room", type=Path, default=Path(tempfile.gettempdir()), help="the folder for runs")
     parser.add_argument(
         "--with",

@@ -8,6 +8,7 @@ from math import isfinite
 
 import numpy as np
 
+import fedbo.actors.evaluation.children  # noqa: F401  # which binds what objectives fork to this process
 from fedbo.actors.evaluation.failures import failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
 import os
 import pickle
 import resource
@@ -13,8 +12,10 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import IO, Any
 
+from fedbo.actors.evaluation.children import die_with_parent
 from fedbo.actors.evaluation.failures import text_of
 from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
@@ -74,7 +75,8 @@ class Isolated:
         if process is None:
             return
         atexit.unregister(process.kill)
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
@@ -87,12 +89,13 @@ class Isolated:
         if self._process is None or self._process.poll() is not None:
             self.close()
             paths = os.pathsep.join(path for path in sys.path if path)
-            command = [sys.executable, "-m", "fedbo.actors.evaluation.isolated", str(self._memory or 0)]
+            command = [sys.executable, "-m", "fedbo.actors.evaluation.isolated", str(self._memory or 0), str(os.getpid())]
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, "PYTHONPATH": paths},
+                process_group=0,  # so that what an evaluation has started ends with it
             )
             atexit.register(self._process.kill)
             assert self._process.stdout is not None
@@ -144,7 +147,7 @@ def main() -> None:
     """Evaluate what comes in on standard input, until it ends."""
     from fedbo.actors.evaluation.evaluator import evaluate
 
-    _die_with_parent()
+    die_with_parent(int(sys.argv[2]))
     limit = int(sys.argv[1]) * MIB
     if limit:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -176,15 +179,6 @@ def main() -> None:
             if ends_process(error):
                 raise
             send(sink, _portable(error))
-
-
-def _die_with_parent() -> None:
-    """Ask for this process to be ended when the one that wants its answers has died, where the system can do that."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        if os.getppid() != parent:
-            sys.exit()
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -70,7 +70,7 @@ def write_study(study: dict[str, Any], path: Path) -> Path:
     """Write a study as a file."""
     import fedbo
 
-    path.write_text(fedbo.load_study(study).to_toml(), encoding="utf-8")
+    path.write_text(fedbo.load_study(study, trust=True).to_toml(), encoding="utf-8")
     return path
 
 

@@ -110,6 +110,7 @@ RAY_SHELLS = {
     "interface/ray_scheduler.py",
     "interface/ray_searcher.py",
     "interface/testing/carrying_out.py",
+    "interface/testing/power/stories.py",
     "interface/testing/promises.py",
     "interface/execution/workers.py",
 }

@@ -18,7 +18,7 @@ from fedbo.testing.carrying_out import LEGAL_NAMES, Ending, Untried, forked, wor
 from fedbo.testing.chaos.real_time import draw_real_time_study
 from fedbo.testing.power.disk import POLICIES, Disk
 from fedbo.testing.power.stories import (
-    Story,
+    CutStory,
     extension_story,
     fork_story,
     meeting_story,
@@ -60,7 +60,7 @@ def broken_by_power_cuts(study: Study, folder: Path, seconds: float, cuts: int, 
     return broken
 
 
-def draw_story(what: str, study: Study, folder: Path, rng: random.Random, seed: int) -> Story:
+def draw_story(what: str, study: Study, folder: Path, rng: random.Random, seed: int) -> CutStory:
     """Return a story about a study; Untried where nothing of the kind can be told about it."""
     try:
         often = load_study({**study.document(), "recovery": {"events": rng.choice((6, 30, 600))}})
@@ -88,7 +88,7 @@ def _alone(seed: int) -> Study:
         raise Untried(str(error)) from None
 
 
-def _kept(story: Story, copy: Path) -> None:
+def _kept(story: CutStory, copy: Path) -> None:
     """Copy the state of a place before its story begins."""
     if story.place.exists():
         shutil.copytree(story.place, copy)
@@ -101,7 +101,7 @@ def _restore(copy: Path, place: Path) -> None:
         shutil.copytree(copy, place)
 
 
-def _worked(story: Story, folder: Path, at: Collection[int], seed: int) -> int:
+def _worked(story: CutStory, folder: Path, at: Collection[int], seed: int) -> int:
     """Carry a story out in this process, leave images of the disk before some operations, and return how many there were."""
     images = folder / "images"
     images.mkdir(exist_ok=True)
@@ -116,7 +116,7 @@ def _worked(story: Story, folder: Path, at: Collection[int], seed: int) -> int:
     return disk.count
 
 
-def _broken_after(story: Story, folder: Path, image: Path, limits: tuple[float, int], rng: random.Random) -> list[str]:
+def _broken_after(story: CutStory, folder: Path, image: Path, limits: tuple[float, int], rng: random.Random) -> list[str]:
     """Go on with an image of the disk, once more cut off or not, and return what is wrong then."""
     seconds, operations = limits
     known, name = json.loads(image.with_suffix(".json").read_text()), f"{story.name}, {image.name}"

@@ -38,7 +38,7 @@ _TOLD, _AGENTS = 6, 2  # values that each asked agent is told, and their number
 
 
 @dataclass(frozen=True)
-class Story:
+class CutStory:
     """Something that is carried out in the folder `place`.
 
     `before` is done once, on a disk that loses nothing. `work` begins, or goes on with what it finds. `known` lists what has
@@ -53,10 +53,10 @@ class Story:
     known: Callable[[], list[str]] = list
 
 
-def run_story(study: Study, folder: Path) -> Story:
+def run_story(study: Study, folder: Path) -> CutStory:
     """Run a study, which ends with the bytes of one that was never cut."""
     place, alone = folder / "run", folder / "alone"
-    return Story(
+    return CutStory(
         "run",
         place,
         lambda: begin_or_go_on(study, place),
@@ -65,7 +65,7 @@ def run_story(study: Study, folder: Path) -> Story:
     )
 
 
-def extension_story(study: Study, folder: Path, rng: random.Random) -> Story:
+def extension_story(study: Study, folder: Path, rng: random.Random) -> CutStory:
     """Extend a study that has ended, which ends with the bytes of one that was larger from the beginning."""
     given = with_less(study, rng)
     if given is None:
@@ -83,10 +83,10 @@ def extension_story(study: Study, folder: Path, rng: random.Random) -> Story:
         if not ended or load_study(place / STUDY, sets).digest() != noted["study_sha256"]:
             fedbo.resume(place, overrides=sets if ended else ())
 
-    return Story("extension", place, work, lambda known: differences(tables(alone), tables(place), "extension"), before)
+    return CutStory("extension", place, work, lambda known: differences(tables(alone), tables(place), "extension"), before)
 
 
-def fork_story(study: Study, folder: Path, rng: random.Random) -> Story:
+def fork_story(study: Study, folder: Path, rng: random.Random) -> CutStory:
     """Fork a run with nothing changed, whose branch ends with the bytes of the run."""
     if study.privacy.secure_noise:
         raise Untried("its noise cannot be drawn again")
@@ -101,10 +101,10 @@ def fork_story(study: Study, folder: Path, rng: random.Random) -> Story:
         pairs = ((alone, place / "branch-0001"), (alone, place / "original"))
         return list(chain.from_iterable(differences(tables(one), tables(two), f"fork: {two.name}") for one, two in pairs))
 
-    return Story("fork", place, work, check, lambda: begin_or_go_on(study, alone))
+    return CutStory("fork", place, work, check, lambda: begin_or_go_on(study, alone))
 
 
-def meeting_story(folder: Path, seed: int) -> Story:
+def meeting_story(folder: Path, seed: int) -> CutStory:
     """Ask and tell agents in turn, which exchange messages in a folder."""
     place, done = folder / "sites", folder / "done.jsonl"
     terms = Terms({"name": "fts", "features": 20}, _AGENTS, initial=2, seed=seed)
@@ -144,14 +144,14 @@ def meeting_story(folder: Path, seed: int) -> Story:
                 wrong += [f"agent {number}: has {len(messages)} messages"] * (len(messages) != _AGENTS * (_TOLD - 1))
         return wrong
 
-    return Story("meeting", place, work, check, known=known)
+    return CutStory("meeting", place, work, check, known=known)
 
 
 def _content(path: Path) -> bytes:
     return path.read_bytes() if path.is_file() else b""
 
 
-def real_time_story(study: Study, folder: Path) -> Story:
+def real_time_story(study: Study, folder: Path) -> CutStory:
     """Run a study in real time; what happened before the cut stands in its record, and a replay gives the same."""
     place = folder / "run"
 
@@ -170,7 +170,7 @@ def real_time_story(study: Study, folder: Path) -> Story:
         with hosts_here():
             begin_or_go_on(study, place)
 
-    return Story("real time", place, work, check, known=known)
+    return CutStory("real time", place, work, check, known=known)
 
 
 class _Call:
@@ -190,7 +190,7 @@ class _Call:
         return self
 
 
-class _Host:
+class _LocalHost:
     """A host of agents in this process, to be called as one on Ray."""
 
     def __init__(self) -> None:
@@ -203,7 +203,7 @@ class _Host:
 @contextmanager
 def hosts_here() -> Iterator[None]:
     """Let the hosts of agents in real time be in this process, which Ray then has no part in."""
-    started: Any = lambda count: [_Host() for _ in range(count)]  # noqa: E731
+    started: Any = lambda count: [_LocalHost() for _ in range(count)]  # noqa: E731
     changes: list[tuple[Any, str, Any]] = [
         (supervision, "start_hosts", started),
         (actor, "start_hosts", started),

@@ -11,7 +11,8 @@ import pytest
 from synthetic_run import document, write_run
 
 from fedbo.cli import OK, WRONG_INPUT, main
-from fedbo.page.about import failures
+from fedbo.execution.directory import new_manifest
+from fedbo.page.about import asked, failures
 from fedbo.page.axes import LinearAxis, label_of, spanned
 from fedbo.page.curve_drawing import draw_panel
 from fedbo.page.curve_panels import curve_panels
@@ -169,3 +170,21 @@ def test_axes_have_round_ticks() -> None:
     assert LinearAxis(-1, 1, 0, 10).ticks(4) == [-1, -0.5, 0, 0.5, 1]
     assert label_of(-0.0, 0.5) == "0.0" and label_of(1200, 200) == "1,200"
     assert spanned(2.0, 2.0) == pytest.approx((1.8, 2.2)) and spanned(float("nan"), 1) == (0.0, 1.0)
+
+
+def test_what_messages_reveal_is_shown_by_lists_checks_and_reports(
+    troubled: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["list", "algorithms", "--format", "json"]) == OK
+    listed = {item["name"]: item["reveals"] for item in json.loads(capsys.readouterr().out)["algorithms"]}
+    assert (listed["rgpe"], listed["ts"], listed["fts"]) == ("computable", "nothing", "draws")
+    study = troubled.directory / "study.toml"
+    assert main(["validate", str(study), "--format", "json"]) == OK
+    revealed = json.loads(capsys.readouterr().out)["estimate"]["reveals"]
+    assert set(revealed) == set(troubled.study.labels)
+    assert main(["validate", str(study)]) == OK
+    assert "messages reveal" in capsys.readouterr().out
+    assert new_manifest(troubled.study)["reveals"] == revealed
+    (label, word), *_ = revealed.items()
+    result = Result(troubled.directory, troubled.study, {**troubled.manifest, "reveals": revealed})
+    assert dict(asked(result))["messages reveal"].startswith(f"{label}: {word} (")

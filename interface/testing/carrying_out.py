@@ -30,6 +30,7 @@ from fedbo.testing.chaos.knobs import NONE_TURNED, Knobs, turn
 LEGAL_ENDS = (EvaluationError, EndlessError)
 # What a fork tells of how a study may end besides well: by its own wish, or because nothing could make progress any more.
 LEGAL_NAMES = tuple(error.__name__ for error in LEGAL_ENDS)
+STRUCK = "struck.txt"
 TABLES = ("observations", "events", "histories", "privacy", "privacy_agents")
 
 
@@ -176,7 +177,10 @@ def _in_fork(work: Callable[[], Any], answer: Path) -> None:
 
 
 def dying(folder: Path, before: int | None) -> Callable[[], int]:
-    """Let this process be killed just before its file operation below a folder with this number; give what counts them."""
+    """Let this process be killed just before its file operation below a folder with this number; give what counts them.
+
+    The path of that operation is added to the file `STRUCK` beside the folder.
+    """
     count = 0
 
     def look(event: str, arguments: tuple[Any, ...]) -> None:
@@ -185,6 +189,8 @@ def dying(folder: Path, before: int | None) -> Callable[[], int]:
         if (writes or event in ("os.rename", "os.remove", "os.mkdir")) and str(folder) in str(arguments[0]):
             count += 1
             if count == before:
+                with folder.with_name(STRUCK).open("a") as struck:
+                    struck.write(f"{arguments[0]}\n")
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(look)

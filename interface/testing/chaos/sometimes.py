@@ -1,0 +1,121 @@
+"""Series of random studies that count the situations which they reach, and draw studies that may reach the rarest ones."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fedbo.study.study import Study
+from fedbo.testing.carrying_out import STRUCK, forked
+from fedbo.testing.chaos.situations import KILLS, SITUATIONS, reached
+from fedbo.testing.promises import broken_by_kills, broken_laws
+from fedbo.testing.studies import draw_study, features
+
+KILLED = 5  # one study of so many is killed as well, as often
+# What a study must have, one of them, for a situation that few studies reach. It may have it without reaching it.
+NEEDED: dict[str, tuple[str, ...]] = {
+    "lie": ("fault lie",),
+    "cut off": ("fault partition",),
+    "hangs": ("fault hang",),
+    "coordinator": ("fault coordinator",),
+    "crash": ("fault crash",),
+    "slowed": ("fault slow",),
+    "lost for good": ("fault crash",),
+    "arrives twice": ("fault duplication",),
+    "second copy": ("fault duplication",),
+    "doubled": ("fault duplication",),
+    "overtakes": ("fault reordering", "fault delay"),
+    "given up": ("fault loss",),
+    "three times": ("fault loss",),
+    "lost on its way": ("fault loss",),
+    "for its content": ("fault corruption",),
+    "preempted": ("fault preemption",),
+    "on a worker": ("cluster",),
+    "workers leave": ("cluster",),
+    "rung": ("stopping",),
+    "promoted": ("stopping",),
+    "another order": ("overlapping evaluations",),
+    "unmasked": ("secure aggregation",),
+    "private": ("private messages",),
+    "away": ("absences",),
+    "leaves in": ("absences",),
+    "leaves with": ("absences",),
+    "lease": ("fault hang",),
+}
+
+
+class Series(NamedTuple):
+    """What a series of studies reached.
+
+    counts: of studies and kills, by situation.
+    broken: what studies broke, by seed.
+    tried: number of studies.
+    """
+
+    counts: Counter[str]
+    broken: dict[int, list[str]]
+    tried: int
+
+    def rare(self, least: int) -> list[str]:
+        """Return the situations that were reached less often than that."""
+        return [name for name in (*SITUATIONS, *KILLS) if self.counts[name] < least]
+
+    def __str__(self) -> str:
+        lines = [f"{self.counts[name]:8}  {name}" for name in (*SITUATIONS, *KILLS)]
+        there = len(SITUATIONS) + len(KILLS) - len(self.rare(1))
+        return "\n".join([*lines, f"{there} of {len(SITUATIONS) + len(KILLS)} situations reached by {self.tried} studies"])
+
+
+def needed_for(situation: str) -> tuple[str, ...]:
+    """Return the features of which studies need all to reach a situation, as far as that is known."""
+    return tuple(has for words, options in NEEDED.items() if words in situation for has in options[:1])
+
+
+def run_series(first: int, studies: int, least: int, limit: float, room: Path) -> Series:
+    """Try this many random studies, and then as many that may reach what was reached too rarely; stop when all was reached.
+
+    With a `least` of 0 only the random ones are tried.
+    """
+    series = Series(Counter(), {}, 0)
+    for number, seed in enumerate(itertools.count(first)):
+        rare = series.rare(least)
+        if number >= studies and (not rare or series.tried >= 2 * studies):
+            return series
+        with tempfile.TemporaryDirectory(dir=room) as folder:
+            study = draw_study(seed, _new(Path(folder) / "files"))[1]
+            kills = number % KILLED == 0 or set(rare) <= set(KILLS)
+            if number >= studies and not kills and not _may_reach(study, rare):
+                continue
+            counts, broken = _try(study, Path(folder), seed, kills, limit)
+        series.counts.update(counts)
+        series.broken.update({seed: broken} if broken else {})
+        series = series._replace(tried=series.tried + 1)
+    raise AssertionError
+
+
+def _may_reach(study: Study, rare: list[str]) -> bool:
+    has = set(features(study))
+    return any(has.issuperset(needed_for(name)) for name in rare if name in SITUATIONS)
+
+
+def _try(study: Study, folder: Path, seed: int, kills: bool, limit: float) -> tuple[Mapping[str, int], list[str]]:
+    """Try a study by its laws, and some of them by kills as well; count in how many ways each situation was reached."""
+    broken = broken_laws(study, _new(folder / "laws"), limit)
+    if kills:
+        broken += broken_by_kills(study, _new(folder / "kills"), limit, KILLED, seed)[0]
+    struck = folder / "kills" / STRUCK
+    paths = struck.read_text().splitlines() if struck.exists() else []
+    found = forked(lambda: reached(study, folder / "laws" / "run", paths), folder, limit)
+    shutil.rmtree(folder / "laws", ignore_errors=True)
+    counts = found.given or {}
+    return {name: 1 if name in SITUATIONS else count for name, count in counts.items()}, broken
+
+
+def _new(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbo.actors.agent import HostedAgent
@@ -13,6 +14,7 @@ from fedbo.actors.storage.checkpoint import EncodedRecords, read_checkpoint, wri
 from fedbo.actors.storage.evaluation_log import EvaluationLog
 from fedbo.actors.storage.rows import Row, single_rows, write_evaluations, write_rows
 from fedbo.actors.storage.run_folder import PROVISIONAL, RunFolder
+from fedbo.actors.storage.sealed import Damaged
 from fedbo.actors.storage.snapshot_store import SnapshotIndex
 
 _PART = 20_000  # agents in a file: while it is made it is some 10 kB for each of them
@@ -35,11 +37,12 @@ class HostConfig(NamedTuple):
 
 
 class AgentCheckpoint(NamedTuple):
-    """The checkpoint of one agent: its state, its own last checkpoint, and a step that does not count yet."""
+    """The checkpoint of one agent: its state, its own last checkpoint, a step that does not count yet, and its number."""
 
     state: AgentState
     saved: AgentState
     uncommitted: UncommittedStep | None
+    number: int
 
 
 class HostStorage:
@@ -51,11 +54,14 @@ class HostStorage:
         self.log = EvaluationLog(config.folder, self._numbers, None if config.real else config.latest.number)
 
     def checkpoints(self) -> dict[int, AgentCheckpoint]:
-        """Read the agents as they were at the snapshot, or where time is real as they noted themselves; some have none."""
+        """Read the agents as they were at the snapshot, or where time is real as they noted themselves; some have none.
+
+        Damaged where a file is that of another agent: no index has its sum, as agents write in real time when they like.
+        """
         folder = self.config.folder
         if self.config.real:
             paths = {number: folder.checkpoints(number) for number in self._numbers}
-            return {number: read_checkpoint(written[-1]) for number, written in paths.items() if written}
+            return {number: _own(written[-1], number) for number, written in paths.items() if written}
         found: dict[int, AgentCheckpoint] = {}
         for path in self.config.latest.parts(folder.path, ".agents"):
             found |= {number: kept for number, kept in read_checkpoint(path).items() if number in self._numbers}
@@ -65,7 +71,9 @@ class HostStorage:
         """Write the checkpoint that an agent makes for itself, the first of a process in place of its predecessors'."""
         path = self.config.folder.checkpoint(agent.number, self.config.life)
         first = not path.exists()
-        digest = write_checkpoint(AgentCheckpoint(agent.state, agent.saved, agent.uncommitted), path, self._encoded)
+        digest = write_checkpoint(
+            AgentCheckpoint(agent.state, agent.saved, agent.uncommitted, agent.number), path, self._encoded
+        )
         for older in self.config.folder.checkpoints(agent.number) if first else ():
             if older < path:
                 older.unlink(missing_ok=True)
@@ -79,7 +87,7 @@ class HostStorage:
         written = list(agents.values())
         for part in range(max(1, math.ceil(len(written) / _PART))):
             path, some = self.config.folder.agents(number, self._place, part), written[part * _PART : (part + 1) * _PART]
-            kept = {agent.number: AgentCheckpoint(agent.committed, agent.saved, None) for agent in some}
+            kept = {agent.number: AgentCheckpoint(agent.committed, agent.saved, None, agent.number) for agent in some}
             names[path.name] = write_checkpoint(kept, path)
         agents.settle()
         self.log.begin(number)
@@ -100,3 +108,11 @@ class HostStorage:
         evaluations = folder.table("evaluations", number, self._place)
         begun = {(row.agent, row.started) for row in single_rows(rows)}
         return {**written, evaluations.name: write_evaluations(self.log.begun_at(begun), folder.key, evaluations)}
+
+
+def _own(path: Path, number: int) -> AgentCheckpoint:
+    """Read the checkpoint that an agent made for itself."""
+    found: AgentCheckpoint = read_checkpoint(path)
+    if found.number != number:
+        raise Damaged(path, f"is the checkpoint of agent {found.number}; put that of agent {number} back")
+    return found

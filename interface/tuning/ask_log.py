@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -46,6 +47,8 @@ class AskLog:
             raise ValueError(
                 f"'{folder}': was made with another space, other terms or another number; give those, or a new folder"
             )
+        self._sum = hashlib.sha256()
+        self._sums = [self._added(line) for line in path.read_bytes()[:size].splitlines(keepends=True)]
         if not found:
             self._write(head)
         self.entries = found[1:]
@@ -97,7 +100,22 @@ class AskLog:
         return found
 
     def _write(self, entry: LogEntry) -> None:
-        atomic.append(self._file, json.dumps(entry).encode() + b"\n", sync=True)
+        line = json.dumps(entry).encode() + b"\n"
+        atomic.append(self._file, line, sync=True)
+        self._added(line)
+
+    def _added(self, line: bytes) -> str:
+        self._sum.update(line)
+        return self._sum.hexdigest()
+
+    @property
+    def sum(self) -> str:
+        """Return the SHA-256 of all that is written."""
+        return self._sum.hexdigest()
+
+    def had(self, count: int, digest: str) -> bool:
+        """Return whether the first entries that were found at opening, so many, have this SHA-256, with the head."""
+        return count < len(self._sums) and self._sums[count] == digest
 
     def close(self) -> None:
         """Let others open it; it may be called again."""

@@ -40,7 +40,7 @@ class Suggestion(NamedTuple):
 class _AgentFile(NamedTuple):
     """The agent's checkpoint: algorithm state, unread answers, points asked, told and added, log lines that it covers.
 
-    Added points count as told, too.
+    Added points count as told, too. `sum` is the SHA-256 of those lines: a checkpoint of another log does not count.
     """
 
     algorithm: Any
@@ -49,6 +49,7 @@ class _AgentFile(NamedTuple):
     told: int = 0
     added: int = 0
     lines: int = 0
+    sum: str = ""
 
 
 class Agent:
@@ -224,7 +225,8 @@ class Agent:
         """Go on from the log; the checkpoint only saves working out again what the algorithm made of it."""
         self._file: _AgentFile = _AgentFile(self._algorithm.agent_init(self._problem, self._streams.at(0)))
         with suppress(FileNotFoundError, CheckpointError):  # of another version, or cut short: the log has everything
-            self._file = read_checkpoint(self.folder / "state.checkpoint")
+            kept: _AgentFile = read_checkpoint(self.folder / "state.checkpoint")
+            self._file = kept if self._log.had(kept.lines, kept.sum) else self._file
         known = self._file.lines
         for place, entry in enumerate(self._log.entries):
             again = entry.get("ask") in self._log.points
@@ -244,6 +246,7 @@ class Agent:
         self._file = self._file._replace(lines=self._file.lines + 1)
 
     def _save(self) -> None:
+        self._file = self._file._replace(sum=self._log.sum)
         write_checkpoint(self._file, self.folder / "state.checkpoint")
 
     def _until(self) -> float | None:

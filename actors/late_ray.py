@@ -16,3 +16,8 @@ else:
             return getattr(importlib.import_module("ray"), name)
 
     ray = _Late()
+
+
+def actor_losses() -> tuple[type[Exception], ...]:
+    """Return the errors by which Ray says that an actor is gone, is out of reach, or could not be started."""
+    return ray.exceptions.RayActorError, ray.exceptions.ActorUnschedulableError

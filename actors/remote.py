@@ -18,7 +18,7 @@ from fedbo.actors.columns import from_requests, to_reports
 from fedbo.actors.host import Host
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, raise_if_failed
-from fedbo.actors.late_ray import ray
+from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 
 _COMMITS = 500  # steps that count and of which a host has not been told: until then it keeps what its agents were before
@@ -257,7 +257,7 @@ def got(calls: Sequence[Any]) -> list[Any]:
     """Wait for what calls give; HostLost when a host's process is gone."""
     try:
         return [call.get() if isinstance(call, Reply) else ray.get(call) for call in calls]
-    except (ray.exceptions.RayActorError, ChannelClosed) as error:
+    except (*actor_losses(), ChannelClosed) as error:
         raise _lost(error) from error
 
 

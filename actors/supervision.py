@@ -9,7 +9,7 @@ from typing import Any
 from fedbo.actors.evaluation.ray_pool import start_dispatcher
 from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, WallClockState, raise_if_failed
-from fedbo.actors.late_ray import ray
+from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.remote import HostLost, RayHosts, RemoteHost, got, start_hosts
 from fedbo.actors.retry_limits import HOST_DEATHS
 from fedbo.actors.task import StepReport, Task
@@ -184,7 +184,7 @@ class SupervisedHosts(RayHosts):
         for host in self.remote:
             try:
                 ray.get(concurrently(host.handle.clock).remote())
-            except ray.exceptions.RayActorError:
+            except actor_losses():
                 self._take(host, self._processes.restart(host))
 
     def _send(self, host: RemoteHost) -> None:

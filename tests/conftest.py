@@ -39,6 +39,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Tell how many of the situations the quick random studies reached."""
+    for report in terminalreporter.stats.get("passed", ()):
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "situations":
+                terminalreporter.write_line(f"random studies reached {value} situations (fedbo.testing.chaos.situations)")
+
+
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Any]:
     """A process that has imported everything and runs studies in forks of itself."""

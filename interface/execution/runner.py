@@ -242,6 +242,8 @@ def _room_in(directory: Path) -> Iterator[None]:
 
 def _words(failure: Exception, directory: Path) -> str:
     words = str(failure) if isinstance(failure, ClusterError | Damaged) else f"{type(failure).__name__}: {failure}"
+    if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
+        words = f"{words.splitlines()[0]}; the logs of Ray say why; go on with: fedbo resume {directory}"
     if out_of_space(failure):
         return f"{words}; the disk is full: make room, then go on with: fedbo resume {quoted(directory)}"
     return words

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedbo.actors.late_ray import ray
+from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.retry_limits import COORDINATOR_LOSSES, TABULATOR_DEATHS, WHY_ONE_DIES
 from fedbo.coordinator.runtime.actor import Coordinator, Run, RunProgress, RunSummary, WarmupRun, start_coordinators
 from fedbo.execution.cluster import Cluster, ClusterError, connected
@@ -109,7 +109,7 @@ class ActorPool:
                 actor, number = busy.pop(future)
                 try:
                     yield _result(future)
-                except ray.exceptions.RayActorError:  # another one resumes from its parts and snapshots on disk
+                except actor_losses():  # another one resumes from its parts and snapshots on disk
                     actor, left[number] = self._replace(actor), left[number] - 1
                     if left[number]:
                         waiting.appendleft(number)
@@ -208,7 +208,7 @@ def _progress_of(coordinators: Sequence[Any]) -> list[RunProgress]:
     for call in done:
         try:
             found.append(ray.get(call))
-        except ray.exceptions.RayActorError:
+        except actor_losses():
             pass  # its job is given to another one
     return found
 

@@ -20,7 +20,9 @@ from fedbo.algorithms.catalog import algorithms
 from fedbo.study.study import Study, load_study
 from fedbo.testing.carrying_out import Hostings, Untried, import_for_runs
 from fedbo.testing.chaos.knobs import draw_knobs
+from fedbo.testing.chaos.liveness import broken_liveness
 from fedbo.testing.chaos.real_time import broken_in_real_time, draw_real_time_study
+from fedbo.testing.chaos.sometimes import run_series
 from fedbo.testing.chaos.trials import chaos_trials
 from fedbo.testing.fork_promise import broken_fork
 from fedbo.testing.power.promise import broken_by_power_cuts, cuts_made
@@ -36,7 +38,7 @@ from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_study, features
 
 ON_RAY = ("hostings", "workers", "real-time")
-TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "real-time", "ray-chaos", "power-cuts")
+TRIALS = ("laws", "hostings", "workers", "kills", "extensions", "forks", "liveness", "real-time", "ray-chaos", "power-cuts")
 Trial = Callable[[Study, Path, int], list[str]]
 
 
@@ -48,6 +50,8 @@ def trials(given: argparse.Namespace) -> Trial:
         return lambda study, folder, seed: broken_by_kills(study, folder, given.limit, given.kills, seed)[0]
     if given.what == "extensions":
         return lambda study, folder, seed: broken_extension(study, folder, given.limit, seed)
+    if given.what == "liveness":
+        return lambda study, folder, seed: broken_liveness(study, folder, given.limit, seed)
     if given.what == "forks":
         return lambda study, folder, seed: broken_fork(study, folder, given.limit, seed)
     if given.what == "power-cuts":
@@ -118,6 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given.room.mkdir(parents=True, exist_ok=True)
     if given.what == "ray-chaos":
         _try_under_chaos(given)
+    if given.sometimes is not None:
+        _reach_situations(given)
     names = list(algorithms()) if "every" in given.algorithm else given.algorithm or [None]
     trial, series = trials(given), TrialCounts()
     with tempfile.TemporaryDirectory() as files:
@@ -159,6 +165,19 @@ def _try_under_chaos(given: argparse.Namespace) -> NoReturn:
     sys.exit(bool(broken))
 
 
+def _reach_situations(given: argparse.Namespace) -> NoReturn:
+    """Try studies by their laws and by kills until each situation was reached often enough; print how often each was."""
+    with tempfile.TemporaryDirectory() as files:
+        import_for_runs(draw_study(0)[1], Path(files))
+    series = run_series(given.first, given.studies, given.sometimes, given.limit, given.room)
+    for seed, broken in series.broken.items():
+        print(f"seed {seed}: {len(broken)} broken, such as {broken[0]}")
+    print(series)
+    rare = series.rare(given.sometimes)
+    print(f"fewer than {given.sometimes} times: {'; '.join(rare) or 'none'}")
+    sys.exit(bool(series.broken or rare))
+
+
 def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m fedbo.testing", description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -184,6 +203,14 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="pass over studies without this table, such as cluster, or this of what --count tells; may be given several times",
     )
     parser.add_argument("--shrink", action="store_true")
+    parser.add_argument(
+        "--sometimes",
+        nargs="?",
+        type=int,
+        const=50,
+        metavar="TIMES",
+        help="count the situations that studies reach, and try more that may reach what was reached less often than this",
+    )
     return parser.parse_args(arguments)
 
 

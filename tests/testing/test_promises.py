@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from fedbo.coordinator.exchange import MODES
 from fedbo.study.study import load_study
 from fedbo.testing.carrying_out import Hostings, tables
 from fedbo.testing.chaos.real_time import draw_real_time_study
+from fedbo.testing.chaos.situations import SITUATIONS, reached
 from fedbo.testing.invariants import violations
 from fedbo.testing.promises import broken_hostings
 from fedbo.testing.shrinking import shrink
 from fedbo.testing.studies import draw_document, draw_study, features
 
 HOUR = 3600.0
+FEWEST = 15  # situations that seven studies reach
 ONE_THREAD = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -79,14 +82,20 @@ def test_studies_in_real_time_are_drawn_with_overlapping_evaluations_faults_and_
 
 
 @pytest.mark.slow
-def test_the_tables_of_random_studies_obey_their_laws(tmp_path: Path) -> None:
-    """Seeds 0 to 19 must have faults and swept cells, or the draws have lost a feature; every third of them is carried out."""
-    here, drawn = Hostings(), list[dict[str, Any]]()
+def test_the_tables_of_random_studies_obey_their_laws(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    """Seeds 0 to 19 must have faults and swept cells, or the draws have lost a feature; every third of them is carried out.
+
+    How many of the situations they reached is told at the end of the session.
+    """
+    here, drawn, met = Hostings(), list[dict[str, Any]](), Counter[str]()
     for seed in range(20):
         document, study = draw_study(seed)
         drawn.append(document)
         if seed % 3 == 0 and not here.carry_out(study, tmp_path / str(seed)):
             assert violations(study, tmp_path / str(seed)) == [], seed
+            met += reached(study, tmp_path / str(seed))
+    record_property("situations", f"{len(met)} of {len(SITUATIONS)}")
+    assert len(met) >= FEWEST, f"only these situations were reached by the seeds 0, 3, ..., 18: {sorted(met)}"
     for table in ("fault", "availability", "group", "network", "evaluation"):
         assert sum(table in document for document in drawn) >= 3, table
 
@@ -137,9 +146,21 @@ def test_two_thousand_random_studies_with_workers_and_fault_plans_obey_their_law
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time"])
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "liveness", "real-time"])
 def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
     tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
+@pytest.mark.long
+def test_random_studies_reach_each_situation_fifty_times(tmp_path: Path) -> None:
+    tried = _try("--sometimes", "50", "--studies", "3000", "--limit", "600", "--room", str(tmp_path))
+    assert tried.returncode == 0, tried.stdout + tried.stderr
+
+
+@pytest.mark.long
+def test_two_hundred_random_studies_while_calls_of_ray_fail_give_the_same_bytes(tmp_path: Path) -> None:
+    tried = _try("--try", "ray-chaos", "--studies", "200", "--limit", "900", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 

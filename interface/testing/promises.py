@@ -12,6 +12,7 @@ That of forks is in `fork_promise`.
 from __future__ import annotations
 
 import logging
+import os
 import random
 import shutil
 import time
@@ -235,4 +236,5 @@ def broken_workers(study: Study, folder: Path) -> list[str]:
 def start_ray() -> None:
     """Start a Ray of this machine's own, quietly, if none runs."""
     if not ray.is_initialized():
+        os.environ.setdefault("RAY_worker_niceness", "0")  # else hosts hardly run beside other work
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

@@ -23,13 +23,13 @@ FIXED = {
         *("retry_limits.MACHINE_LOSSES", "retry_limits.HOST_DEATHS", "retry_limits.HOST_LOSSES"),
         *("retry_limits.COORDINATOR_LOSSES", "retry_limits.TABULATOR_DEATHS"),
     },
-    "is an index": {"pending.DECISION"},
+    "is an index": {"pending.DECISION", "event_queue._LAST"},
     "is a unit": {"ray_pool.MIB", "isolated.MIB"},
     "waits for other machines or shows progress": {
         *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
         *("progress._ROWS", "progress._EVERY", "progress._SURE"),
     },
-    "is a limit that a user is told": {"fork._MOST"},
+    "is a limit that a user is told": {"fork._MOST", "messages._FEW_WORDS"},
 }
 
 

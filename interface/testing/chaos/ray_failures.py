@@ -106,6 +106,7 @@ def chaotic_environment() -> dict[str, str]:
         **os.environ,
         "OPENBLAS_NUM_THREADS": "1",
         "RAY_BACKEND_LOG_LEVEL": "error",
+        "RAY_worker_niceness": "0",  # else hosts hardly run beside other work
         "RAY_testing_rpc_failure": json.dumps(dict.fromkeys(CALLS, FAILURES)),
         "RAY_testing_asio_delay_us": delays,
         "RAY_agent_register_timeout_ms": "300000",  # in which Ray's own agents must start, also on a busy machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import re
@@ -77,13 +78,14 @@ def test_many_kills_at_random_instants_leave_the_same_bytes(
     study, expected = request.getfixturevalue(name)
     rng, kills, stories = random.Random(1), 0, 0
     while kills < count:
-        directory, stories = tmp_path / f"story-{stories}", stories + 1
-        end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, most))
+        directory, stories, instants = tmp_path / f"story-{stories}", stories + 1, [rng.uniform(0.0, most)]
+        end = begin_or_go_on(forks, study, directory, after=instants[-1])
         while end.killed:
             kills += 1
-            end = begin_or_go_on(forks, study, directory, after=rng.uniform(0.0, most) if kills < count else None)
-        assert has_ended(end), end
-        assert tables(directory) == expected
+            instants.append(rng.uniform(0.0, most) if kills < count else math.inf)
+            end = begin_or_go_on(forks, study, directory, after=instants[-1] if kills < count else None)
+        assert has_ended(end), (end, instants)
+        assert tables(directory) == expected, f"killed after these seconds: {instants}"
 
 
 def _command(study: Path, directory: Path, *sets: str) -> list[str]:
@@ -119,13 +121,14 @@ def test_kills_of_the_real_command_leave_the_same_bytes(
     study, expected = undisturbed
     rng, kills, stories = random.Random(2), 0, 0
     while kills < count:
-        directory, stories = tmp_path / f"story-{stories}", stories + 1
+        directory, stories, instants = tmp_path / f"story-{stories}", stories + 1, list[float | None]()
         end = End(-9, "")
         while end.killed:
-            end = _killed_after(_command(study, directory), rng.uniform(0.2, 4.0) if kills < count else None, uuid.uuid4().hex)
+            instants.append(rng.uniform(0.2, 4.0) if kills < count else None)
+            end = _killed_after(_command(study, directory), instants[-1], uuid.uuid4().hex)
             kills += end.killed
-        assert has_ended(end), end
-        assert tables(directory) == expected
+        assert has_ended(end), (end, instants)
+        assert tables(directory) == expected, f"killed after these seconds: {instants}"
 
 
 @pytest.mark.long

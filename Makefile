@@ -11,7 +11,9 @@ export OMP_NUM_THREADS := 1
 # Ray gives its workers the lowest priority but four, so that beside other tests on two cores they would hardly run.
 export RAY_worker_niceness := 0
 # The order of sets may decide which case a test tries. A failure is tried again by make PYTHONHASHSEED=N test.
-PYTHONHASHSEED ?= $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
+ifndef PYTHONHASHSEED
+PYTHONHASHSEED := $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
+endif
 export PYTHONHASHSEED
 # Tests start some hundred processes, which need not compile the package each time, whatever the surroundings say.
 export PYTHONDONTWRITEBYTECODE :=

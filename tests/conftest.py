@@ -39,13 +39,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-def pytest_report_header() -> str:
-    """Tell by what the order of sets is drawn, which may decide which case a test tries."""
-    return f"PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random: set it to have one order again')}"
-
-
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Tell how many of the situations the quick random studies reached."""
+    """Tell how many of the situations the quick random studies reached, and after a failure the seed of the order of sets."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"PYTHONHASHSEED={os.environ.get('PYTHONHASHSEED', 'random')}")
     for report in terminalreporter.stats.get("passed", ()):
         for name, value in getattr(report, "user_properties", ()):
             if name == "situations":

@@ -146,7 +146,7 @@ def test_two_thousand_random_studies_with_workers_and_fault_plans_obey_their_law
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "liveness", "real-time"])
+@pytest.mark.parametrize("what", ["laws", "hostings", "kills", "extensions", "forks", "real-time"])
 def test_promises_hold_for_what_is_drawn_in_twenty_minutes(what: str, tmp_path: Path) -> None:
     tried = _try("--try", what, "--studies", "100000", "--seconds", str(HOUR / 3), "--limit", "600", "--room", str(tmp_path))
     assert tried.returncode == 0, tried.stdout + tried.stderr

@@ -12,7 +12,7 @@ from fedbo.testing.invariants import PAIRS
 from fedbo.testing.run_tables import Row, RunTables
 
 
-class Span(NamedTuple):
+class EventSpan(NamedTuple):
     """What lasted from one event to another.
 
     agent: whom it concerns.
@@ -30,7 +30,7 @@ class Span(NamedTuple):
         """Return whether it lasts at an event."""
         return self.begin < event["sequence"] < self.end
 
-    def meets(self, other: Span) -> bool:
+    def meets(self, other: EventSpan) -> bool:
         """Return whether both last at some moment."""
         return max(self.begin, other.begin) < min(self.end, other.end)
 
@@ -40,7 +40,7 @@ class RunView:
     """The events of one run, with what lasts between them by name."""
 
     run: RunTables
-    spans: dict[str, list[Span]] = field(default_factory=dict)
+    spans: dict[str, list[EventSpan]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for first, last in PAIRS.items():
@@ -71,20 +71,20 @@ class RunView:
         return any(one.meets(other) and one.agent != other.agent for one in self.spans[first] for other in self.spans[second])
 
 
-def _paired(events: Sequence[Row], first: str) -> list[Span]:
+def _paired(events: Sequence[Row], first: str) -> list[EventSpan]:
     """Return what lasts from each first event to the agent's next last one."""
-    begun, found = dict[int, Row](), list[Span]()
+    begun, found = dict[int, Row](), list[EventSpan]()
     for event in events:
         agent = event["agent"]
         if event["kind"] == first:
             begun.setdefault(agent, event)
         elif agent in begun:
             start = begun.pop(agent)
-            found.append(Span(agent, start["sequence"], event["sequence"], start["step"]))
-    return found + [Span(agent, event["sequence"], math.inf, event["step"]) for agent, event in begun.items()]
+            found.append(EventSpan(agent, start["sequence"], event["sequence"], start["step"]))
+    return found + [EventSpan(agent, event["sequence"], math.inf, event["step"]) for agent, event in begun.items()]
 
 
-def _flights(run: RunTables) -> list[Span]:
+def _flights(run: RunTables) -> list[EventSpan]:
     """Return each message from its first transmission to its fate."""
     sent, fate = dict[tuple[int, int], int](), dict[tuple[int, int], int]()
     for event in run.of("sent", "arrived", "late", "rejected", "lost"):
@@ -93,18 +93,18 @@ def _flights(run: RunTables) -> list[Span]:
             sent.setdefault(key, event["sequence"])
         elif key in sent and event["detail"] != "down" and not event["detail"].startswith("duplicate: the agent"):
             fate.setdefault(key, event["sequence"])
-    return [Span(agent, begin, fate.get((agent, step), math.inf), step) for (agent, step), begin in sent.items()]
+    return [EventSpan(agent, begin, fate.get((agent, step), math.inf), step) for (agent, step), begin in sent.items()]
 
 
-def _jobs(run: RunTables) -> list[Span]:
+def _jobs(run: RunTables) -> list[EventSpan]:
     """Return each evaluation on a worker from its placement to its end there."""
-    begun, found = dict[tuple[int, int, str], int](), list[Span]()
+    begun, found = dict[tuple[int, int, str], int](), list[EventSpan]()
     for event in run.of("placed", "released", "preempted"):
         key = (event["agent"], event["step"], event["detail"].split()[0])
         if event["kind"] == "placed":
             begun[key] = event["sequence"]
         elif key in begun:
-            found.append(Span(key[0], begun.pop(key), event["sequence"], key[1]))
+            found.append(EventSpan(key[0], begun.pop(key), event["sequence"], key[1]))
     return found
 
 

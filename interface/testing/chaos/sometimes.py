@@ -49,7 +49,7 @@ NEEDED: dict[str, tuple[str, ...]] = {
 }
 
 
-class Series(NamedTuple):
+class SituationCounts(NamedTuple):
     """What a series of studies reached.
 
     counts: of studies and kills, by situation.
@@ -76,12 +76,12 @@ def needed_for(situation: str) -> tuple[str, ...]:
     return tuple(has for words, options in NEEDED.items() if words in situation for has in options[:1])
 
 
-def run_series(first: int, studies: int, least: int, limit: float, room: Path) -> Series:
+def run_series(first: int, studies: int, least: int, limit: float, room: Path) -> SituationCounts:
     """Try this many random studies, and then as many that may reach what was reached too rarely; stop when all was reached.
 
     With a `least` of 0 only the random ones are tried.
     """
-    series = Series(Counter(), {}, 0)
+    series = SituationCounts(Counter(), {}, 0)
     for number, seed in enumerate(itertools.count(first)):
         rare = series.rare(least)
         if number >= studies and (not rare or series.tried >= 2 * studies):

@@ -11,7 +11,7 @@ from test_algorithm_contract import Small
 
 import fedbo
 from fedbo.algorithms.bandits.fn_ucb import FNUCB, inward
-from fedbo.algorithms.base import Array
+from fedbo.algorithms.base import Array, Problem
 from fedbo.algorithms.catalog import algorithms, entry
 from fedbo.algorithms.components.coordinates import to_coordinates
 from fedbo.algorithms.reveals import Reveals, meaning_of, revealed_by
@@ -52,7 +52,7 @@ def test_the_contract_finds_a_number_of_an_observation_in_a_message() -> None:
     check_algorithm(Small())
     with pytest.raises(ContractBroken, match="a message holds a number of an observation, but reveals is 'draws'"):
         check_algorithm(Secretive())
-    with pytest.raises(ContractBroken, match="reveals must be 'nothing' exactly if no upload is declared"):
+    with pytest.raises(ContractBroken, match="reveals must not be 'nothing' where an upload is declared"):
         check_algorithm(Quiet())
 
 
@@ -210,3 +210,10 @@ def test_a_meeting_refuses_what_was_not_accepted_by_name(name: str, word: str, t
     fedbo.Agent(tmp_path / "alone", space, terms, 0).close()
     with pytest.raises(ValueError, match="reveals = 'all': no choice 'all'"):
         fedbo.Meeting(tmp_path / "meeting", reveals="all")
+
+
+@pytest.mark.parametrize(("name", "preset"), EVERY)
+def test_a_method_of_the_catalogue_reveals_nothing_exactly_if_it_sends_nothing(name: str, preset: str | None) -> None:
+    made = entry(name).make(preset)
+    silent = made.upload(Problem(2, 3, range(3), 2, 4, pulls=60)) is None
+    assert (revealed_by(made) is Reveals.NOTHING) == silent

@@ -67,6 +67,6 @@ def with_reports(metrics: Mapping[str, float], said: Iterable[Report]) -> str | 
     return json.dumps({**metrics, "reports": reports} if reports else dict(metrics))
 
 
-def of_failure(error: Exception, said: Iterable[Report]) -> None:
+def of_failure(error: BaseException, said: Iterable[Report]) -> None:
     """Let an error carry what the evaluation had reported before."""
     error.__dict__["metrics"] = with_reports({}, said)

@@ -192,8 +192,8 @@ def time_to_target(
         wanted = {trace.replicate: metric.sign * (level - metric.offset) for trace in found}
     times = {number: first_place(found, number, target) for number, target in sorted(wanted.items())}
     levels = {number: metric.offset + metric.sign * wanted[number] for number in times}
-    ends = {number: last_place(found, number) for number in times}
-    return TimeToTarget(found[0].cell, found[0].algorithm, levels, times, ends)
+    last = {number: last_place(found, number) for number in times}
+    return TimeToTarget(found[0].cell, found[0].algorithm, levels, times, last)
 
 
 _PLACES = {"time": "finished", "evaluations": "evaluated", "bytes": "moved", "iteration": "step"}

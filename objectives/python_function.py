@@ -34,7 +34,7 @@ class CalledFunction:
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Call the function at x `(d,)`; TypeError when what it returns is not a number."""
         point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
-        value = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
+        value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
         if isinstance(value, str | bytes | bytearray):  # which float() reads where they hold a number
             raise TypeError(f"{_named(self.function)} returned {value!r}: one number would do")
         try:

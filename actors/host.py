@@ -73,7 +73,7 @@ class Host:
                 agent.overlapping = AsyncEvaluations(task, self._pool(agent, config), storage.log, self.clock, again)
         for number, kept in storage.checkpoints().items():
             agent = self.agents[number]
-            agent.state, agent.saved, agent.uncommitted = kept
+            agent.state, agent.saved, agent.uncommitted, _ = kept
         return os.getpid()
 
     @property

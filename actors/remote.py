@@ -255,9 +255,10 @@ def start_hosts(count: int) -> list[Any]:
 
 def got(calls: Sequence[Any]) -> list[Any]:
     """Wait for what calls give; HostLost when a host's process is gone."""
+    losses: tuple[type[Exception], ...] = (*actor_losses(), ChannelClosed)
     try:
         return [call.get() if isinstance(call, Reply) else ray.get(call) for call in calls]
-    except (*actor_losses(), ChannelClosed) as error:
+    except losses as error:
         raise _lost(error) from error
 
 

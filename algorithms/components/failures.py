@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from fedbo.algorithms.base import Array
 
@@ -45,5 +46,5 @@ def _neighbourhood(points: Array, succeeded: int) -> Array | None:
     return found
 
 
-def _log_likelihood(probability: Array, failed: Array) -> float:
+def _log_likelihood(probability: Array, failed: npt.NDArray[np.bool_]) -> float:
     return float(np.log(np.where(failed, probability, 1.0 - probability)).sum())

@@ -93,7 +93,7 @@ def _alone() -> Iterator[None]:
 
     Ray replaces a local address that it is given by that of the network, unless it is told that no other host will join.
     """
-    constants, before = ray._private.ray_constants, os.umask(0o077)  # type: ignore[attr-defined]
+    constants, before = ray._private.ray_constants, os.umask(0o077)
     joined, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
     try:
         yield

@@ -129,7 +129,7 @@ def _late(study: Study, branch: Path, moment: float) -> Iterator[str]:
 
 
 def _slowest(study: Study) -> float:
-    return max([1.0, *(fault.settings.get("factor", 2.0) for fault in study.fault if fault.kind == "slow")])
+    return float(max([1.0, *(fault.settings.get("factor", 2.0) for fault in study.fault if fault.kind == "slow")]))
 
 
 def _lasting(study: Study) -> float:

@@ -142,8 +142,8 @@ def _broken_in_virtual_time(seed: int, way: Way, folder: Path, hostings: Hosting
     study = draw_study(seed, folder / "files")[1]
     alone = _coordinate(hosted(study, "inline"), folder / "alone", hostings)[0]
     with _channels(way.channels):
-        work = (lambda *to: _coordinate(*to, hostings)) if not way.runs else _run
-        error, resumes = work(hosted(study, way.kind, way.workers), folder / "run")
+        there = hosted(study, way.kind, way.workers)
+        error, resumes = _run(there, folder / "run") if way.runs else _coordinate(there, folder / "run", hostings)
     if alone or error:  # tables of a study that ends by its own error depend on how far each agent was
         same = bool(alone) and (bool(error) if not way.runs else error.startswith(LEGAL_NAMES))
         return [] if same else [f"{way}: ended with {error!r}, in one process with {alone!r}"], resumes

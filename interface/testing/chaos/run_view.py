@@ -28,7 +28,7 @@ class EventSpan(NamedTuple):
 
     def holds(self, event: Row) -> bool:
         """Return whether it lasts at an event."""
-        return self.begin < event["sequence"] < self.end
+        return self.begin < int(event["sequence"]) < self.end
 
     def meets(self, other: EventSpan) -> bool:
         """Return whether both last at some moment."""

@@ -11,6 +11,7 @@ import random
 import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,17 +71,17 @@ class Disk:
         if event == "open":
             path, _, flags = arguments
             if isinstance(flags, int) and flags & os.O_CREAT and (inside := self._inside(path)) and not os.path.lexists(inside):
-                self._happens(lambda: self._parent(inside).change({inside.name: _File()}))
+                self._happens(partial(self._add, inside, _File()))
         elif event == "os.mkdir" and (inside := self._inside(arguments[0], arguments[2])) and not inside.exists():
             if inside != self._place:
-                self._happens(lambda: self._parent(inside).change({inside.name: _Folder()}))
+                self._happens(partial(self._add, inside, _Folder()))
         elif event in ("os.remove", "os.rmdir") and (inside := self._inside(*arguments)) and os.path.lexists(inside):
             if inside != self._place:
-                self._happens(lambda: self._remove(inside))
+                self._happens(partial(self._remove, inside))
         elif event in ("os.rename", "os.link") and (inside := self._inside(arguments[0], arguments[2])):
             target = self._inside(arguments[1], arguments[3])
             if target is not None and inside.exists() and not (event == "os.link" and target.exists()):
-                self._happens(lambda: self._rename(inside, target, event == "os.rename"))
+                self._happens(partial(self._rename, inside, target, event == "os.rename"))
 
     def _happens(self, operation: Callable[[], object]) -> None:
         self.count += 1
@@ -106,6 +107,9 @@ class Disk:
     def _parent(self, path: Path) -> _Folder:
         found: _Folder = self._node(path.parent)
         return found
+
+    def _add(self, path: Path, node: _File | _Folder) -> None:
+        self._parent(path).change({path.name: node})
 
     def _remove(self, path: Path) -> None:
         self._leave(path)

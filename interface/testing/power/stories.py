@@ -200,6 +200,10 @@ class _LocalHost:
         return _Call(getattr(self._host, name))
 
 
+def _in_process(study: Study, folder: Path) -> Iterator[workers.InProcess]:
+    yield workers.InProcess()
+
+
 @contextmanager
 def hosts_here() -> Iterator[None]:
     """Let the hosts of agents in real time be in this process, which Ray then has no part in."""
@@ -207,7 +211,7 @@ def hosts_here() -> Iterator[None]:
     changes: list[tuple[Any, str, Any]] = [
         (supervision, "start_hosts", started),
         (actor, "start_hosts", started),
-        (runner, "job_runner", contextmanager(lambda study, folder: iter([workers.InProcess()]))),
+        (runner, "job_runner", contextmanager(_in_process)),
         (ray, "get", lambda call, **kept: [one.value for one in call] if isinstance(call, list) else call.value),
         (ray, "wait", lambda calls, **kept: (calls[:1], calls[1:])),
         (ray, "kill", lambda host: None),

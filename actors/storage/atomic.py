@@ -7,6 +7,7 @@ fsync of its folder. Every file that a later step relies on is therefore written
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -54,6 +55,8 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
     """Make a folder, and those above it that are missing, unless it exists; every new name is on the disk."""
     if path.is_dir():
         return
+    if path.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     make_folder(path.parent)
     path.mkdir(mode, exist_ok=True)
     sync_names(path.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,10 @@ def rows_only(axes: Axes) -> None:
 
 
 def save(figure: Figure, path: Path, dpi: int) -> None:
-    """Write a figure under another name and rename it, so that a link in its place is replaced and not followed."""
+    """Write a figure under another name and rename it, so that a link in its place is replaced and not followed.
+
+    OSError, for instance where the folder is missing, which is a mistake in the name.
+    """
+    os.stat(os.path.join(path.parent, ""))
     kind = path.suffix.removeprefix(".") or "png"
     atomic.write(path, lambda file: figure.savefig(file, format=kind, dpi=dpi))

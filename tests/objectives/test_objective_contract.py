@@ -19,6 +19,7 @@ from fedbo.objectives.base import Federation, LibraryMissing, Metric, Parameter,
 from fedbo.objectives.catalog import federations
 from fedbo.objectives.datasets import data
 from fedbo.objectives.space import inside
+from fedbo.settings.trust import admit, places_in
 from fedbo.testing.contract import ContractBroken
 from fedbo.testing.objective_contract import built, check_federation, noise, points
 from fedbo.tuning.spaces import written_space
@@ -38,6 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {  # only where the defaults will not do h
 
 def made(name: str) -> Federation:
     settings = {"table": os.environ[SAMPLE_TABLE]} if name == "tabulated" else SETTINGS.get(name, {})
+    admit(places_in(settings))
     federation: Federation = federations()[name](**settings)
     return federation
 

@@ -16,7 +16,7 @@ FIXED = {
     "is part of a format on disk": {"evaluations.NAN", "rows._LABEL", "sealed.FORMAT", "encoding.DEPTH", "noise.KEY_BYTES"},
     "is part of a result": {
         *("messages.LARGEST", "messages.ROUNDING", "rungs._FEWEST", "aggregator.GRID", "displacement._FARTHEST"),
-        *("overlap._TICK", "secure_aggregation.FIELD"),
+        *("overlap._TICK", "secure_aggregation.FIELD", "failed_points.TRIES"),
     },
     "decides which study is given up, and what it is told": {
         *("endless.STARTS", "endless.STARTS_EACH", "endless.EVENTS", "endless.EVENTS_EACH", "endless.LEFT"),
@@ -24,12 +24,12 @@ FIXED = {
         *("retry_limits.COORDINATOR_LOSSES", "retry_limits.TABULATOR_DEATHS"),
     },
     "is an index": {"pending.DECISION", "event_queue._LAST"},
-    "is a unit": {"ray_pool.MIB", "isolated.MIB"},
+    "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "rows._LEAST_WIDTH", "children._PR_SET_PDEATHSIG"},
     "waits for other machines or shows progress": {
         *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
         *("progress._ROWS", "progress._EVERY", "progress._SURE"),
     },
-    "is a limit that a user is told": {"fork._MOST", "messages._FEW_WORDS"},
+    "is a limit that a user is told": {"fork._MOST", "messages._FEW_WORDS", "rows._SHARE_OF_MEMORY"},
 }
 
 

@@ -142,7 +142,8 @@ def test_liars_move_a_learned_prior_no_further_than_the_honest_do(aggregation: A
     rng = np.random.default_rng(6)
     m = int(made.download(Problem(2, 21, range(21), 2, 5))["mean"].shape[0])
     honest = rng.standard_normal((21, m))
-    answers = []
+    answers, means = [], []
+    plain = entry("fed_prior").make(points=9)
     for lie in (0.0, 1e5):
         state = made.server_init(Problem(2, 21, range(21), 2, 5))
         for agent in range(21):
@@ -150,12 +151,12 @@ def test_liars_move_a_learned_prior_no_further_than_the_honest_do(aggregation: A
             payload = {"values": values, "certainty": np.full(m, 0.7), "stretch": np.array([0.5])}
             state = made.receive(state, Inbound(agent, 0, 0.0, payload), 0.0)
         answers.append(made.broadcast(state, [20], np.ones(21), Streams(1, owner=-2))[0][20])
+        means.append(plain.broadcast(state, [20], np.ones(21), Streams(1, owner=-2))[0][20]["mean"])
     assert (np.abs(answers[1]["mean"]) <= np.abs(honest).max()).all()
     lengths = [np.linalg.norm(answer["directions"]) for answer in answers]
     assert lengths[1] < 3 * lengths[0]
-    plain = entry("fed_prior").make(points=9)
-    moved = plain.broadcast(state, [20], np.ones(21), Streams(1, owner=-2))[0][20]
-    assert (moved["mean"] > 1e4).all(), "the mean itself is moved"
+    # A loud agent is limited before the mean is taken, so that lies move it by the size of the honest values alone.
+    assert (means[1] > means[0] + 0.3).all(), "the mean itself is moved"
 
 
 @robust

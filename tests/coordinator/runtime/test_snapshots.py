@@ -89,7 +89,7 @@ def cut_off(run: Run, folder: Path, steps: int = 1) -> None:
     """Run until a snapshot is made, and some steps more, and stop between two events as a kill would."""
     home, snapshots = RunFolder.of(run.folder, run.key), itertools.count()
 
-    class Killed(BaseException):
+    class Killed(KeyboardInterrupt):
         pass
 
     class Dying(Coordinator):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -199,10 +200,13 @@ def test_a_run_that_has_not_ended_is_not_run_over_but_named_with_the_way_on(
     short: tuple[Path, dict[str, bytes]], cut_off: Path, forks: Forks, refused: Callable[..., str]
 ) -> None:
     complaint = refused("run", short[0], "--out", cut_off, "--quiet")
-    assert complaint == f"'{cut_off}' holds a run that has not ended; go on with it: fedbo resume {cut_off}\n"
+    assert complaint == f"'{cut_off}' holds a run that has not ended; go on with it: fedbo resume {shlex.quote(str(cut_off))}\n"
     assert forks("resume", cut_off) == End(0, "")
     assert tables(cut_off) == short[1]
-    assert f"'{cut_off}': has ended; look at it with: fedbo show {cut_off}; or extend it" in forks("resume", cut_off).said
+    assert (
+        f"'{cut_off}': has ended; look at it with: fedbo show {shlex.quote(str(cut_off))}; or extend it"
+        in forks("resume", cut_off).said
+    )
     assert "exists and is not an empty directory" in forks("run", short[0], cut_off).said
 
 

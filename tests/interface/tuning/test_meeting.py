@@ -170,7 +170,7 @@ def test_what_could_not_be_sent_is_sent_later(tmp_path: Path) -> None:
     place.touch()  # no folder can be made there
     with fedbo.Agent(tmp_path / "0", SPACE, terms, 0, Meeting(place / "shared")) as agent:
         for _ in range(3):
-            with pytest.raises(OSError, match="Not a directory|File exists"):
+            with pytest.raises(OSError, match="Not a directory"):
                 play(agent)
         assert len(agent.pending()) == 0 and agent.best() is not None
         place.unlink()

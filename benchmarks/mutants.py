@@ -33,6 +33,7 @@ from fedbo.coordinator.core import Core
 from fedbo.coordinator.environment.lies import Lies
 from fedbo.coordinator.evaluations.worker_events import WorkerEvents
 from fedbo.coordinator.privacy.aggregator import PrivateAggregator
+from fedbo.coordinator.privacy.budget import PrivacyBudget
 from fedbo.coordinator.privacy.local import DisclosureLog
 from fedbo.coordinator.rules import Rules
 from fedbo.coordinator.runtime.event_queue import EventQueue
@@ -248,6 +249,10 @@ MUTANTS: dict[str, tuple[str, tuple[Any, str, Plant]]] = {
     ),
     "ledger: a message is released twice": ("laws", (PrivateAggregator, "release", _keeps_held)),
     "ledger: what cannot be unmasked is released": ("laws", (PrivateAggregator, "unmasking", _keeps_aborted)),
+    "privacy: epsilon_max binds at the largest delta": (
+        "laws",
+        (PrivacyBudget, "binding_delta", lambda _: property(lambda self: max(self.deltas))),
+    ),
     "exchange: honest agents are said to lie": ("laws", (Lies, "falsified", _blames)),
     "exchange: messages are thought younger": ("laws", (Rules, "staleness", _younger)),
     "exchange: late messages take effect": ("laws", (Uplink, "__init__", _accepts_late)),

@@ -186,7 +186,8 @@ def draw_early_end(draws: Draws) -> Table:
 def draw_privacy(draws: Draws) -> Table:
     """Draw [privacy]."""
     masks = draws.keep(0.5, threshold=draws.number(0.51, 1.0), bits=draws.whole(32, 64), fraction=draws.whole(0, 24))
-    terms = draws.keep(0.3, epsilon_max=draws.number(0.5, 50.0), deltas=[draws.number(1e-5, 0.1)])
+    most, delta = draws.number(0.05, 5.0), draws.number(1e-5, 0.1)
+    terms = draws.keep(0.3, epsilon_max=most, deltas=[delta, delta / 20])
     return terms | draws.keep(0.4, secure_aggregation=masks)
 
 

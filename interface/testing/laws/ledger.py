@@ -30,8 +30,17 @@ def ledger(run: RunTables) -> Iterator[str]:
     for before, after in zip(spent, spent[1:], strict=False):
         if any(later < earlier - NEAR for earlier, later in zip(before, after, strict=True)):
             yield f"epsilon falls from {before} to {after}"
+    yield from _within_budget(run, central)
     yield from _charged(run, made, central)
     yield from _recomputed(run, central)
+
+
+def _within_budget(run: RunTables, central: Sequence[Row]) -> Iterator[str]:
+    """What is released keeps the budget at every delta."""
+    most = run.study.privacy.epsilon_max
+    for row in central:
+        if most is not None and not row["refused"] and max(row["epsilon"]) > most * (1 + NEAR):
+            yield f"release {row['release']} brings epsilon to {row['epsilon']}, epsilon_max is {most}"
 
 
 def _local(run: RunTables) -> Iterator[str]:

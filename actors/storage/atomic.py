@@ -12,8 +12,11 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
+
+_SECTOR = 512  # bytes that a disk writes whole or not at all; those of larger sectors are several of these
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], object], new: bool = False, mode: int = 0o666) -> str:
@@ -88,6 +91,16 @@ def append(file: int, data: bytes, sync: bool = False) -> None:
     except OSError:
         os.ftruncate(file, size)
         raise
+
+
+def is_torn(data: bytes, place: int) -> bool:
+    """Return whether the last bytes of a log, from a place in it on, may be an append that a power cut tore.
+
+    Sectors that were not written are zero where the file has its new length already. Bytes that were written and are damaged
+    since leave no such sector, so that the two can be told apart.
+    """
+    edges = [0, *range(_SECTOR - place % _SECTOR, len(data), _SECTOR), len(data)]
+    return any(not data[edge:following].strip(b"\0") for edge, following in pairwise(edges))
 
 
 def copy(source: Path, to: Path) -> str:

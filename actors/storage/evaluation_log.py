@@ -94,14 +94,17 @@ def read_log(path: Path, place: int, real: bool = False) -> tuple[list[Evaluatio
     """Read the lines of a log from a place in it on, as far as they are whole; give the place to go on from.
 
     A line that is damaged is passed over, since the evaluation gives the same again. Damaged where time is `real`, unless it is
-    the last line: a power cut may tear the one that was being written, of which nobody has heard.
+    the last line and torn by a power cut: then it was being written, and nobody has heard of it.
     """
     with path.open("rb") as file:
         file.seek(place)
         whole, _, _ = file.read().rpartition(b"\n")  # its writer may be at the last line, or was killed there
-    found = [_read(line) for line in whole.split(b"\n")] if whole else []
-    if real and None in found[:-1]:
-        raise Damaged(path, f"line {found.index(None) + 1} after byte {place} is not as it was written")
+    lines = whole.split(b"\n") if whole else []
+    found = [_read(line) for line in lines]
+    if real and None in found:
+        at = found.index(None)
+        if at < len(found) - 1 or not atomic.is_torn(lines[-1], place + len(whole) - len(lines[-1])):
+            raise Damaged(path, f"line {at + 1} after byte {place} is not as it was written")
     return [record for record in found if record is not None], place + len(whole) + (1 if whole else 0)
 
 

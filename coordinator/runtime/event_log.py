@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from fedbo.actors.storage import atomic
-from fedbo.actors.storage.checkpoint import MAGIC, CheckpointError, pack, unpack
+from fedbo.actors.storage.checkpoint import FRAME, MAGIC, CheckpointError, pack, unpack
 from fedbo.actors.storage.rows import column, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged
@@ -55,7 +55,7 @@ _AT_ONCE = 1000  # lines that are turned into columns at once
 def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]]:
     """Read what was written down after a snapshot, up to where its writer was killed; Damaged where it is not as written.
 
-    A power cut may tear the last entry, before it had any effect: that one does not count.
+    A kill or a power cut may tear the last entry, before it had any effect: that one does not count.
     """
     data = path.read_bytes() if path.exists() else b""
     place = 0
@@ -63,13 +63,27 @@ def read_moments(path: Path) -> Iterator[tuple[RecordedEvent, StepReport | None]
         (length,) = _LENGTH.unpack_from(data, place)
         entry = data[place + _LENGTH.size : place + _LENGTH.size + length]
         try:
+            if len(entry) < length:
+                raise CheckpointError(f"{length} bytes were to follow, and {len(entry)} do")
             recorded, report = unpack(entry)
         except CheckpointError as error:
-            if data.find(MAGIC, place + _LENGTH.size + 1) < 0:  # no other entry follows
+            if _is_torn(data, place):
                 return
             raise Damaged(path, f"at byte {place}: {error}".partition(";")[0]) from None
         yield recorded, report
         place += _LENGTH.size + length
+
+
+def _is_torn(data: bytes, place: int) -> bool:
+    """Return whether the entry at a place is the last one and its writing was cut off: it is too short, or lacks a sector."""
+    if data.find(MAGIC, place + _LENGTH.size + 1) >= 0:  # another entry follows
+        return False
+    entry, head = data[place + _LENGTH.size :], len(MAGIC) + FRAME.size
+    if len(entry) < head:
+        return True
+    # Its length is written twice; where the two differ, one of them is damaged, and says nothing.
+    lengths = {*_LENGTH.unpack_from(data, place), head + FRAME.unpack_from(entry, len(MAGIC))[0]}
+    return (len(lengths) == 1 and len(entry) < max(lengths)) or atomic.is_torn(data[place:], place)
 
 
 class EventLog:

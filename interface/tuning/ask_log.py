@@ -123,9 +123,9 @@ class AskLog:
 
 
 def _read(path: Path) -> tuple[list[LogEntry], int]:
-    """Read the entries of a log and their size in bytes; Damaged where one that others follow is not as it was written.
+    """Read the entries of a log and their size in bytes; Damaged where a line is not JSON.
 
-    The last line does not count where it is cut off or torn: a kill or a power cut came before its writer returned.
+    The last line does not count where it is cut off or lacks a sector: a kill or a power cut came before its writer returned.
     """
     found, size, lines = list[LogEntry](), 0, path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
@@ -134,7 +134,7 @@ def _read(path: Path) -> tuple[list[LogEntry], int]:
         except ValueError:
             entry = None
         if not isinstance(entry, dict):
-            if number < len(lines):
+            if number < len(lines) or (line.endswith(b"\n") and not atomic.is_torn(line, size)):
                 raise Damaged(path, f"line {number} is not as it was written", "put a copy of it back, or open a new folder")
             break
         found.append(entry)

@@ -57,7 +57,7 @@ SHORT: dict[str, Any] = {
     "agents": {**TROUBLED["agents"], "targets": [0, 1]},
     "budget": {"iterations": 6},
     "algorithm": [{"name": "random"}, *TROUBLED["algorithm"][1:]],
-    "recovery": {"events": 25},
+    "recovery": {"events": 16},
 }
 
 

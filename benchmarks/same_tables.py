@@ -6,6 +6,7 @@ every exchange mode, faults, privacy, bandits, ADMM, transfer, histories and pul
     python benchmarks/same_tables.py [REVISION] [--random 50] [--first 0]
 
 A column that only one of the two has is told, and the others are compared. It ends with 1 where anything differs.
+With FEDBO_COMPILE=1 the event loop of the working tree is compiled and that of the revision is not.
 """
 
 from __future__ import annotations
@@ -175,7 +176,9 @@ def main() -> None:
         folder = Path(name)
         (folder / "studies.json").write_text(json.dumps(documents))
         for side, source in (("old", revision), ("new", None)):
-            in_process(installed(source, folder / side), folder / "studies.json", folder / f"tables-{side}")
+            target = installed(source, folder / side)
+            compiled = len(list((target / "fedbo" / "coordinator").rglob("*.so")))
+            in_process(target, folder / "studies.json", folder / f"tables-{side}")
         total = other = ended = 0
         for number, document in enumerate(documents):
             pair = [folder / f"tables-{side}" / str(number) for side in ("old", "new")]
@@ -186,7 +189,8 @@ def main() -> None:
                 print(f"{document['study']['name']}: {one}", flush=True)
             if number < 14 and (pair[1] / "ended.txt").exists():
                 print(f"{document['study']['name']}: {(pair[1] / 'ended.txt').read_text()[:200]}")
-    print(f"{len(documents)} studies, {total} rows, {ended} ended early: {other} differ from {revision}")
+    print(f"{len(documents)} studies, {total} rows, {ended} ended early, {compiled} compiled modules: {other} differ", end="")
+    print(f" from {revision}")
     sys.exit(bool(other))
 
 

@@ -26,8 +26,12 @@ class UntrustedError(Exception):
     """
 
     def __init__(self, place: str) -> None:
-        super().__init__(f"the study names Python code ({place!r}), which would run; {REMEDY}")
+        super().__init__(place)  # by which it is made again in another process
         self.place = place
+
+    def __str__(self) -> str:
+        """Return the place, the danger and the remedy."""
+        return f"the study names Python code ({self.place!r}), which would run; {REMEDY}"
 
 
 def admit(places: Iterable[str]) -> None:

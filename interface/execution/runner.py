@@ -51,8 +51,12 @@ class RunError(RuntimeError):
     """A study that began could not be completed; all results so far are in `directory`."""
 
     def __init__(self, message: str, directory: Path) -> None:
-        super().__init__(message)
+        super().__init__(message, directory)  # by which it is made again in another process
         self.directory = directory
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
 
 
 def run_study(

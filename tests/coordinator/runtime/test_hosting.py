@@ -256,7 +256,8 @@ def test_evaluations_of_different_hosts_overlap_although_virtual_time_orders_the
     task = setting.task()
     sleepy = PythonFunction(function="sleeping:nap", agents=4, low=(0.0, 0.0), high=(1.0, 1.0))
     actors = start_hosts(4)
-    with closing(RayHosts(actors, type(task)(sleepy, task.algorithm, task.problem, task.streams), range(4))) as hosts:
+    asleep = type(task)(sleepy, task.algorithm, task.problem, task.streams, code=("sleeping:nap",))
+    with closing(RayHosts(actors, asleep, range(4))) as hosts:
         begun = time.monotonic()
         for agent in range(4):
             hosts.submit(StepRequest(agent, 0))

@@ -1,0 +1,30 @@
+"""Errors that cross processes: pools of a user and Ray make them again by their class and arguments."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from fedbo.actors.storage.sealed import Damaged
+from fedbo.execution.runner import RunError
+from fedbo.objectives.base import Refused
+from fedbo.settings.errors import SettingError, UnknownChoice
+from fedbo.settings.trust import UntrustedError
+
+ERRORS = [
+    Damaged(Path("events.parquet"), "it is missing", "run it again"),
+    RunError("the run failed", Path("run")),
+    Refused("agents", 0, "take at least 1"),
+    SettingError("share", "must be at most 1", 2, "take 1"),
+    UnknownChoice("algorithm", "ftz", ("fts", "ts")),
+    UntrustedError("evil.py:E"),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_says_the_same_in_another_process(error: Exception) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (str(again), vars(again)) == (str(error), vars(error))

@@ -24,7 +24,8 @@ FIXED = {
         *("retry_limits.COORDINATOR_LOSSES", "retry_limits.TABULATOR_DEATHS"),
     },
     "is an index": {"pending.DECISION", "event_queue._LAST"},
-    "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "rows._LEAST_WIDTH", "children._PR_SET_PDEATHSIG"},
+    "is a unit or a number of the system": {"ray_pool.MIB", "isolated.MIB", "atomic._SECTOR", "rows._LEAST_WIDTH"}
+    | {"children._PR_SET_PDEATHSIG"},
     "waits for other machines or shows progress": {
         *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
         *("progress._ROWS", "progress._EVERY", "progress._SURE"),

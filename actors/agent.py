@@ -281,7 +281,7 @@ class HostedAgent:
         return algorithm.initial_points(self._problem, uniform) if isinstance(algorithm, Starting) else uniform
 
     def _learn(self, state: AgentState, decision: Decision, result: StepResult) -> AgentState:
-        """Tell the algorithm what was observed, point by point, and of points that failed if the policy is to avoid them."""
+        """Pass the algorithm what was observed, point by point, and the points that failed if the policy is to avoid them."""
         algorithm, worst, failed = state.algorithm, state.worst, state.failed
         told, values = result.observed
         seen, made = len(told), len(decision.x)

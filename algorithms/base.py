@@ -264,7 +264,7 @@ class Overlapping(Protocol):
     """Optional protocol of asynchronous evaluation: the algorithm can decide while earlier points are being evaluated."""
 
     def pending(self, state: Any, x: Array) -> Any:
-        """Take note of the points `(p, d)` that are being evaluated, in place of those of the last call."""
+        """Record the points `(p, d)` that are being evaluated, in place of those of the last call."""
 
 
 @runtime_checkable
@@ -275,7 +275,7 @@ class Avoiding(Protocol):
     """
 
     def avoiding(self, state: Any, x: Array) -> Any:
-        """Take note of the points `(f, d)` whose evaluations failed, in place of those of the last call."""
+        """Record the points `(f, d)` whose evaluations failed, in place of those of the last call."""
 
 
 @runtime_checkable

@@ -76,11 +76,11 @@ class GP(Surrogate, LocalOnly):
         return maximise_acquisition(acquisition, state, coordinates, streams, SEARCH)
 
     def pending(self, state: LocalState, x: Array) -> LocalState:
-        """Take note of the points that are being evaluated."""
+        """Record the points that are being evaluated."""
         return self.noting(state, x)
 
     def avoiding(self, state: LocalState, x: Array) -> LocalState:
-        """Take note of the points whose evaluations failed."""
+        """Record the points whose evaluations failed."""
         return self.noting_failed(state, x)
 
     def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:

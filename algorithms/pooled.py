@@ -148,7 +148,7 @@ class Pooled:
         return state._replace(local=state.local._replace(hyper=hyper), rho=rho, fitted=len(state.local.u))
 
     def avoiding(self, state: PooledState, x: Array) -> PooledState:
-        """Take note of the points whose evaluations failed."""
+        """Record the points whose evaluations failed."""
         return state._replace(local=self._model.noting_failed(state.local, x))
 
     def tell(self, state: PooledState, x: Array, y: Array) -> PooledState:

@@ -198,11 +198,11 @@ class TS(Surrogate, LocalOnly):
         return self.norm + math.sqrt(noise * 2 * (gamma + 1 + math.log(4 / self.delta)))
 
     def pending(self, state: LocalState, x: Array) -> LocalState:
-        """Take note of the points that are being evaluated."""
+        """Record the points that are being evaluated."""
         return self.noting(state, x)
 
     def avoiding(self, state: LocalState, x: Array) -> LocalState:
-        """Take note of the points whose evaluations failed."""
+        """Record the points whose evaluations failed."""
         return self.noting_failed(state, x)
 
     def tell(self, state: LocalState, x: Array, y: Array) -> LocalState:

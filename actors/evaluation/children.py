@@ -14,7 +14,7 @@ _parent = 0  # the process that is about to fork
 
 
 def die_with_parent(parent: int) -> None:
-    """Let the system end this process by SIGKILL when the thread that started it ends; at once if `parent` is gone already."""
+    """Have the system end this process by SIGKILL when the thread that started it ends; at once if `parent` is gone already."""
     if _libc is None:
         return
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

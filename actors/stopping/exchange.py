@@ -101,7 +101,7 @@ class RungExchange:
         return self.algorithm.pending(state, x)
 
     def avoiding(self, state: Any, x: Array) -> Any:
-        """Tell the algorithm which points failed."""
+        """Pass the algorithm the points that failed."""
         assert isinstance(self.algorithm, Avoiding)
         return self.algorithm.avoiding(state, x)
 

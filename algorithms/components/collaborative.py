@@ -78,11 +78,11 @@ class Collaborative(ABC):
         return decision, after._replace(local=local.fitted_by(after.local))
 
     def pending(self, state: CollaborativeState, x: Array) -> CollaborativeState:
-        """Take note of the points that are being evaluated."""
+        """Record the points that are being evaluated."""
         return state._replace(local=self.own.noting(state.local, x))
 
     def avoiding(self, state: CollaborativeState, x: Array) -> CollaborativeState:
-        """Take note of the points whose evaluations failed."""
+        """Record the points whose evaluations failed."""
         return state._replace(local=self.own.noting_failed(state.local, x))
 
     def tell(self, state: CollaborativeState, x: Array, y: Array) -> CollaborativeState:

@@ -222,7 +222,7 @@ class Coupled(Surrogate, ABC):
         return _native(state, locate(function, local, _known(state), rng)[0])
 
     def avoiding(self, state: ADMMAgent, x: Array) -> ADMMAgent:
-        """Take note of the points whose evaluations failed."""
+        """Record the points whose evaluations failed."""
         return state._replace(local=self.noting_failed(state.local, x))
 
     def tell(self, state: ADMMAgent, x: Array, y: Array) -> ADMMAgent:

@@ -176,11 +176,11 @@ class Federated(ABC):
         return self.own.unrepeated(x, away, state.local, streams, "federated")
 
     def pending(self, state: FederatedState, x: Array) -> FederatedState:
-        """Take note of the points that are being evaluated."""
+        """Record the points that are being evaluated."""
         return state._replace(local=self.own.noting(state.local, x))
 
     def avoiding(self, state: FederatedState, x: Array) -> FederatedState:
-        """Take note of the points whose evaluations failed."""
+        """Record the points whose evaluations failed."""
         return state._replace(local=self.own.noting_failed(state.local, x))
 
     def tell(self, state: FederatedState, x: Array, y: Array) -> FederatedState:

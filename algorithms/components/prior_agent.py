@@ -178,11 +178,11 @@ class PriorAgent:
         return state._replace(fitted=fitted, stretch=float(np.clip(density[-1] - density[0], -MOST, MOST)))
 
     def pending(self, state: PriorState, x: Array) -> PriorState:
-        """Take note of the points that are being evaluated."""
+        """Record the points that are being evaluated."""
         return state._replace(local=state.local._replace(waiting=x if len(x) else None))
 
     def avoiding(self, state: PriorState, x: Array) -> PriorState:
-        """Take note of the points whose evaluations failed."""
+        """Record the points whose evaluations failed."""
         return state._replace(local=state.local._replace(failed=x if len(x) else None))
 
     def tell(self, state: PriorState, x: Array, y: Array) -> PriorState:

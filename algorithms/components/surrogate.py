@@ -138,11 +138,11 @@ class Surrogate:
         return LocalState(np.empty((0, problem.dim)), np.empty(0), lattice=problem.lattice)
 
     def noting(self, state: LocalState, x: Array) -> LocalState:
-        """Take note of the points `(p, d)` of the unit cube that are being evaluated."""
+        """Record the points `(p, d)` of the unit cube that are being evaluated."""
         return state._replace(waiting=to_coordinates(x, self.coordinates) if len(x) else None)
 
     def noting_failed(self, state: LocalState, x: Array) -> LocalState:
-        """Take note of the points `(f, d)` of the unit cube whose evaluations failed."""
+        """Record the points `(f, d)` of the unit cube whose evaluations failed."""
         return state._replace(failed=to_coordinates(x, self.coordinates) if len(x) else None)
 
     def observed(self, state: LocalState, x: Array, y: Array) -> LocalState:

@@ -152,11 +152,11 @@ class Transfer(ABC):
         return self.own.fresh(u, known, streams, origin), state
 
     def pending(self, state: TransferState, x: Array) -> TransferState:
-        """Take note of the points that are being evaluated."""
+        """Record the points that are being evaluated."""
         return state._replace(local=self.own.noting(state.local, x))
 
     def avoiding(self, state: TransferState, x: Array) -> TransferState:
-        """Take note of the points whose evaluations failed."""
+        """Record the points whose evaluations failed."""
         return state._replace(local=self.own.noting_failed(state.local, x))
 
     def tell(self, state: TransferState, x: Array, y: Array) -> TransferState:

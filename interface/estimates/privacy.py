@@ -114,7 +114,7 @@ def _charges(study: Study, algorithm: Private) -> tuple[Charges, str]:
 
 
 def _rounds(study: Study) -> str:
-    """Say how sure it is that there are as many rounds as decisions after which agents send; empty where it is certain."""
+    """Return how sure it is that there are as many rounds as decisions after which agents send; empty where it is certain."""
     ends = study.budget.time is not None or study.budget.evaluations is not None
     if ends or study.group or study.fault:
         return "about"

@@ -112,7 +112,7 @@ def traces(observations: Any, events: Any = None) -> list[IncumbentTrace]:
 
 
 def _without_success(found: list[IncumbentTrace]) -> list[IncumbentTrace]:
-    """Let targets without any success count with the worst score of the same agent, or else of any agent, in the cell.
+    """Score targets without any success with the worst score of the same agent, or else of any agent, in the cell.
 
     That is over all algorithms and replicates. If such a target were left out of the mean of its replicate, the algorithm
     whose evaluations fail most would look best.

@@ -80,7 +80,7 @@ def _seen_by_others(study: Study, name: str) -> Iterator[InvalidSetting]:
 
 
 def times_follow_points(study: Study) -> str:
-    """Say what lets the times of messages follow the points that agents choose; empty where nothing does."""
+    """Return what lets the times of messages follow the points that agents choose; empty where nothing does."""
     if study.timing.clock == "wall":
         return "evaluations take real time"
     tables = [study.timing.evaluation, *(group.evaluation for group in study.group if group.evaluation is not None)]

@@ -44,7 +44,7 @@ def distributions(study: BaseModel) -> dict[str, str]:
 
 
 def code_in(document: Any, refused: UntrustedError) -> str:
-    """Say in one line which keys of a document name Python code, and what to do; the place that was refused is among them."""
+    """Return one line with the keys of a document that name Python code, the refused place among them, and a remedy."""
     found = {f"{key} = {shorten(place, _LONGEST)!r}": None for key, place in places_of_code(document)}
     listed = [*found][:_MOST] + ["…"] * (len(found) > _MOST)
     return f"names Python code ({', '.join(listed) or repr(shorten(refused.place, _LONGEST))}), which would run; {REMEDY}"

@@ -177,7 +177,7 @@ def _in_fork(work: Callable[[], Any], answer: Path) -> None:
 
 
 def dying(folder: Path, before: int | None) -> Callable[[], int]:
-    """Let this process be killed just before its file operation below a folder with this number; give what counts them.
+    """Kill this process just before its file operation below a folder with this number; return what counts them.
 
     The path of that operation is added to the file `STRUCK` beside the folder.
     """

@@ -100,7 +100,7 @@ class MessageStore:
         self._keep(name, data)
 
     def _misplaced(self, found: FileName, size: int, most: int) -> str | None:
-        """Say why a file cannot be used whatever is in it."""
+        """Return why a file cannot be used whatever is in it."""
         if found.agent == self._agent:
             words = f"agent {self._agent} has not sent it; another site uses its number, or this folder is an old copy"
             return f"{words}; set another number, or restore the folder"

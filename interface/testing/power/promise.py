@@ -146,5 +146,5 @@ def _broken_after(story: CutStory, folder: Path, image: Path, limits: tuple[floa
 
 
 def _refused(ended: Ending) -> bool:
-    """Say whether a command refused in one line with a remedy."""
+    """Return whether a command was refused in one line with a remedy."""
     return bool(ended.code) and ended.error.startswith(_REFUSALS) and ";" in ended.error and "\n" not in ended.error

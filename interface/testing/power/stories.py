@@ -206,7 +206,7 @@ def _in_process(study: Study, folder: Path) -> Iterator[workers.InProcess]:
 
 @contextmanager
 def hosts_here() -> Iterator[None]:
-    """Let the hosts of agents in real time be in this process, which Ray then has no part in."""
+    """Keep the hosts of agents in real time in this process, which Ray then has no part in."""
     started: Any = lambda count: [_LocalHost() for _ in range(count)]  # noqa: E731
     changes: list[tuple[Any, str, Any]] = [
         (supervision, "start_hosts", started),

@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from typing import Annotated, Any
@@ -20,34 +20,61 @@ from fedbo.commands.doctor import doctor
 from fedbo.commands.export import export
 from fedbo.commands.fit import fit
 from fedbo.commands.fork import fork
+from fedbo.commands.help import GroupedCommands, help_of
 from fedbo.commands.inspect import plot, replay, show, validate
-from fedbo.commands.listing import list_data, list_names
+from fedbo.commands.listing import list_data, list_names, schema
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
 from fedbo.commands.report import report
 from fedbo.commands.reproduce import reproduce
 from fedbo.commands.run import resume, run
-from fedbo.commands.schema import schema
 from fedbo.commands.tabulate import tabulate
 from fedbo.commands.twin import twin
 from fedbo.commands.watch import watch
 from fedbo.commands.worth import worth
 from fedbo.settings.shown import ShownStream, quoted
 
+COMMANDS: dict[str, Callable[..., None]] = {
+    "run": run,
+    "resume": resume,
+    "bench": bench,
+    "worth": worth,
+    "reproduce": reproduce,
+    "tabulate": tabulate,
+    "show": show,
+    "plot": plot,
+    "report": report,
+    "watch": watch,
+    "export": export,
+    "fork": fork,
+    "replay": replay,
+    "fit": fit,
+    "twin": twin,
+    "privacy": privacy,
+    "new": new,
+    "examples": examples,
+    "validate": validate,
+    "schema": schema,
+    "list": list_names,
+    "doctor": doctor,
+}
+
 app = typer.Typer(
     name="fedbo",
+    cls=GroupedCommands,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="Simulate and run federated black-box optimisation, on Ray.",
-    epilog=CODES,
+    epilog=f"Begin with: fedbo new study first, then fedbo run first.toml.\n\n{CODES}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-data = typer.Typer(help="Say which data sets are on this machine.", no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(data, name="data")
+data = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+data.command("list")(list_data)
 
 
 @app.callback(invoke_without_command=True)
-def _fedbo(version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False) -> None:
+def _fedbo(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
         from importlib.metadata import version as installed
 
@@ -55,35 +82,18 @@ def _fedbo(version: Annotated[bool, typer.Option("--version", help="Say which ve
         raise Stop(OK)
 
 
-app.command(epilog=CODES)(run)
-app.command(epilog=CODES)(resume)
-app.command()(validate)
-app.command()(show)
-app.command()(plot)
-app.command(epilog=CODES)(report)
-app.command()(export)
-app.command()(watch)
-app.command(epilog=CODES)(replay)
-app.command(epilog=CODES)(fork)
-app.command(epilog=CODES)(reproduce)
-app.command(epilog=CODES)(bench)
-app.command()(privacy)
-app.command(epilog=CODES)(tabulate)
-app.command(epilog=CODES)(worth)
-app.command(epilog=CODES)(fit)
-app.command(epilog=CODES)(twin)
-app.command(epilog=CODES)(new)
-app.command(epilog=CODES)(examples)
-app.command(epilog=CODES)(doctor)
-app.command()(schema)
-app.command("list")(list_names)
-data.command("list")(list_data)
+for _name, _function in COMMANDS.items():
+    app.command(_name, **help_of(_name, CODES))(_function)
+app.add_typer(data, name="data", help="List and fetch public data sets.", **help_of("data", CODES))
 
 
 @cache
 def _command() -> Any:
     """Read the options of all commands from their functions, once: that takes longer than to parse them."""
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    # Typer's --install-completion edits the start-up file of the shell; --show-completion prints what belongs there.
+    command.params = [option for option in command.params if option.name != "install_completion"]
+    return command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The commands that list what a study can name, and the data sets."""
+"""The commands that list what a study can name, the data sets, and the schema of study files."""
 
 from __future__ import annotations
 
@@ -46,3 +46,10 @@ def list_data(printed: Printed = Format.text) -> None:
         print_json({"data": rows})
     else:
         console().print(data_table(rows))
+
+
+def schema() -> None:
+    """Print the JSON Schema of study files, with the plug-ins that are installed, for editors."""
+    from fedbo.study.schema import schema as generated
+
+    print_json(generated())

@@ -6,15 +6,13 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pages
 import pytest
-import typer
 
-from fedbo.cli import app, main
+from fedbo.cli import _command, main
+from fedbo.commands.help import GROUPS
 from fedbo.plots.plot import KINDS
 
 SHELLS = ("sh", "console", "bash")
@@ -80,11 +78,6 @@ def check(words: list[str]) -> None:
         check_script(words[1], words[2:])
     elif program == "ray" and words[1:2] == ["exec"]:
         check(shlex.split(words[-1]))
-
-
-@cache
-def _command() -> Any:
-    return typer.main.get_command(app)
 
 
 def parse(words: list[str]) -> None:
@@ -193,3 +186,32 @@ def test_the_kinds_of_figures_of_the_readme_are_those_there_are() -> None:
     grid = next(grid for grid in pages.grids("README.md") if grid.rows[0] == ("command", "what it does"))
     row = next(row for row in grid.rows if row[0].startswith("`fedbo plot"))
     assert set(re.findall(r"`(\w+)`", row[1])) == set(KINDS)
+
+
+def test_every_command_is_in_one_group_of_the_help_with_a_sentence_and_an_example_that_parses() -> None:
+    listed = [name for group in GROUPS.values() for name in group]
+    assert sorted(listed) == sorted(_command().commands)
+    for group in GROUPS.values():
+        for name, found in group.items():
+            assert re.fullmatch(r"[A-Z].{,63}\.", found.sentence), found.sentence  # one line of 80 columns
+            assert commands(found.example)[0][:2] == ["fedbo", name]
+            check(commands(found.example)[0])
+
+
+def test_help_has_a_short_option_and_nothing_edits_the_start_up_files_of_a_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "-h"]) == 0
+    assert "fedbo run first.toml" in capsys.readouterr().out
+    assert main(["-h"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"\n{title}:\n" in shown for title in GROUPS) and "..." not in shown.partition("\n")[2]
+    assert main(["--install-completion"]) == 2
+
+
+def test_the_readme_lists_the_commands_that_print_json() -> None:
+    (listed,) = re.findall(r"^(.*) take `--format json`", pages.text_of("README.md"), re.MULTILINE)
+    found = set()
+    for name, command in _command().commands.items():
+        for inner, each in getattr(command, "commands", {"": command}).items():
+            if any("--format" in option.opts for option in each.params):
+                found.add(f"{name} {inner}".strip())
+    assert set(re.findall(r"`([^`]+)`", listed)) == found

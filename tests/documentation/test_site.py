@@ -31,6 +31,13 @@ def test_every_place_in_the_table_of_contents_is_a_page() -> None:
             assert fnmatch.filter(names, pattern), pattern
 
 
+@pytest.mark.parametrize("name", [*pages.NAMES, "CHANGELOG.md"])
+def test_no_heading_skips_a_level(name: str) -> None:
+    levels = [len(found) for found in re.findall(r"^(#+) ", pages.prose(name), re.MULTILINE)]
+    assert levels[0] == 1, "Sphinx takes the title from the first heading"
+    assert all(below <= above + 1 for above, below in zip(levels, levels[1:], strict=False)), levels
+
+
 def test_the_reference_has_all_that_is_public_and_nothing_that_is_not_there() -> None:
     named = re.findall(r"^\.\. auto\w+:: ([\w.]+)", pages.text_of("docs/reference.md"), re.MULTILINE)
     assert {name.removeprefix("fedbo.") for name in named} >= set(fedbo.__all__)

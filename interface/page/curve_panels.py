@@ -10,8 +10,8 @@ import numpy as np
 
 from fedbo.page.axes import spanned
 from fedbo.plots.style import colour_at, time_label
-from fedbo.results.curves import Axis, Curve, IncumbentTrace, curve, grid, mean_and_error, replicate_means
-from fedbo.results.grouping import by_cell_and_algorithm, by_replicate, by_run
+from fedbo.results.curves import Axis, Curve, curve, grid
+from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.result import Result
 from fedbo.results.timeline_bars import horizon
 
@@ -73,8 +73,8 @@ def curve_panels(result: Result, cell: int) -> list[Panel]:
         moved = [replace(one, x=[_rounded(place / size) for place in one.x]) for one in moved]
         name = f"{unit} sent and received, for each agent"
         panels.append(Panel("communication", name, y_name, (0.0, _place_range(moved)[1]), y_range, moved))
-    spent = [one for label, mine in groups.items() if (one := _against_epsilon(result, cell, label, mine)) is not None]
-    if spent:
+    spent = [_thinned(result, one) for one in against("epsilon")]
+    if any(len(one.x) > 1 for one in spent):
         delta = next(row.deltas[0] for row in result.spending() if row.cell == cell)
         name = f"epsilon spent at delta = {delta:.3g}"
         panels.append(Panel("epsilon", name, y_name, (0.0, _place_range(spent)[1]), y_range, spent))
@@ -89,34 +89,8 @@ def _thinned(result: Result, found: Curve, first: int = 0) -> Series:
     if len(keep) > POINTS:
         keep = keep[np.unique(np.linspace(0, len(keep) - 1, POINTS).round().astype(int))]
     x, mean, error = ([_rounded(value) for value in column[keep].tolist()] for column in (found.x, found.mean, found.error))
-    steps = found.axis in ("time", "bytes")
+    steps = found.axis not in ("evaluations", "iteration")
     return Series(found.algorithm, colour_of(result, found.algorithm), x, mean, error, steps)
-
-
-def _against_epsilon(result: Result, cell: int, label: str, mine: Sequence[IncumbentTrace]) -> Series | None:
-    """Follow an algorithm's best value as its budget is spent: before the release after each number of releases.
-
-    Epsilon is that of the agent that has spent most, at the first delta; both are means over replicates.
-    """
-    metric, ledger = result.metric(cell), dict(by_run(result.privacy))
-    spent, values = list[list[float]](), list[list[float]]()
-    for replicate, traces in by_replicate(mine).items():
-        rows = ledger.get((cell, label, replicate))  # type: ignore[call-overload]
-        made = [] if rows is None else [row for row in rows.to_pylist() if not row["refused"]]
-        if not made:
-            continue
-        until = [*(row["time"] for row in made[1:]), math.inf]
-        spent.append([row["epsilon"][0] for row in made])
-        values.append(metric.native(replicate_means(traces, "time", np.nextafter(until, 0.0))[replicate]).tolist())
-    count = min(map(len, spent), default=0)
-    if not count:
-        return None
-    x = np.mean([one[:count] for one in spent], axis=0)
-    mean, error = mean_and_error(np.array([one[:count] for one in values]))
-    keep = np.isfinite(x) & np.isfinite(mean)
-    if not keep.any():
-        return None
-    return _thinned(result, Curve(cell, label, "time", x[keep], mean[keep], error[keep]))
 
 
 def _value_range(found: Iterable[Series]) -> tuple[float, float]:

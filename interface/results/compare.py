@@ -196,18 +196,15 @@ def time_to_target(
     return TimeToTarget(found[0].cell, found[0].algorithm, levels, times, last)
 
 
-_PLACES = {"time": "finished", "evaluations": "evaluated", "bytes": "moved", "iteration": "step"}
-
-
 def last_place(found: Sequence[IncumbentTrace], replicate: int, axis: Axis = "time") -> float:
     """Return the place on an axis at which one replicate ended."""
-    return max(float(getattr(trace, _PLACES[axis])[-1]) for trace in found if trace.replicate == replicate)
+    return max(float(trace.places(axis)[-1]) for trace in found if trace.replicate == replicate)
 
 
 def first_place(found: Sequence[IncumbentTrace], replicate: int, target: float, axis: Axis = "time") -> float:
     """Give the first place at which one replicate's mean over targets is at least the target; infinite if none is."""
     mine = [trace for trace in found if trace.replicate == replicate]
-    x = np.unique(np.concatenate([getattr(trace, _PLACES[axis]) for trace in mine])).astype(np.float64)
+    x = np.unique(np.concatenate([trace.places(axis) for trace in mine])).astype(np.float64)
     # The mean of the same numbers may differ in its last bits from a level that is their mean.
     slack = 1e-12 * max(1.0, abs(target))
     good = replicate_means(mine, axis, x)[replicate] >= target - slack

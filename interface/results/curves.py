@@ -1,4 +1,4 @@
-"""Best-so-far curves: the score of each agent's incumbent against iterations, evaluations, time or bytes.
+"""Best-so-far curves: the score of each agent's incumbent against iterations, evaluations, time, bytes, epsilon or cost.
 
 An agent's incumbent is the point with the largest value that it has *seen*; it is judged by its noise-free *score*, so
 that noise gives no advantage.
@@ -18,9 +18,13 @@ from fedbo.objectives.base import Metric
 from fedbo.results.grouping import by_replicate, by_run, column_of, of_kinds, starts
 
 Array = npt.NDArray[np.float64]
-Axis = Literal["iteration", "evaluations", "time", "bytes"]
+Axis = Literal["iteration", "evaluations", "time", "bytes", "epsilon", "cost"]
 
 REGRET = Metric("regret", -1)
+PLACES: dict[Axis, str] = {
+    **{"iteration": "step", "evaluations": "evaluated", "time": "finished", "bytes": "moved"},
+    **{"epsilon": "spent", "cost": "used"},
+}
 _MAX_POINTS = 2000  # places of a curve against evaluations
 
 
@@ -32,7 +36,9 @@ class IncumbentTrace:
     `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
     incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
     have `best` NaN and `row` -1; where none succeeded, `best` is the worst known score (`_without_success`). `moved (e,)` are
-    the bytes sent and delivered in the whole run before each ended, for each target.
+    the bytes sent and delivered in the whole run before each ended, for each target. `spent (e,)` is the epsilon spent in the
+    run before each ended, at the first delta and by the agent that spent most; `used (e,)` is the time that the target had
+    spent in evaluations, which is their cost.
     """
 
     cell: int
@@ -46,6 +52,8 @@ class IncumbentTrace:
     row: npt.NDArray[np.int64]
     moved: Array
     evaluated: npt.NDArray[np.int64]
+    spent: Array
+    used: Array
 
     @property
     def begun(self) -> bool:
@@ -57,16 +65,17 @@ class IncumbentTrace:
         """Return the score of the target's first incumbent, or where it never had one the worst known score."""
         return float(self.best[np.argmax(self.row >= 0)])
 
+    def places(self, axis: Axis) -> Array:
+        """Return the place of each evaluation on an axis."""
+        return np.asarray(getattr(self, PLACES[axis]))
+
     def at(self, axis: Axis, x: Array) -> Array:
         """Return the incumbent's score at the places `x (p,)` of an axis; NaN before there is one, if there ever is."""
         if not self.begun:
             return np.full(len(x), self.best[-1])
-        places = {
-            "iteration": np.maximum.accumulate(np.where(np.isnan(self.score), 0, self.step)),
-            "evaluations": self.evaluated,
-            "time": self.finished,
-            "bytes": self.moved,
-        }[axis]
+        places = self.places(axis)
+        if axis == "iteration":
+            places = np.maximum.accumulate(np.where(np.isnan(self.score), 0, places))
         index = np.searchsorted(places, x, side="right") - 1
         return np.where(index >= 0, self.best[np.maximum(index, 0)], np.nan)
 
@@ -88,12 +97,15 @@ class Curve:
     regret: bool = False
 
 
-def traces(observations: Any, events: Any = None) -> list[IncumbentTrace]:
-    """Follow every agent that evaluated anything in the study itself; both tables are in canonical order.
+def traces(observations: Any, events: Any = None, privacy: Any = None) -> list[IncumbentTrace]:
+    """Follow every agent that evaluated anything in the study itself; the tables are in canonical order.
 
-    Without `events`, nothing is known to have been sent.
+    Without `events`, nothing is known to have been sent; without `privacy`, no release is known.
     """
-    columns = {name: column_of(observations, name) for name in ("cell", "algorithm", "replicate", "agent", "step", "finished")}
+    columns = {
+        name: column_of(observations, name)
+        for name in ("cell", "algorithm", "replicate", "agent", "step", "started", "finished")
+    }
     rows = np.flatnonzero(column_of(observations, "phase") != "history")
     many = "pulls" in observations.column_names  # runs of earlier versions have none
     columns["pulls"] = column_of(observations, "pulls") if many else np.ones(len(observations), dtype=np.int64)
@@ -102,10 +114,11 @@ def traces(observations: Any, events: Any = None) -> list[IncumbentTrace]:
     failed = ~np.asarray(observations["error"].is_null()) | ~np.isfinite(value)
     seen = np.where(failed, -np.inf, value)
     traffic = {} if events is None else _traffic(events, targets_of(observations))
+    released = {} if privacy is None else _released(privacy)
     first = starts(*(columns[name][rows] for name in ("cell", "algorithm", "replicate", "agent")))
     # What a crash made an agent forget is evaluated again: then steps go back, but time does not.
     found = [
-        _trace(columns, seen, score, group[np.argsort(columns["finished"][group], kind="stable")], traffic)
+        _trace(columns, seen, score, group[np.argsort(columns["finished"][group], kind="stable")], (traffic, released))
         for group in np.split(rows, np.flatnonzero(first))[1:]
     ]
     return _without_success(found)
@@ -143,6 +156,17 @@ def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[
         time, size = column_of(moved, "time").astype(np.float64), column_of(moved, "bytes").astype(np.float64)
         order = np.argsort(time, kind="stable")
         found[key] = time[order], np.cumsum(size[order]) / max(1, len(targets.get(key.cell, ())))
+    return found
+
+
+def _released(privacy: Any) -> dict[RunKey, tuple[Array, Array]]:
+    """Give the times of each run's releases, and the epsilon spent up to and with each of them."""
+    found = {}
+    for key, own in by_run(privacy):
+        made = [row for row in own.select(["time", "epsilon", "refused"]).to_pylist() if not row["refused"]]
+        time, spent = np.array([row["time"] for row in made]), np.array([row["epsilon"][0] for row in made])
+        keep = np.isfinite(spent)
+        found[key] = time[keep], spent[keep]
     return found
 
 
@@ -189,16 +213,16 @@ def grid(found: Sequence[IncumbentTrace], axis: Axis, points: int) -> Array:
         least = max(int(trace.evaluated[number]) for trace, number in zip(begun, first, strict=True))
         most = max(int(trace.evaluated[-1]) for trace in found)
         return np.unique(np.linspace(least, most, min(_MAX_POINTS, most - least + 1)).round())
-    places = [trace.finished if axis == "time" else trace.moved for trace in begun]
+    places = [trace.places(axis) for trace in begun]
     begin = max(float(place[number]) for place, number in zip(places, first, strict=True))
     end = max(float(place[-1]) for place in places)
     return np.linspace(begin, end, points) if end > begin else np.array([begin])
 
 
 def early_span(found: Sequence[IncumbentTrace], axis: Axis) -> tuple[float, float]:
-    """Say where half of the traces have an incumbent, in time or bytes, and where the last one ends."""
+    """Return where half of the traces have an incumbent on an axis of amounts, and where the last one ends."""
     begun = [trace for trace in found if trace.begun] or found
-    places = [trace.finished if axis == "time" else trace.moved for trace in begun]
+    places = [trace.places(axis) for trace in begun]
     firsts = sorted(float(place[np.argmax(trace.row >= 0)]) for place, trace in zip(places, begun, strict=True))
     return firsts[(len(firsts) - 1) // 2], max(float(place[-1]) for place in places)
 
@@ -208,7 +232,7 @@ def _trace(
     seen: Array,
     score: Array,
     rows: npt.NDArray[np.int64],
-    traffic: Mapping[RunKey, tuple[Array, Array]],
+    totals: tuple[Mapping[RunKey, tuple[Array, Array]], Mapping[RunKey, tuple[Array, Array]]],
 ) -> IncumbentTrace:
     mine = seen[rows]
     record = np.maximum.accumulate(mine)
@@ -228,14 +252,16 @@ def _trace(
         score=np.where(np.isfinite(mine), score[rows], np.nan),
         best=np.where(row >= 0, score[row], np.nan),
         row=row,
-        moved=_before(traffic.get(key), finished),
+        moved=_before(totals[0].get(key), finished),
         evaluated=np.cumsum(columns["pulls"][rows], dtype=np.int64),
+        spent=_before(totals[1].get(key), finished),
+        used=np.cumsum(finished - columns["started"][rows].astype(np.float64)),
     )
 
 
-def _before(traffic: tuple[Array, Array] | None, finished: Array) -> Array:
-    """Give the bytes that had moved before each of these times; what an evaluation led to comes after it."""
-    if traffic is None:
+def _before(totals: tuple[Array, Array] | None, finished: Array) -> Array:
+    """Return what a total was before each of these times; what an evaluation led to comes after it."""
+    if totals is None:
         return np.zeros(len(finished))
-    time, total = traffic
+    time, total = totals
     return np.append(0.0, total)[np.searchsorted(time, finished, side="left")]

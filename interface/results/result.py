@@ -137,7 +137,7 @@ class Result:
 
         When the study was cut short, those of the runs that had ended; all of them, where none had.
         """
-        found = traces(self.observations, self.events)
+        found = traces(self.observations, self.events, self.privacy)
         complete = _complete(self.manifest)
         return [t for t in found if complete is None or (t.cell, t.algorithm, t.replicate) in complete]
 
@@ -192,10 +192,11 @@ class Result:
         }
 
     def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> list[Curve]:
-        """Average best-so-far over targets and replicates, against iterations, evaluations, time or bytes.
+        """Average best-so-far over targets and replicates, against iterations, evaluations, time, bytes, epsilon or cost.
 
-        Evaluations count the initial points too, and those that failed; time and bytes take `points` places. Bytes are
-        those sent and delivered so far in the whole run, for each target. With `regret`, the distance to each agent's own
+        Evaluations count the initial points too, and those that failed; the other axes take `points` places. Bytes are
+        those sent and delivered so far in the whole run, for each target. Epsilon is what the run had spent, at the first
+        delta; the cost is the time that the target had spent in evaluations. With `regret`, the distance to each agent's own
         best value instead of the native quantity; ResultError where that is not known.
         """
         return [

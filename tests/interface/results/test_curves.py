@@ -10,7 +10,7 @@ import pytest
 
 from fedbo.objectives.base import Metric
 from fedbo.results.curves import IncumbentTrace, curve, grid, replicate_means, traces
-from fedbo.results.schemas import EVENTS, OBSERVATIONS, canonical
+from fedbo.results.schemas import EVENTS, OBSERVATIONS, PRIVACY, canonical
 from fedbo.results.summary import difference, paired, regrets, summary_row
 
 
@@ -57,6 +57,25 @@ def test_evaluations_count_from_one_and_time_holds_the_last_value() -> None:
     first, _, third = traces(TWO)
     np.testing.assert_array_equal(first.at("evaluations", np.array([0.0, 1.0, 3.0])), [np.nan, 1.5, 2.0])
     np.testing.assert_array_equal(third.at("time", np.array([0.99, 1.0, 99.0])), [np.nan, 5.0, 5.0])
+
+
+def test_epsilon_is_what_was_spent_before_an_evaluation_ended_and_cost_the_time_in_evaluations() -> None:
+    rows = [
+        {"time": 1.5, "release": 0, "epsilon": [0.7], "refused": ""},
+        {"time": 1.6, "release": 1, "epsilon": [0.7], "refused": "the budget is spent"},
+        {"time": 2.0, "release": 2, "epsilon": [1.1], "refused": ""},
+    ]
+    key = {"cell": 0, "algorithm": "A", "replicate": 0}
+    blank = {name: {pa.int32(): 0}.get(PRIVACY.field(name).type) for name in PRIVACY.names}
+    ledger = pa.Table.from_pylist(
+        [{**blank, **key, **row} for row in rows], schema=pa.schema([f.with_nullable(True) for f in PRIVACY])
+    )
+    first, _, third = traces(TWO, None, ledger)
+    np.testing.assert_array_equal(first.spent, [0.0, 0.7, 1.1])
+    np.testing.assert_array_equal(third.spent, [0.0, 0.0])
+    np.testing.assert_array_equal(first.used, [1.0, 2.0, 3.0])
+    made = curve([first], "epsilon", grid([first], "epsilon", 3), Metric())
+    assert made.x[-1] == 1.1 and made.mean[-1] == 2.0
 
 
 def test_a_failed_evaluation_counts_but_is_no_incumbent() -> None:
@@ -200,7 +219,9 @@ def test_replicates_are_averaged_apart() -> None:
 def ended(label: str, replicate: int, agent: int, score: float) -> IncumbentTrace:
     """A trace of one evaluation."""
     one, score_ = np.ones(1, dtype=np.int64), np.array([score])
-    return IncumbentTrace(0, label, replicate, agent, one, np.ones(1), score_, score_, one - 1, np.zeros(1), one)
+    return IncumbentTrace(
+        0, label, replicate, agent, one, np.ones(1), score_, score_, one - 1, np.zeros(1), one, np.zeros(1), np.ones(1)
+    )
 
 
 @pytest.mark.parametrize("replicates", [4, 10])

@@ -12,7 +12,9 @@ from fedbo.commands.arguments import Format, Printed, print_json
 Source = Annotated[
     Path, typer.Argument(metavar="RUN|FILE", help="A run directory, or a log (.csv, .parquet).", show_default=False)
 ]
-Fitted = Annotated[str | None, typer.Option("--algorithm", help="Label of the algorithm that is fitted; default: the first.")]
+Fitted = Annotated[
+    str | None, typer.Option("--algorithm", help="Label of the algorithm that is fitted; default: the first federated one.")
+]
 CellNumber = Annotated[int, typer.Option(min=0, help="Cell of the sweep.")]
 Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Of all draws.")]
 

@@ -51,7 +51,8 @@ class FittedWorld:
     """A world fitted to measurements, as tables of a study, and what was measured besides.
 
     `begins` says how long each agent's first step took beyond its evaluations. `startup` is None where places were never
-    waited for; `workers` is how many evaluations were under way at once. `failures` is the share that gave no value.
+    waited for; `workers` is how many evaluations were under way at once. `failures` is the share that gave no value. `cluster`,
+    `resources` and `preemptions` are those of the recorded study; `queued` is the mean time in its queue for workers.
     """
 
     evaluation: DurationFit
@@ -64,6 +65,11 @@ class FittedWorld:
     availability: Mapping[str, float] | None = None
     absence_p: float | None = None
     faults: Sequence[Mapping[str, Any]] = ()
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    resources: Sequence[Mapping[str, float]] = ()
+    preemptions: Sequence[Mapping[str, Any]] = ()
+    queued: float | None = None
+    interrupted: int = 0
 
     def tables(self) -> dict[str, Any]:
         """Give the tables of a study."""
@@ -81,8 +87,12 @@ class FittedWorld:
         ]
         if groups:
             found["group"] = groups
-        if self.faults:
-            found["fault"] = [dict(one) for one in self.faults]
+        if faults := [*self.faults, *self.preemptions]:
+            found["fault"] = [dict(one) for one in faults]
+        if self.cluster:
+            found["cluster"] = dict(self.cluster)
+        if self.resources:
+            found["evaluation"] = {"resources": [dict(one) for one in self.resources]}
         return found
 
 
@@ -102,6 +112,11 @@ def fit_world(measured: Measurements, seed: int = 0, durations_file: str | None 
         failures=(measured.failed, len(values)),
         **_absences(measured, seed),
         faults=list(_faults(measured)),
+        cluster=measured.cluster,
+        resources=measured.resources,
+        preemptions=measured.preemptions,
+        queued=float(np.mean(measured.queued)) if measured.queued else None,
+        interrupted=measured.interrupted,
     )
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fedbo.results.agent_states import event_intervals, state_intervals
 from fedbo.results.grouping import of_kinds
+from fedbo.results.queueing import placements
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -37,6 +38,8 @@ class Measurements:
     - `absences` and `downtimes` are lengths; there were `departures` in the time `present`, and `crashes` in the time `alive`.
       `lost_steps` are how long steps had been under way when their agents were found to be gone.
     - `lost` of `sent` transmissions; at most `together` evaluations were under way at once.
+    - `cluster`, `resources` and `preemptions` are tables of the recorded study, and empty without a [cluster]. `queued` are the
+      times in its queue; `interrupted` counts evaluations without a duration, since a preemption cut it in parts.
     """
 
     durations: list[float] = field(default_factory=list)
@@ -58,6 +61,11 @@ class Measurements:
     sent: int = 0
     lost: int = 0
     together: int = 0
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    resources: Sequence[Mapping[str, float]] = ()
+    preemptions: Sequence[Mapping[str, Any]] = ()
+    queued: list[float] = field(default_factory=list)
+    interrupted: int = 0
 
     def columns(self) -> tuple[Array, npt.NDArray[np.int64], Array]:
         """Give durations, agents and points as arrays."""
@@ -69,9 +77,15 @@ class Measurements:
 def measure_run(into: Measurements, observations: Any, events: Any, study: Study) -> None:
     """Add what the tables of one replicate say; in real time neither absences nor hangs stop an evaluation."""
     real, policy = study.timing.clock == "wall", study.evaluation.make()
-    names = ["agent", "phase", "step", "u", "started", "finished", "pulls", "error"]
+    names = ["agent", "phase", "step", "query", "u", "started", "finished", "pulls", "error"]
     rows = [row for row in observations.select(names).to_pylist() if row["phase"] != "history"]
     rows = [row for row in rows if not (row["error"] or "").startswith("forgotten")]
+    into.together = max(
+        into.together, most_at_once(*(np.array([row[name] for row in rows]) for name in ("started", "finished")))
+    )
+    on_cluster = study.cluster is not None
+    if on_cluster:
+        rows = _from_queue(into, rows, events, study)
     by_agent: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         by_agent[row["agent"]].append(row)
@@ -80,13 +94,15 @@ def measure_run(into: Measurements, observations: Any, events: Any, study: Study
         for one in event_intervals(events, begins, ends):
             pauses[one.agent].append((one.begin, one.end))
     for row in rows:
-        length = row["finished"] - row["started"] - _overlap(row["started"], row["finished"], pauses[row["agent"]])
         into.failed += row["error"] is not None
+        if on_cluster:  # whose workers do not stop with the agent
+            length = row["length"]
+        else:
+            length = row["finished"] - row["started"] - _overlap(row["started"], row["finished"], pauses[row["agent"]])
         if np.isfinite(length) and length >= 0:
             into.durations.append(length / row["pulls"])
             into.agents.append(row["agent"])
             into.points.append(row["u"])
-    into.together = max(into.together, _most_at_once(rows))
     _steps(into, by_agent, pauses, events, policy.parallel if policy.prefetch else None)
     _messages(into, events)
     _lives(into, events, by_agent if real else {})
@@ -94,14 +110,46 @@ def measure_run(into: Measurements, observations: Any, events: Any, study: Study
         into.lost_steps += _lost_steps(events, by_agent)
 
 
+def _from_queue(into: Measurements, rows: Sequence[Row], events: Any, study: Study) -> list[Row]:
+    """Return rows that begin when they came into the queue of the cluster, with their `length` at speed 1 without start-up."""
+    assert study.cluster is not None
+    tables = study.document()
+    faults = [fault for fault in tables.get("fault", []) if fault["kind"] == "preemption"]
+    into.cluster, into.preemptions = tables["cluster"], faults
+    into.resources = tables.get("evaluation", {}).get("resources", ())
+    workers = [one for one in study.cluster.classes() for _ in range(one.count)]
+    placed: dict[tuple[int, ...], Row] = {}
+    cut: set[tuple[int, ...]] = set()
+    for one in placements(events).to_pylist():
+        into.queued.append(one["started_at"] - one["queued_at"])
+        key = one["agent"], one["step"], one["query"]
+        if one["preempted"]:
+            cut.add(key)
+        else:
+            placed[(*key, one["started_at"])] = one
+    kept = any("checkpoint" in fault for fault in faults)  # without one, work begins anew on the next worker
+    found = []
+    for row in rows:
+        key = row["agent"], row["step"], row["query"]
+        one = placed.get((*key, row["started"]))
+        begun, length = row["started"], np.nan
+        if one is not None:
+            begun, worker = one["queued_at"], workers[one["worker"]]
+            length = (row["finished"] - row["started"] - worker.startup) * worker.speed
+        if kept and key in cut:
+            into.interrupted, length = into.interrupted + 1, np.nan
+        found.append({**row, "started": begun, "length": length})
+    return found
+
+
 def _overlap(since: float, until: float, pauses: Iterable[Span]) -> float:
     return sum(max(0.0, min(until, end) - max(since, begin)) for begin, end in pauses)
 
 
-def _most_at_once(rows: Sequence[Row]) -> int:
-    """Count the evaluations that were under way at once, at most."""
-    changes = [(row["started"], 1) for row in rows] + [(row["finished"], -1) for row in rows]
-    return int(np.cumsum([change for _, change in sorted(changes)]).max(initial=0))
+def most_at_once(begins: Array, ends: Array) -> int:
+    """Count the evaluations that were under way at once, at most; one that ends makes room for one that begins then."""
+    order = np.lexsort((np.repeat([1, 0], len(begins)), np.concatenate([begins, ends])))
+    return int(np.cumsum(np.repeat([1, -1], len(begins))[order]).max(initial=0))
 
 
 def _steps(

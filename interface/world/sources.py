@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,10 @@ import pyarrow.parquet as pq
 from fedbo.actors.storage.rows import write_table
 from fedbo.results.grouping import by_run
 from fedbo.results.result import Result
+from fedbo.results.summary import main_algorithm
 from fedbo.settings.columns import KINDS, NumberColumn, read_columns
 from fedbo.settings.errors import SettingError
-from fedbo.world.measurements import Immeasurable, Measurements, measure_run
+from fedbo.world.measurements import Immeasurable, Measurements, measure_run, most_at_once
 
 DURATIONS = "durations.parquet"
 LEAST = 5
@@ -44,7 +46,7 @@ def measured_in(result: Result, label: str | None, cell: int) -> Measurements:
     labels = result.study.labels
     if label is not None and label not in labels:
         raise Immeasurable(f"'{result.directory}': has no algorithm '{label}'; there are: {', '.join(labels)}")
-    label = label or labels[0]
+    label = label or main_label(result, labels)
     events = {key: part for key, part in by_run(result.events) if key[:2] == (cell, label)}
     if not events:
         raise Immeasurable(f"'{result.directory}': has no run of '{label}' in cell {cell}")
@@ -53,6 +55,13 @@ def measured_in(result: Result, label: str | None, cell: int) -> Measurements:
     for key, part in events.items():
         measure_run(found, observations.get(key, result.observations.slice(0, 0)), part, result.study)
     return found
+
+
+def main_label(result: Result, among: Sequence[str]) -> str:
+    """Return the label of the first federated algorithm among some, as figures choose it."""
+    if len(among) == 1:
+        return among[0]
+    return main_algorithm([row for row in result.summary() if row.algorithm in among], result.study.labels)
 
 
 def keep_durations(measured: Measurements, folder: Path) -> Path:
@@ -84,8 +93,7 @@ def _log(path: Path) -> Measurements:
     agents = found.get("agent", np.zeros(len(values), dtype=np.int64))
     measured = Measurements(durations=values.tolist(), agents=agents.tolist(), points=points.tolist())
     if timed:
-        changes = sorted([*((one, 1) for one in found["started"]), *((one, -1) for one in found["finished"])])
-        measured.together = int(np.cumsum([change for _, change in changes]).max())
+        measured.together = most_at_once(found["started"], found["finished"])
     return measured
 
 

@@ -6,19 +6,23 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pyarrow.compute as pc
 from scipy import stats
 
+from fedbo.coordinator.environment.worker_models import ClusterModel
 from fedbo.results.disruptions import staleness_of
 from fedbo.results.grouping import by_run, column_of, of_kinds
+from fedbo.results.queueing import placements
 from fedbo.results.result import Result
 from fedbo.study.study import Study, load_study
+from fedbo.study.tables import AlgorithmTable
 from fedbo.world.families import Array
 from fedbo.world.fitting import fit_world
-from fedbo.world.measurements import Immeasurable
-from fedbo.world.sources import keep_durations, measured_in
+from fedbo.world.measurements import Immeasurable, most_at_once
+from fedbo.world.sources import keep_durations, main_label, measured_in
 from fedbo.world.stand_ins import can_be_stood_in_for, dry_runs
 
 _KEPT = ("iterations", "pulls", "initial", "until")  # what a group's agents may do, which is no part of the world
@@ -29,8 +33,9 @@ class RunFacts:
     """What a run came to that its fit has not been told; None where it has no such thing.
 
     `makespan` is when its last evaluation ended. `utilisation` is the share of the workers' time until then that went into
-    evaluations, and `steady` that from when all were there until nothing was left to begin. `staleness` is that of messages
-    that took effect; `order` is Kendall's tau between the order in which steps ended and that of the recorded run.
+    evaluations, and `steady` that from when all were there until nothing was left to begin; workers of several resources count
+    by the busiest one. `staleness` is that of messages that took effect; `order` is Kendall's tau between the order in which
+    steps ended and that of the recorded run.
     """
 
     makespan: float
@@ -78,10 +83,11 @@ class Twin:
         study = result.study
         if study.sweep:
             raise Immeasurable(f"'{result.directory}': has a sweep; a twin is of a run without one")
-        measured = measured_in(result, label, 0)
-        self.label, self._seed, self._result = label or study.labels[0], seed, result
-        table = next(table for table in study.algorithm if table.title == self.label)
-        if table.centralised or not can_be_stood_in_for(table.make()):
+        possible = [one.title for one in study.algorithm if _can_be_rebuilt(one)]
+        self.label = label or main_label(result, possible or study.labels)
+        measured = measured_in(result, self.label, 0)
+        self._seed, self._result = seed, result
+        if self.label not in possible:
             words = "sends through a mechanism, is centralised, or decides on points whose number varies"
             raise Immeasurable(f"'{result.directory}': '{self.label}' {words}, of which there is no twin")
         self._folder = tempfile.TemporaryDirectory(prefix="fedbo-twin-")
@@ -89,7 +95,7 @@ class Twin:
         self.world = fit_world(measured, seed, file, resampled=True)
         _, agents, self._pool = measured.columns()
         self._count = int(study.objective.settings.get("agents", agents.max() + 1))
-        self._table = table
+        self._table = next(table for table in study.algorithm if table.title == self.label)
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +116,9 @@ class Twin:
 
     @property
     def workers(self) -> int:
-        """Count the workers: the places where evaluations were made at once, or the agents that evaluate."""
+        """Count the workers: those of the cluster, or as many as there were evaluations at once."""
+        if (cluster := self._result.study.cluster) is not None:
+            return sum(one.count for one in cluster.classes())
         places: int = (
             self._count * self._result.study.evaluation.make().parallel
         )  # clocks of several processes may show one more
@@ -133,9 +141,12 @@ class Twin:
             **world,
             "group": self._groups(old.get("group", []), world.pop("group", [])),
             "network": {key: old["network"][key] for key in ("retry", "attempts") if key in old.get("network", {})},
-            "evaluation": {key: policy[key] for key in ("parallel", "prefetch", "wait", "retries") if key in policy},
+            "evaluation": {
+                **{key: policy[key] for key in ("parallel", "prefetch", "wait", "retries") if key in policy},
+                **world.get("evaluation", {}),
+            },
         }
-        if self.is_shared:
+        if self.is_shared and not self.world.cluster:
             document["cluster"] = {"workers": self.workers, "startup": self.world.startup or 0.0}
         return document
 
@@ -146,16 +157,15 @@ class Twin:
     def predict(self, replicates: int, overrides: Sequence[str] = ()) -> TwinPrediction:
         """Let the twin live, and give what it comes to."""
         study = self.study(replicates, overrides)
-        cluster = study.cluster
-        workers = self.workers if cluster is None else sum(one.count for one in cluster.classes())
-        startup = 0.0 if cluster is None else cluster.startup
         with tempfile.TemporaryDirectory(prefix="fedbo-twin-") as folder:
-            arrivals = _ends(self._recorded()[1])
-            found = [
-                run_facts(observations, events, workers, startup, arrivals)
-                for observations, events in dry_runs(study, Path(folder), self._pool)
-            ]
-        return TwinPrediction(run_facts(*self._recorded(), self.workers, 0.0, arrivals), found, workers)
+            found = list(dry_runs(study, Path(folder), self._pool))
+        recorded = self._recorded()
+        arrivals = _ends(recorded[1])
+        return TwinPrediction(
+            run_facts(*recorded, worker_time(self._result.study, [recorded], self.workers), arrivals),
+            [run_facts(*run, time, arrivals) for time in [worker_time(study, found)] for run in found],
+            worker_time(study, found).workers,
+        )
 
     def _recorded(self) -> tuple[Any, Any]:
         """Give observations and events of the algorithm's first replicate."""
@@ -188,16 +198,52 @@ class Twin:
         return found
 
 
-def run_facts(
-    observations: Any, events: Any, workers: int, startup: float, arrivals: Mapping[tuple[int, int], int]
-) -> RunFacts:
-    """Give what a run came to; an evaluation in virtual time begins with the `startup` of its worker."""
-    rows = observations.filter(np.array([phase != "history" for phase in observations["phase"].to_pylist()]))
-    begins, ends = (column_of(rows, name).astype(np.float64) for name in ("started", "finished"))
-    begins = begins + startup
-    makespan = float(ends.max(initial=0.0))
-    since, until = (np.sort(begins)[workers - 1], begins.max()) if len(begins) >= workers else (0.0, 0.0)
-    steady = np.clip(np.minimum(ends, until) - np.maximum(begins, since), 0.0, None).sum()
+def _can_be_rebuilt(table: AlgorithmTable) -> bool:
+    return not table.centralised and can_be_stood_in_for(table.make())
+
+
+class WorkerTime(NamedTuple):
+    """The time that workers have: their number, and the model of their cluster where placements tell who was where."""
+
+    workers: int
+    cluster: ClusterModel | None
+
+    def uses(self, evaluations: Any, events: Any) -> tuple[Array, Array, Array]:
+        """Return when evaluations began and ended, start-up left out, and their shares `(n, r)` of all workers' resources."""
+        if self.cluster is None:
+            begins, ends = (column_of(evaluations, name).astype(np.float64) for name in ("started", "finished"))
+            return begins, ends, np.full((len(begins), 1), 1.0 / self.workers)
+        placed = placements(events)
+        begins, ends = (column_of(placed, name) for name in ("started_at", "ended_at"))
+        startups = np.repeat([one.startup for one in self.cluster.classes], [one.count for one in self.cluster.classes])
+        total = np.array(self.cluster.total)
+        needs = np.array([self.cluster.need(agent) for agent in placed["agent"].to_pylist()]).reshape(-1, len(total))
+        shares = np.divide(needs, total, out=np.zeros_like(needs), where=total > 0)
+        return np.minimum(begins + startups[column_of(placed, "worker")], ends), ends, shares
+
+
+def worker_time(study: Study, runs: Sequence[tuple[Any, Any]], workers: int | None = None) -> WorkerTime:
+    """Count the workers of runs: those of a cluster; else `workers`, or as many as there were evaluations at once."""
+    if study.cluster is not None:
+        model = study.cluster.make(study.evaluation.make().resources)
+        return WorkerTime(sum(one.count for one in model.classes), model)
+    return WorkerTime(workers or max(1, *(_at_once(observations) for observations, _ in runs)), None)
+
+
+def _at_once(observations: Any) -> int:
+    rows = observations.filter(pc.not_equal(observations["phase"], "history"))
+    return most_at_once(*(column_of(rows, name).astype(np.float64) for name in ("started", "finished")))
+
+
+def run_facts(observations: Any, events: Any, time: WorkerTime, arrivals: Mapping[tuple[int, int], int]) -> RunFacts:
+    """Give what a run came to."""
+    rows = observations.filter(pc.not_equal(observations["phase"], "history"))
+    makespan = float(column_of(rows, "finished").max(initial=0.0))
+    begins, ends, shares = time.uses(rows, events)
+    ordered = np.sort(begins)
+    since, until = (ordered[time.workers - 1], ordered[-1]) if len(ordered) >= time.workers else (0.0, 0.0)
+    used = (np.clip(np.minimum(ends, makespan) - begins, 0.0, None) @ shares).max()
+    steady = (np.clip(np.minimum(ends, until) - np.maximum(begins, since), 0.0, None) @ shares).max()
     stale, own = staleness_of(events), _ends(events)
     common = [key for key in arrivals if key in own]
     tau = (
@@ -205,14 +251,18 @@ def run_facts(
     )
     return RunFacts(
         makespan=makespan,
-        utilisation=float((ends - begins).sum() / (workers * makespan)) if makespan else 0.0,
-        steady=float(steady / (workers * (until - since))) if until > since else None,
+        utilisation=_part(used, makespan) if makespan else 0.0,
+        steady=_part(steady, until - since) if until > since else None,
         evaluations=len(rows),
         messages=len(of_kinds(events, "sent")),
         rounds=len(of_kinds(events, "round")),
         staleness=float(stale.mean()) if len(stale) else None,
         order=None if tau is None else float(tau),
     )
+
+
+def _part(used: float, length: float) -> float:
+    return min(1.0, float(used / length))  # sums are rounded, and clocks of several processes overlap by a little
 
 
 def _ends(events: Any) -> dict[tuple[int, int], int]:

@@ -38,6 +38,8 @@ def world_facts(world: FittedWorld) -> dict[str, Any]:
         "dependence": None if dependence is None else dependence._asdict(),
         "workers": world.workers,
         "startup": world.startup,
+        "queued": world.queued,
+        "interrupted": world.interrupted,
         "begins": {str(agent): took for agent, took in world.begins.items()},
         "failed": world.failures[0],
         "evaluations": world.failures[1],
@@ -65,10 +67,16 @@ def _rest(world: FittedWorld) -> Iterator[str]:
     failed, count = world.failures
     if failed:
         yield f"failures: {failed} of {count} evaluations gave no value, which no table of a world says"
-    if world.begins:
-        yield f"a first step took up to {max(world.begins.values()):.3g} beyond its evaluations, which is not in these tables"
+    if (latest := max(world.begins.values(), default=0.0)) > 0:
+        yield f"first steps took up to {latest:.3g} longer than their evaluations; these tables leave that out"
     if world.startup is not None:
         yield f"a place stood empty for {world.startup:.3g} between two evaluations: the startup of a [cluster]"
+    if world.cluster:
+        yield "[cluster], resources and preemptions: those of the recorded study"
+    if world.queued is not None:
+        yield f"evaluations waited {world.queued:.3g} in the queue for workers, on average"
+    if world.interrupted:
+        yield f"{world.interrupted} durations are not counted: a preemption cut these evaluations in parts"
     if world.workers > 1:
         yield f"at most {world.workers} evaluations were under way at once"
 
@@ -106,7 +114,8 @@ def prediction_lines(found: TwinPrediction) -> Iterator[str]:
 
 def change_lines(changed: TwinPrediction, unchanged: TwinPrediction, sets: Sequence[str]) -> Iterator[str]:
     """Write what would be different, with intervals of 95 % over replicates."""
-    yield f"with {', '.join(sets)}"
+    workers = "" if changed.workers == unchanged.workers else f": {changed.workers} workers in place of {unchanged.workers}"
+    yield f"with {', '.join(sets)}{workers}"
     yield f"{'':12} {'twin':>10} {'changed':>10} {'ratio [95 %]':>24}"
     for row in ratios(changed, unchanged):
         low, high = row["ratio"] - row["half"], row["ratio"] + row["half"]

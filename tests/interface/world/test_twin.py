@@ -76,6 +76,57 @@ def test_what_would_be_different_is_compared(lived: dict[str, Path], capsys: pyt
     assert found["changed"]["workers"] == 4 and 1.7 < ratio["makespan"]["ratio"] < 3.0
 
 
+CLUSTER: dict[str, Any] = {
+    "study": {"name": "queue", "seed": 7},
+    "objective": {"name": "quadratic", "agents": 4},
+    "budget": {"iterations": 20},
+    "algorithm": [{"name": "random"}],
+    "timing": {"evaluation": {"model": "gamma", "mean": 1.0}},
+    "evaluation": {"parallel": 3, "resources": [{"CPU": 2.0}]},
+    "cluster": {
+        "worker": [
+            {"name": "own", "count": 1, "cpus": 4.0},
+            {"name": "spot", "count": 2, "speed": 2.0, "startup": 0.2, "cpus": 2.0},
+        ]
+    },
+    "fault": [{"kind": "preemption", "workers": "spot", "rate": 0.05, "duration": 1.0}],
+}
+
+
+def test_queueing_is_no_decision_and_a_twin_keeps_classes_and_preemptions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_study(load_study(CLUSTER), tmp_path / "run")
+    assert main(["fit", str(tmp_path / "run"), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert "decision" not in found["world"]["timing"] and found["queued"] > 0.3
+    assert found["world"]["timing"]["evaluation"]["mean"] == pytest.approx(1.0, rel=0.1)
+    assert [one["name"] for one in found["world"]["cluster"]["worker"]] == ["own", "spot"]
+    assert found["world"]["fault"] == [{**CLUSTER["fault"][0], "label": "preemption"}]
+    rows = {row["fact"]: row for row in told(capsys, str(tmp_path / "run"), "--replicates", "6")["twin"]["rows"]}
+    for fact in ("makespan", "utilisation", "steady"):
+        assert rows[fact]["low"] * 0.95 < rows[fact]["recorded"] < rows[fact]["high"] * 1.05, rows[fact]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "objective.agents=9",
+        "evaluation.parallel=7",
+        "cluster.workers=2",
+        "cluster={worker=[{name='a', cpus=8.0}]}",
+        "evaluation.prefetch=2",
+    ],
+)
+@pytest.mark.parametrize("name", ["rounds", "places"])
+def test_workers_are_never_used_more_than_they_can_be(
+    name: str, change: str, lived: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = told(capsys, str(lived[name]), "--set", change, "--replicates", "2")
+    for part in ("twin", "changed"):
+        assert all(0 < one["utilisation"] <= 1 and 0 < one["steady"] <= 1 for one in found[part]["replicates"])
+
+
 def test_it_is_printed_and_the_same_again(lived: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["twin", str(lived["places"]), "--replicates", "2", "--set", "cluster.workers=4"]
     assert main(arguments) == 0
@@ -103,3 +154,14 @@ def test_what_has_no_twin_is_one_line(lived: dict[str, Path], tmp_path: Path, ca
         assert main(["twin", *arguments]) == 2
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and words in said
+
+
+def test_the_first_federated_algorithm_is_rebuilt_and_not_the_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_study(
+        load_study({**ROUNDS, "budget": {"iterations": 8}, "algorithm": [{"name": "random"}, *ROUNDS["algorithm"]]}),
+        tmp_path / "run",
+    )
+    found = told(capsys, str(tmp_path / "run"), "--replicates", "2")
+    assert found["algorithm"] == "fts" and found["twin"]["replicates"][0]["messages"] > 0

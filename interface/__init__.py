@@ -11,30 +11,73 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 if TYPE_CHECKING:
+    from fedbo.actors.storage.record_types import CheckpointError
+    from fedbo.actors.storage.rows import TooLargeError
+    from fedbo.actors.storage.sealed import Damaged, OtherFormat
+    from fedbo.coordinator.errors import EndlessError, ForkError, ProtocolError, ReplayError
+    from fedbo.execution.cluster import ClusterError
     from fedbo.execution.notices import Callback
     from fedbo.execution.progress import Progress
-    from fedbo.execution.runner import RunError as RunError
-    from fedbo.results.fork import Fork as Fork
-    from fedbo.results.result import Result as Result
-    from fedbo.study.study import Study as Study
-    from fedbo.study.study import StudyError as StudyError
-    from fedbo.study.study import load_study as load_study
-    from fedbo.tuning.ask_tell import Agent as Agent
-    from fedbo.tuning.message_folder import Meeting as Meeting
-    from fedbo.tuning.terms import Terms as Terms
+    from fedbo.execution.runner import RunError
+    from fedbo.objectives.base import LibraryMissing, Refused
+    from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+    from fedbo.objectives.tables.table import TableError
+    from fedbo.page.page import ReportError
+    from fedbo.plots.plot import PlotError
+    from fedbo.results.fork import Fork
+    from fedbo.results.result import Result, ResultError
+    from fedbo.settings.errors import ArgumentError, FedboError, SettingError, UnknownChoice
+    from fedbo.settings.exits import ExitError
+    from fedbo.settings.plugins import PluginError
+    from fedbo.settings.trust import UntrustedError
+    from fedbo.study.document import StudyError
+    from fedbo.study.paths import DirectoryError
+    from fedbo.study.study import Study, load_study
+    from fedbo.tuning.ask_tell import Agent
+    from fedbo.tuning.message_folder import Meeting
+    from fedbo.tuning.spaces import log
+    from fedbo.tuning.terms import Terms
     from fedbo.tuning.tune import Options
+    from fedbo.world.measurements import Immeasurable
 
 __all__ = [
     "Agent",
+    "ArgumentError",
+    "CheckpointError",
+    "ClusterError",
+    "Damaged",
+    "DataDamaged",
+    "DataMissing",
+    "DirectoryError",
+    "EndlessError",
+    "ExitError",
+    "FedboError",
     "Fork",
+    "ForkError",
+    "Immeasurable",
+    "LibraryMissing",
     "Meeting",
+    "OtherFormat",
+    "PlotError",
+    "PluginError",
+    "ProtocolError",
+    "Refused",
+    "ReplayError",
+    "ReportError",
     "Result",
+    "ResultError",
     "RunError",
+    "SettingError",
     "Study",
     "StudyError",
+    "TableError",
     "Terms",
+    "TooLargeError",
+    "UnknownChoice",
+    "UntrustedError",
     "fork",
     "load_study",
+    "log",
     "resume",
     "run",
     "tabulate",
@@ -43,15 +86,42 @@ __all__ = [
 
 # Imported when first asked for: reading a help text must not wait for Ray and SciPy.
 _PLACES = {
+    "CheckpointError": "fedbo.actors.storage.record_types",
+    "TooLargeError": "fedbo.actors.storage.rows",
+    "Damaged": "fedbo.actors.storage.sealed",
+    "OtherFormat": "fedbo.actors.storage.sealed",
+    "EndlessError": "fedbo.coordinator.errors",
+    "ForkError": "fedbo.coordinator.errors",
+    "ProtocolError": "fedbo.coordinator.errors",
+    "ReplayError": "fedbo.coordinator.errors",
+    "ClusterError": "fedbo.execution.cluster",
+    "RunError": "fedbo.execution.runner",
+    "LibraryMissing": "fedbo.objectives.base",
+    "Refused": "fedbo.objectives.base",
+    "DataDamaged": "fedbo.objectives.datasets.data",
+    "DataMissing": "fedbo.objectives.datasets.data",
+    "TableError": "fedbo.objectives.tables.table",
+    "ReportError": "fedbo.page.page",
+    "PlotError": "fedbo.plots.plot",
+    "ResultError": "fedbo.results.result",
+    "ArgumentError": "fedbo.settings.errors",
+    "FedboError": "fedbo.settings.errors",
+    "SettingError": "fedbo.settings.errors",
+    "UnknownChoice": "fedbo.settings.errors",
+    "ExitError": "fedbo.settings.exits",
+    "PluginError": "fedbo.settings.plugins",
+    "UntrustedError": "fedbo.settings.trust",
+    "StudyError": "fedbo.study.document",
+    "DirectoryError": "fedbo.study.paths",
+    "Immeasurable": "fedbo.world.measurements",
     "Agent": "fedbo.tuning.ask_tell",
     "Fork": "fedbo.results.fork",
     "Meeting": "fedbo.tuning.message_folder",
     "Terms": "fedbo.tuning.terms",
     "Result": "fedbo.results.result",
-    "RunError": "fedbo.execution.runner",
     "Study": "fedbo.study.study",
-    "StudyError": "fedbo.study.study",
     "load_study": "fedbo.study.study",
+    "log": "fedbo.tuning.spaces",
 }
 
 
@@ -193,6 +263,10 @@ def _display(progress: bool) -> Progress | None:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fedbo")
     if name not in _PLACES:
         raise AttributeError(f"module 'fedbo' has no attribute '{name}'")
     from importlib import import_module
@@ -201,4 +275,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, "__version__"])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fedbo.actors.storage.rows import read_table
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.tuning.spaces import written_space
 
@@ -47,8 +48,8 @@ def evaluated(
         raise ValueError(f"start = '{path}': is no .csv or .parquet file and no run directory; give one that is there")
     read, found = _read(space), list[Evaluated]()
     try:
-        pairs = [(dict(pair[0]), float(pair[1])) for pair in source]
-    except (TypeError, ValueError, IndexError):
+        pairs = [(flattened(pair[0]), float(pair[1])) for pair in source]
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError):
         words = "give pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run directory"
         raise ValueError(f"start = {source!r:.60}: {words}") from None
     for number, (configuration, worth) in enumerate(pairs, 1):

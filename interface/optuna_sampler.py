@@ -17,6 +17,7 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.optuna_space import distributions
@@ -64,7 +65,7 @@ class OptunaSampler(BaseSampler):
                     self._learn(agent, study, other, other.state, other.values)
             (one,) = agent.ask()
             study._storage.set_trial_system_attr(trial._trial_id, ASKED, [str(self._folder), one.token])
-        return {name: value for name, value in one.configuration.items() if name in search_space}
+        return {name: value for name, value in flattened(one.configuration).items() if name in search_space}
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -104,7 +105,7 @@ class OptunaSampler(BaseSampler):
         params = {name: each for name, each in trial.params.items() if name in self._distributions}
         folder, token = trial.system_attrs.get(ASKED, (None, ""))
         if folder == str(self._folder):
-            asked = agent.given(token).configuration
+            asked = flattened(agent.given(token).configuration)
             if all(params[name] == each for name, each in asked.items() if name in params):
                 agent.tell(token, value)
                 return

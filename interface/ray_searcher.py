@@ -14,6 +14,8 @@ from typing import Any
 from ray.tune.search import Searcher
 from ray.tune.search.variant_generator import parse_spec_vars
 
+from fedbo.objectives.typed_spaces.declared_space import is_nested
+from fedbo.objectives.typed_spaces.nesting import flattened, nested
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.spaces import written_space
@@ -68,7 +70,7 @@ class RaySearcher(Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any]:
         """Give a trial its configuration; asked again, it is the same."""
         (one,) = self._agent.ask(client=trial_id)
-        return _nested(one.configuration)
+        return nested(one.configuration, "/")
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Note what a trial has come to: Tune does not say so again when a scheduler stops one that is paused."""
@@ -96,7 +98,7 @@ class RaySearcher(Searcher):
         intermediate_values: list[float] | None = None,
     ) -> None:
         """Take in a point that was evaluated elsewhere, once; ValueError when it is none of the space."""
-        flat = _flat(parameters)
+        flat = flattened(parameters, "." if self._written is not None and is_nested(self._written) else "/")
         name = json.dumps([flat, value], sort_keys=True, default=str)
         self._agent.add(flat, None if error else value, name)
 
@@ -145,23 +147,3 @@ def _domains(config: Mapping[str, Any]) -> dict[str, Any]:
     """List what has a choice in a configuration of Tune, by its path."""
     _, domains, grids = parse_spec_vars(dict(config))
     return {"/".join(path): domain for path, domain in (*domains, *grids)}
-
-
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Give a configuration by paths the shape that it has in Tune."""
-    found: dict[str, Any] = {}
-    for path, value in flat.items():
-        *folders, name = path.split("/")
-        place = found
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[name] = value
-    return found
-
-
-def _flat(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Give the values of a nested configuration by their paths."""
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        found |= _flat(value, f"{before}{name}/") if isinstance(value, Mapping) else {before + name: value}
-    return found

@@ -12,6 +12,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from fedbo.settings.errors import FedboError
+
 Array = npt.NDArray[np.float64]
 LARGEST_VALUE = 1e100  # in size: methods square values and add the squares up, and 1e308 is the largest number there is
 
@@ -57,11 +59,11 @@ class Metric:
         return self.offset + self.sign * np.asarray(value, dtype=np.float64)
 
 
-class LibraryMissing(ImportError):
+class LibraryMissing(FedboError, ImportError):
     """A library that only some objectives need is not installed."""
 
 
-class Refused(ValueError):
+class Refused(FedboError, ValueError):
     """A wrong setting of a federation: `key` is its name, `remedy` what is shown beside it and its value."""
 
     def __init__(self, key: str, value: object, remedy: str) -> None:

@@ -15,6 +15,7 @@ from fedbo.objectives.base import Array, Fidelity, Measured, Metric, Parameter, 
 from fedbo.objectives.python_function import load
 from fedbo.objectives.space import inside
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.nesting import as_declared
 from fedbo.objectives.typed_spaces.reports import Reports, StoppedEarly, of_failure, with_reports
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.settings.ranges import check
@@ -43,11 +44,12 @@ class TypedCall:
     sign: int
     metric: str
     space: Space = field(repr=False)
+    written: str = field(repr=False)
     best_value: float | None = None
 
     def evaluate(self, x: Array, rng: np.random.Generator) -> float:
         """Call the function with the configuration at x `(d,)`; TypeError when what it returns is not as it should be."""
-        configuration = self.space.configuration(inside(self.space.parameters, x))
+        configuration = as_declared(self.written, self.space.configuration(inside(self.space.parameters, x)))
         takes, report = _takes(self.carried.function), Reports()
         given = {"agent": self.agent, "rng": rng, "report": report}
         try:
@@ -80,7 +82,8 @@ class TypedFunction:
     `report` by name where it asks for them: `report(value, step)` keeps what a step came to, and answers "stop" where the
     evaluation shall end, or "go". It returns a number, or a dictionary of numbers of which `metric_name` is tuned. `steps` is
     how many steps an evaluation has that is not stopped. `space` is a `ConfigSpace.ConfigurationSpace` as JSON
-    (`json.dumps(space.to_serialized_dict())`). `best` is the best native value where it is known.
+    (`json.dumps(space.to_serialized_dict())`), to which `fedbo.tune` adds `"nested": true` where dictionaries lie in it: the
+    function then gets its configuration in that shape. `best` is the best native value where it is known.
     """
 
     random_per_replicate: ClassVar[bool] = False
@@ -148,7 +151,8 @@ class TypedFunction:
         """Build one agent's view of the function."""
         require_agent(agent, self.agents)
         best = None if self.best is None else self.metric.sign * self.best
-        return TypedCall(PickledFunction(self._callable), agent, self.metric.sign, self.metric_name, self.lattice, best)
+        function = PickledFunction(self._callable)
+        return TypedCall(function, agent, self.metric.sign, self.metric_name, self.lattice, self.space, best)
 
 
 # Functions that were handed over in Python, by the name under which a study knows them; see `fedbo.tune`.

@@ -1,4 +1,4 @@
-"""Errors of settings: which one is wrong, and what would do."""
+"""The base of all errors, and the errors of settings and arguments: which one is wrong, and the remedy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import difflib
 from collections.abc import Iterable
 
 
-class SettingError(ValueError):
+class FedboError(Exception):
+    """The base of all errors that fedbo raises on purpose; the message says what is wrong and what to do about it."""
+
+
+class ArgumentError(FedboError, ValueError):
+    """A wrong argument of a function: `<argument> = <value>: <what it must be>; <remedy>`."""
+
+
+class SettingError(FedboError, ValueError):
     """A wrong setting: `key` is its name, and `remedy` says what would do.
 
     Its message is both, one after the other. What `came` instead, if given, is told in the message alone, before the `hint`:

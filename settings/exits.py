@@ -9,11 +9,13 @@ from functools import wraps
 from pathlib import PurePath
 from typing import ParamSpec, TypeVar
 
+from fedbo.settings.errors import FedboError
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class ExitError(RuntimeError):
+class ExitError(FedboError, RuntimeError):
     """An algorithm, a callback or a plug-in called `sys.exit`, or raised another error that is no `Exception`."""
 
 

@@ -10,13 +10,14 @@ from functools import cache
 from importlib.metadata import EntryPoint
 from typing import Any, TypeVar
 
+from fedbo.settings.errors import FedboError
 from fedbo.settings.trust import UntrustedError, module_at
 
 T = TypeVar("T")
 GROUPS = ("algorithms", "objectives", "timings", "availabilities", "exchanges", "callbacks")
 
 
-class PluginError(ValueError):
+class PluginError(FedboError, ValueError):
     """A plug-in, or a class that is named by its place, cannot be used; the message says which, why, and the remedy."""
 
 

@@ -14,12 +14,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fedbo.settings.errors import FedboError
+
 REMEDY = "if you trust its author, add --trust (trust=True in Python)"
 _OURS = "fedbo.testing.functions:"  # functions of a few lines for studies that are drawn at random
 _admitted: set[str] = set()
 
 
-class UntrustedError(Exception):
+class UntrustedError(FedboError):
     """A study names Python code that nobody has said to trust.
 
     No ValueError, so that no check of a setting takes it for a wrong value and goes on.

@@ -10,8 +10,10 @@ from operator import attrgetter
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, NamedTuple
 
+from fedbo.settings.errors import FedboError
 
-class CheckpointError(ValueError):
+
+class CheckpointError(FedboError, ValueError):
     """What a checkpoint cannot hold, or a file that is none of this version."""
 
 

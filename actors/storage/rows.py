@@ -18,6 +18,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import VECTOR, EvaluationRecord, Query
 from fedbo.actors.storage.sealed import FORMAT, Damaged, OtherFormat, check_format, installed
 from fedbo.algorithms.base import ORIGINS
+from fedbo.settings.errors import FedboError
 
 
 def column(name: str, kind: Any, nullable: bool = False) -> pa.Field:
@@ -193,7 +194,7 @@ def write_table(table: pa.Table, path: Path) -> str:
     return atomic.write(path, lambda file: pq.write_table(whole, file, compression="zstd"))
 
 
-class TooLargeError(ValueError):
+class TooLargeError(FedboError, ValueError):
     """A table that this machine's memory does not hold."""
 
 

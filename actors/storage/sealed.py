@@ -10,10 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from fedbo.settings.errors import FedboError
+
 FORMAT = 2  # of tables, manifests and indices of snapshots; format 1 is what says no format
 
 
-class Damaged(ValueError):
+class Damaged(FedboError, ValueError):
     """A file that is missing or not as it was written: `path` is the file, `why` what is wrong, `remedy` what would do."""
 
     def __init__(self, path: Path, why: str, remedy: str = "") -> None:
@@ -26,7 +28,7 @@ class Damaged(ValueError):
         return f"'{self.path}': is damaged ({self.why})" + (f"; {self.remedy}" if self.remedy else "")
 
 
-class OtherFormat(ValueError):
+class OtherFormat(FedboError, ValueError):
     """A file of a format that this version does not know."""
 
 

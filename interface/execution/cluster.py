@@ -17,6 +17,7 @@ from typing import Any, Literal
 from fedbo.actors.late_ray import ray
 from fedbo.execution.directory import versions
 from fedbo.execution.wheel import build_wheel, fingerprint
+from fedbo.settings.errors import FedboError
 from fedbo.settings.plugins import used
 
 _CONNECT_TIMEOUT = 10.0  # seconds until a host that does not answer counts as absent
@@ -30,7 +31,7 @@ _TOKEN = (
 Package = Literal["wheel", "image"]
 
 
-class ClusterError(RuntimeError):
+class ClusterError(FedboError, RuntimeError):
     """The Ray cluster cannot carry the study out."""
 
 

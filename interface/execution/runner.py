@@ -38,6 +38,7 @@ from fedbo.execution.requirements import require_objectives
 from fedbo.execution.workers import job_runner
 from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, read_manifest, write_manifest
 from fedbo.results.result import Result
+from fedbo.settings.errors import FedboError
 from fedbo.settings.exits import ExitError, ends_process, exit_words
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
@@ -47,7 +48,7 @@ from fedbo.study.plugins import distributions
 from fedbo.study.study import Study, load_study
 
 
-class RunError(RuntimeError):
+class RunError(FedboError, RuntimeError):
     """A study that began could not be completed; all results so far are in `directory`."""
 
     def __init__(self, message: str, directory: Path) -> None:

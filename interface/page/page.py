@@ -33,6 +33,7 @@ from fedbo.results.public_export import private_labels
 from fedbo.results.result import Result, ResultError
 from fedbo.results.summary import SummaryRow, main_algorithm
 from fedbo.results.timeline_bars import BAR_KINDS
+from fedbo.settings.errors import FedboError
 from fedbo.statistics.overview import overview
 
 T = TypeVar("T")
@@ -81,7 +82,7 @@ class RunPart:
     again: str
 
 
-class ReportError(ValueError):
+class ReportError(FedboError, ValueError):
     """A report that cannot be written."""
 
 

@@ -20,6 +20,7 @@ from fedbo.plots.sweep import draw_sweep
 from fedbo.plots.timeline import draw_timeline
 from fedbo.plots.workers import draw_workers
 from fedbo.results.compare import target_of
+from fedbo.settings.errors import FedboError
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -50,7 +51,7 @@ class View:
     level: float | None = None
 
 
-class PlotError(ValueError):
+class PlotError(FedboError, ValueError):
     """A figure that cannot be drawn."""
 
 

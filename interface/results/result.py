@@ -14,6 +14,7 @@ from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.objectives.base import Metric
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.nesting import as_declared
 from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
 from fedbo.results.disruptions import Disruptions, disruptions
 from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
@@ -24,6 +25,7 @@ from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_cur
 from fedbo.results.remote import open_copy
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
+from fedbo.settings.errors import FedboError
 from fedbo.settings.shown import quoted
 from fedbo.settings.trust import UntrustedError, admit, places_in
 from fedbo.study.paths import address_of, usable
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 _FILES = ("manifest.json", "study.toml", "observations.parquet", "events.parquet")
 
 
-class ResultError(ValueError):
+class ResultError(FedboError, ValueError):
     """A directory that holds no results, or results that cannot give what was asked of them."""
 
 
@@ -184,11 +186,13 @@ class Result:
         row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
         names = [parameter["name"] for parameter in _of_cell(self.manifest["parameters"], trace.cell, list)]
         written = self.study.objective.settings.get("space")
-        space = None if written is None else read_space(written)
+        point = dict(zip(names, row["x"], strict=True))
+        if written is not None:
+            point = as_declared(written, read_space(written).configuration(row["x"]))
         return {
             **{key: row[key] for key in ("cell", "algorithm", "replicate", "agent", "step")},
             "value": float(self.metric(trace.cell).native(row["score"])),
-            "point": dict(zip(names, row["x"], strict=True)) if space is None else space.configuration(row["x"]),
+            "point": point,
         }
 
     def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> list[Curve]:

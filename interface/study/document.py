@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedbo.settings.errors import FedboError
 from fedbo.settings.trust import admit
 
 Document = dict[str, Any]
@@ -23,7 +24,7 @@ _WORD = re.compile(r"[\w./~-][^\[\]{}\"',=]*")  # a word or a path
 _AT = re.compile(r"(.*) \(at (.*)\)", re.DOTALL)
 
 
-class StudyError(ValueError):
+class StudyError(FedboError, ValueError):
     """A wrong study: one line for each fault, `<file>: <place>: <what came>; <remedy>`."""
 
 

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedbo.actors.storage import atomic
+from fedbo.settings.errors import FedboError
 
 
-class DirectoryError(ValueError):
+class DirectoryError(FedboError, ValueError):
     """A directory that cannot be used as asked."""
 
 

@@ -21,6 +21,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.evaluated import Evaluated, evaluated
 from fedbo.objectives.base import is_usable
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.objectives.typed_spaces.nesting import as_declared, flattened
 from fedbo.settings.trust import admit, places_in
 from fedbo.study.tables import AlgorithmTable
 from fedbo.tuning.ask_log import AskLog, LogEntry
@@ -186,7 +187,9 @@ class Agent:
         if token in self._log.told:
             return False
         value = None if value is None or not is_usable(value) else float(value)
-        self._enter({"add": token, "u": self._space.encode(configuration).tolist(), "value": value, "at": time.time()})
+        self._enter(
+            {"add": token, "u": self._space.encode(flattened(configuration)).tolist(), "value": value, "at": time.time()}
+        )
         self._file = self._taken_in(token, value)
         self._save()
         return True
@@ -320,4 +323,4 @@ class Agent:
         return self._file._replace(inbox=(*self._file.inbox, *answered.inbox))
 
     def _suggestion(self, token: str) -> Suggestion:
-        return Suggestion(token, self._space.decode(np.array(self._log.points[token]["u"])))
+        return Suggestion(token, as_declared(self._written, self._space.decode(np.array(self._log.points[token]["u"]))))

@@ -4,85 +4,221 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 import ConfigSpace as CS
+import numpy as np
 
+from fedbo.objectives.base import Parameter, Refused
+from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.settings.arguments import short
+from fedbo.settings.errors import ArgumentError
 
+Written = dict[str, Any]
 MAX_STEPS = 1000
+MAX_WHOLE = 2**53  # beyond which a float does not hold every whole number
+MAX_FLOAT = 1e150  # of which the square is a float too
+_FORMS = 'write (low, high), (low, high, "log"), a list of choices, or a constant'
+
+
+def log(low: float, high: float) -> tuple[float, float, str]:
+    """Return a range on a logarithmic axis, for a search space; two whole numbers make a whole number.
+
+    ArgumentError unless 0 < low < high.
+    """
+    _range("log", (low, high, "log"))
+    return low, high, "log"
 
 
 def written_space(space: Any) -> str:
     """Write a search space as JSON, the form in which a study holds it.
 
-    `space` is a `ConfigSpace.ConfigurationSpace`, or a dictionary of names, each with a range `(low, high)`, a list of choices,
-    a constant, one of ConfigSpace's hyperparameters, or what `ray.tune.uniform` and its like or Optuna's distributions make;
-    what has been written already stays. ValueError names what cannot be converted, with the remedy.
+    `space` is a `ConfigSpace.ConfigurationSpace`, or a dictionary of names, each with a range `(low, high)` or
+    `(low, high, "log")`, a list of choices, a constant, one of ConfigSpace's hyperparameters, or what `ray.tune.uniform` and
+    its like or Optuna's distributions make, or a dictionary of such names again; what has been written already stays.
+    ArgumentError names what cannot be converted, with the remedy.
     """
     if isinstance(space, str):
-        read_space(space)
-        return space
-    if isinstance(space, Mapping) and not isinstance(space, CS.ConfigurationSpace):
-        space = CS.ConfigurationSpace({str(name): _converted(str(name), each) for name, each in space.items()})
-    if not isinstance(space, CS.ConfigurationSpace):
-        raise ValueError(f"space = {space!r} will not do: give a ConfigSpace.ConfigurationSpace or a dictionary of ranges")
+        return _readable(space)
+    if isinstance(space, CS.ConfigurationSpace):
+        return _readable(_json(space.to_serialized_dict()))
+    if not isinstance(space, Mapping):
+        raise ArgumentError(f"space = {short(space)}: must be a dictionary of ranges, or a ConfigSpace.ConfigurationSpace")
+    is_nested = any(_is_folder(value) for value in space.values())
+    parameters = dict(_parameters(space, "", is_nested))
+    if not parameters:
+        raise ArgumentError("space = {}: must not be empty; name at least one parameter, such as {'rate': (0.0, 1.0)}")
+    # ConfigSpace would round the bounds of ranges, to 1e-10 or so; the document is its own otherwise.
+    whole = {
+        **CS.ConfigurationSpace().to_serialized_dict(),
+        "hyperparameters": [parameters[name] for name in sorted(parameters)],
+    }
+    return _readable(_json(whole | ({"nested": True} if is_nested else {})))
+
+
+def _readable(text: str) -> str:
+    """Return a written space; ArgumentError where it cannot be searched."""
     try:
-        return json.dumps(space.to_serialized_dict())
+        read_space(text)
+    except Refused as error:
+        remedy = "write a dictionary of names, each with a range or a list of choices"
+        raise ArgumentError(f"space: {error.args[2]}; {remedy}") from None
+    except ValueError as error:
+        raise ArgumentError(f"space: {_line(error)}") from None
+    return text
+
+
+def _json(space: Written) -> str:
+    try:
+        return json.dumps(space)
     except TypeError as error:
-        raise ValueError(f"space will not do: {error}; choices are numbers, strings, booleans and None") from None
+        raise ArgumentError(f"space: {error}; choices are numbers, strings, booleans and None") from None
 
 
-def _converted(name: str, each: Any) -> Any:
-    module = type(each).__module__
-    if isinstance(each, Mapping) and set(each) == {"grid_search"}:
-        return CS.Categorical(name, list(each["grid_search"]))
+def _is_folder(value: Any) -> bool:
+    return isinstance(value, Mapping) and not isinstance(value, CS.ConfigurationSpace) and set(value) != {"grid_search"}
+
+
+def _parameters(space: Mapping[Any, Any], before: str, is_nested: bool) -> Iterator[tuple[str, Written]]:
+    """List parameters by name, those of dictionaries within with both names joined by a dot."""
+    for name, value in space.items():
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise ArgumentError(f"space: {short(name)} is no name of a parameter; names are printable strings")
+        if is_nested and "." in name:
+            raise ArgumentError(f"space: {name!r}: a name has no dot where dictionaries lie in the space; use '_'")
+        if not _is_folder(value):
+            yield before + name, _converted(before + name, value)
+        elif not value:
+            raise ArgumentError(f"space[{before + name!r}] = {{}}: must not be empty; name a parameter in it, or leave it out")
+        else:
+            yield from _parameters(value, f"{before}{name}.", is_nested)
+
+
+def _converted(name: str, value: Any) -> Written:
+    """Return a parameter as ConfigSpace writes it, for whatever declares one."""
+    module, called = type(value).__module__, f"space[{name!r}]"
+    if isinstance(value, CS.hyperparameters.Hyperparameter):
+        if value.name not in (name, name.rpartition(".")[2]):
+            raise ArgumentError(f"{called}: holds the hyperparameter {value.name!r}; use the same name twice")
+        (written,) = CS.ConfigurationSpace([value]).to_serialized_dict()["hyperparameters"]
+        return {**written, "name": name}
+    if isinstance(value, CS.ConfigurationSpace):
+        raise ArgumentError(f"{called}: is a whole ConfigurationSpace; pass one alone as the space, or write a dictionary")
+    if isinstance(value, Mapping):
+        return _choices(name, value["grid_search"])
     if module.startswith("ray.tune"):
-        return _from_ray(name, each)
+        return _from_ray(name, value)
     if module.startswith("optuna"):
-        return _from_optuna(name, each)
-    return each
+        return _from_optuna(name, value)
+    if isinstance(value, tuple):
+        return _range(name, value)
+    return _choices(name, value if isinstance(value, list) else [value])
 
 
-def _from_ray(name: str, domain: Any) -> Any:
+def _range(name: str, given: tuple[Any, ...]) -> Written:
+    """Return a number with these bounds: a whole number only where both are."""
+    called = f"{'log' if name == 'log' else f'space[{name!r}]'} = {short(given)}"
+    low, high = (*given, None, None)[:2]
+    if len(given) not in (2, 3) or not all(isinstance(end, Real) and not isinstance(end, bool) for end in (low, high)):
+        raise ArgumentError(f"{called}: a range is two numbers; {_FORMS}")
+    if len(given) == 3 and given[2] != "log":
+        raise ArgumentError(f'{called}: the third entry of a range can only be "log"; {_FORMS}')
+    is_log, is_whole = len(given) == 3, isinstance(low, Integral) and isinstance(high, Integral)
+    if not is_whole and not (abs(float(low)) <= MAX_FLOAT and abs(float(high)) <= MAX_FLOAT):
+        raise ArgumentError(f"{called}: both bounds must be finite and at most {MAX_FLOAT:g}; choose a smaller range")
+    if is_whole and max(abs(int(low)), abs(int(high))) > MAX_WHOLE:
+        raise ArgumentError(f"{called}: whole numbers must be at most 2**53; write floats, such as (0.0, 1e30)")
+    if not low < high:
+        raise ArgumentError(f"{called}: low must be below high; exchange the two, or write a constant")
+    if is_log and not low >= 1 / MAX_FLOAT:
+        least = "above 0" if low <= 0 else f"at least {1 / MAX_FLOAT:g}"
+        raise ArgumentError(f"{called}: low must be {least} on a logarithmic axis; raise it, or leave the logarithm out")
+    ends = (int(low), int(high)) if is_whole else (float(low), float(high))
+    (middle,) = from_unit((Parameter(name, *ends, is_log, whole=is_whole),), [0.5]).tolist()
+    kind = "uniform_int" if is_whole else "uniform_float"
+    found = {
+        "type": kind,
+        "name": name,
+        "lower": ends[0],
+        "upper": ends[1],
+        "default_value": int(middle) if is_whole else middle,
+    }
+    return {**found, "log": is_log, "meta": None}
+
+
+def _choices(name: str, values: Any) -> Written:
+    """Return a category of some values, which must be distinct; a single one is a constant."""
+    called = f"space[{name!r}]"
+    if not isinstance(values, list | tuple) or not values:
+        raise ArgumentError(f"{called} = {short(values)}: has no choice; {_FORMS}")
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    for place, value in enumerate(plain):
+        if (
+            not (value is None or isinstance(value, str | bool | int | float))
+            or value != value
+            or value in (math.inf, -math.inf)
+        ):
+            raise ArgumentError(f"{called}: {short(value)}: must be a finite number, a string, a boolean or None; {_FORMS}")
+        if value in plain[:place]:
+            raise ArgumentError(f"{called} = {short(values)}: has {value!r} twice; leave one out")
+    if len(plain) == 1:
+        return {"type": "constant", "name": name, "value": plain[0], "meta": None}
+    found = {"type": "categorical", "name": name, "choices": plain, "weights": None, "default_value": plain[0]}
+    return {**found, "meta": None}
+
+
+def _from_ray(name: str, domain: Any) -> Written:
     """Convert a domain of Ray Tune; its whole numbers end below the upper bound."""
     kind = type(domain).__name__
     if kind == "Categorical":
-        return CS.Categorical(name, list(domain.categories))
+        return _choices(name, list(domain.categories))
     sampler, step = domain.get_sampler(), None
     if type(sampler).__name__ == "Quantized":
         sampler, step = sampler.get_sampler(), sampler.q
     how = type(sampler).__name__.strip("_")
     if kind not in ("Float", "Integer") or how not in ("Uniform", "LogUniform"):
-        raise ValueError(f"parameter {name}: is a {how} {kind} of Ray Tune; uniform, loguniform, randint and choice would do")
-    low, high, log = domain.lower, domain.upper, how == "LogUniform"
+        words = f"is a {how} {kind} of Ray Tune"
+        raise ArgumentError(f"space[{name!r}]: {words}; use uniform, loguniform, randint or choice")
+    low, high, log = domain.lower, domain.upper, ("log",) if how == "LogUniform" else ()
     if step is not None and step != 1:
         return _stepped(name, low, high, step, whole=kind == "Integer")
     if kind == "Integer":
-        return CS.Integer(name, (low, high if step == 1 else high - 1), log=log)
-    return CS.Float(name, (low, high), log=log)
+        return _range(name, (int(low), int(high if step == 1 else high - 1), *log))
+    return _range(name, (float(low), float(high), *log))
 
 
-def _from_optuna(name: str, distribution: Any) -> Any:
+def _from_optuna(name: str, distribution: Any) -> Written:
     """Convert a distribution of Optuna."""
     kind = type(distribution).__name__
     if kind == "CategoricalDistribution":
-        return CS.Categorical(name, list(distribution.choices))
+        return _choices(name, list(distribution.choices))
     if kind not in ("FloatDistribution", "IntDistribution"):
-        raise ValueError(f"parameter {name}: is a {kind} of Optuna; Float, Int and CategoricalDistribution would do")
-    low, high, step, log = distribution.low, distribution.high, distribution.step, distribution.log
+        words = f"is a {kind} of Optuna"
+        raise ArgumentError(f"space[{name!r}]: {words}; use FloatDistribution, IntDistribution or CategoricalDistribution")
+    low, high, step = distribution.low, distribution.high, distribution.step
+    log = ("log",) if distribution.log else ()
     if low == high:
-        return CS.Constant(name, low)
-    if kind == "IntDistribution":
-        return CS.Integer(name, (low, high), log=log) if step == 1 else _stepped(name, low, high, step, whole=True)
-    return CS.Float(name, (low, high), log=log) if step is None else _stepped(name, low, high, step, whole=False)
+        return _choices(name, [low])
+    if step is not None and (step != 1 or kind == "FloatDistribution"):
+        return _stepped(name, low, high, step, whole=kind == "IntDistribution")
+    number = int if kind == "IntDistribution" else float
+    return _range(name, (number(low), number(high), *log))
 
 
-def _stepped(name: str, low: float, high: float, step: float, whole: bool) -> Any:
+def _stepped(name: str, low: float, high: float, step: float, whole: bool) -> Written:
     """Make an ordinal of the values from low to high in steps."""
     count = math.floor((high - low) / step + 1e-9) + 1
     if count > MAX_STEPS:
-        raise ValueError(f"parameter {name}: has {count} steps of {step:g}; at most {MAX_STEPS} would do, or none")
+        raise ArgumentError(f"space[{name!r}]: has {count} steps of {step:g}; use at most {MAX_STEPS} steps, or none")
     values = [low + place * step for place in range(count)]
-    return CS.OrdinalHyperparameter(name, [int(value) if whole else float(f"{value:.12g}") for value in values])
+    plain = [int(value) if whole else float(f"{value:.12g}") for value in values]
+    if len(plain) == 1:
+        return _choices(name, plain)
+    return {"type": "ordinal", "name": name, "sequence": plain, "default_value": plain[0], "meta": None}
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

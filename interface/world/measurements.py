@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fedbo.results.agent_states import event_intervals, state_intervals
 from fedbo.results.grouping import of_kinds
 from fedbo.results.queueing import placements
+from fedbo.settings.errors import FedboError
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -23,7 +24,7 @@ Span = tuple[float, float]
 _SHORTEST = 1e-6  # units of time that a crash takes at least; a study takes none of 0
 
 
-class Immeasurable(ValueError):
+class Immeasurable(FedboError, ValueError):
     """A run or a log that does not say enough to fit a world to it."""
 
 

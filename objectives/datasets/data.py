@@ -25,16 +25,17 @@ from typing import IO, Literal
 import platformdirs
 
 from fedbo.objectives.datasets.inventory import DATA_SETS, DataFile, DataSet
+from fedbo.settings.errors import FedboError
 
 CHUNK = 1 << 20
 PATIENCE = 30  # seconds without a byte before a publisher's server counts as absent
 
 
-class DataMissing(FileNotFoundError):
+class DataMissing(FedboError, FileNotFoundError):
     """A data set is in no known place and could not be fetched."""
 
 
-class DataDamaged(ValueError):
+class DataDamaged(FedboError, ValueError):
     """A file of a data set is not the published one, bit for bit."""
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedbo.objectives.base import Fidelity
+from fedbo.settings.errors import FedboError
 
 FACTS, POINTS_FILE = "table.json", "points.parquet"
 DESIGN, REFINE = "design", "refine"
@@ -54,7 +55,7 @@ def levels(axis: Fidelity) -> tuple[int, ...]:
     return tuple(int(one) for one in np.unique(chosen))
 
 
-class TableError(ValueError):
+class TableError(FedboError, ValueError):
     """A folder that holds no table, or one that cannot be used as asked."""
 
 

@@ -46,11 +46,15 @@ def read_space(text: str) -> Space:
     ValueError when it is none, has nothing to choose, or something that cannot be tuned here, with what would do.
     """
     try:
-        written = json.loads(text)
-        listed = written["hyperparameters"]
-    except (ValueError, TypeError, KeyError):
-        raise Refused("space", text[:40], "give a ConfigSpace.ConfigurationSpace as JSON") from None
-    axes = _Axes()
+        return _read(json.loads(text), text)
+    except json.JSONDecodeError:
+        raise Refused("space", text[:40], "write a ConfigSpace.ConfigurationSpace as JSON") from None
+    except (TypeError, KeyError, AttributeError, IndexError, StopIteration):
+        raise Refused("space", text[:40], "is not as ConfigSpace writes a space; write it anew") from None
+
+
+def _read(written: Written, text: str) -> Space:
+    listed, axes = written["hyperparameters"], _Axes()
     for each in listed:
         _add(axes, each)
     if not axes.parameters:
@@ -69,6 +73,12 @@ def read_space(text: str) -> Space:
         tuple(Fixed(name, value, rules.get(name, TRUE)) for name, value in axes.fixed.items()),
         tuple(axes.unordered),
     )
+
+
+@lru_cache(maxsize=64)
+def is_nested(text: str) -> bool:
+    """Check whether a space was declared by dictionaries in each other, whose names are joined by dots."""
+    return bool(json.loads(text).get("nested", False))
 
 
 def _add(axes: _Axes, each: Written) -> None:

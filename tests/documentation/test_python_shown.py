@@ -43,7 +43,7 @@ def error(config, agent):
 def objective(trial):
     kind = trial.suggest_categorical("kind", ["a", "b"])
     return trial.suggest_float("rate", 1e-5, 1e-1) + trial.suggest_int("layers", 1, 6) + (kind == "a")
-space = {"rate": (1e-5, 1e-1), "layers": (1, 6), "kind": ["a", "b"]}
+space = {"rate": fedbo.log(1e-5, 1e-1), "layers": (1, 6), "kind": ["a", "b"]}
 """,
 }
 

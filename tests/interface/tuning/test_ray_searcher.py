@@ -113,7 +113,7 @@ def test_conditions_and_what_cannot_be_tuned(tmp_path: Path) -> None:
         RaySearcher(tmp_path / "b").suggest("t1")
     with pytest.raises(ValueError, match="no metric and mode; give both to TuneConfig"):
         RaySearcher(tmp_path / "b", space).suggest("t1")
-    with pytest.raises(ValueError, match="parameter x: is a CallSampler Function of Ray Tune"):
+    with pytest.raises(ValueError, match=r"space\['x'\]: is a CallSampler Function of Ray Tune"):
         RaySearcher(tmp_path / "b").set_search_properties("loss", "min", {"x": tune.sample_from(lambda spec: 1)})
 
 

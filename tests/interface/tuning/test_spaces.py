@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ConfigSpace as CS
@@ -10,7 +11,11 @@ import optuna
 import pytest
 from ray import tune as ray_tune
 
-from fedbo.objectives.typed_spaces.declared_space import read_space
+import fedbo
+from fedbo.objectives.space import from_unit
+from fedbo.objectives.typed_function import TypedFunction
+from fedbo.objectives.typed_spaces.declared_space import is_nested, read_space
+from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.tuning.spaces import written_space
 
@@ -81,11 +86,74 @@ def test_what_optuna_declares_means_the_same_here() -> None:
 @pytest.mark.parametrize(
     ("space", "words"),
     [
-        ({"x": ray_tune.randn(0, 1)}, "parameter x: is a Normal Float of Ray Tune; uniform, loguniform"),
-        ({"x": ray_tune.quniform(0.0, 1.0, 1e-5)}, "at most 1000 would do"),
-        ([1, 2], "give a ConfigSpace.ConfigurationSpace or a dictionary of ranges"),
+        ({"x": ray_tune.randn(0, 1)}, r"space\['x'\]: is a Normal Float of Ray Tune; use uniform, loguniform"),
+        ({"x": ray_tune.quniform(0.0, 1.0, 1e-5)}, "use at most 1000 steps"),
+        ([1, 2], "must be a dictionary of ranges, or a ConfigSpace.ConfigurationSpace"),
     ],
 )
 def test_what_cannot_be_taken_over_is_named(space: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
+        written_space(space)
+
+
+@pytest.mark.parametrize(
+    ("given", "low", "high", "whole", "log"),
+    [
+        ((1, 3), 1, 3, True, False),
+        ((1, 2.9), 1, 2.9, False, False),
+        ((0, 0.5), 0, 0.5, False, False),
+        ((1.0, 3.0), 1, 3, False, False),
+        ((np.int64(1), np.int32(3)), 1, 3, True, False),
+        ((1e-12, 1e-2, "log"), 1e-12, 1e-2, False, True),
+        ((1, 100, "log"), 1, 100, True, True),
+        (fedbo.log(1e-5, 1e-1), 1e-5, 1e-1, False, True),
+        (fedbo.log(1, 64), 1, 64, True, True),
+        (ray_tune.loguniform(1e-13, 1e-2), 1e-13, 1e-2, False, True),
+    ],
+)
+def test_a_range_is_whole_only_where_both_bounds_are_and_keeps_them(
+    given: Any, low: float, high: float, whole: bool, log: bool
+) -> None:
+    (parameter,) = read({"x": given}).parameters
+    assert (parameter.low, parameter.high, parameter.whole, parameter.log) == (low, high, whole, log)
+
+
+def test_dictionaries_in_a_space_are_flattened_by_dots_and_the_objective_gets_them_nested() -> None:
+    space = {"rate": fedbo.log(1e-5, 1e-1), "model": {"depth": (1, 9), "head": {"kind": ["a", "b"]}, "version": 2}}
+    seen: list[dict[str, Any]] = []
+    federation = TypedFunction(lambda config: seen.append(config) or 0.0, written_space(space))
+    assert [one.name for one in federation.parameters] == ["model.depth", "model.head.kind", "rate"]
+    nested = {"rate": 1e-3, "model": {"depth": 4, "head": {"kind": "b"}, "version": 2}}
+    u = federation.lattice.encode(flattened(nested))
+    assert (u == federation.lattice.encode({"rate": 1e-3, "model.depth": 4, "model.head.kind": "b"})).all()
+    rng = np.random.default_rng(1)
+    federation.objective(0, rng, rng).evaluate(from_unit(federation.parameters, u), rng)
+    assert seen == [nested | {"rate": pytest.approx(1e-3)}]
+
+
+def test_a_flat_name_may_have_dots() -> None:
+    assert read({"model.depth": (1, 9)}).decode(np.zeros(1)) == {"model.depth": 1}
+    assert not is_nested(written_space({"model.depth": (1, 9)}))
+
+
+WRONG_VALUES: list[Any] = [
+    ("0", "1"), (0, 10**30), (0, math.inf), (math.nan, 1.0), (1.0, 0.0), (1, 1), (-1e308, 1e308), (0.0, 1.0, "log"),
+    (-1, 5, "log"), (0.0, 1.0, "lin"), (1,), (), (0, 1, 2, 3), (0, True), (None, 1), [], ["a", "a"], [1, True], [[1], [2]],
+    [math.nan, 1], {1, 2}, {}, len, object(), range(3), math.inf, 1 + 2j, np.arange(3), CS.Float("other", (0, 1)),
+    CS.ConfigurationSpace({"y": (0.0, 1.0)}), {"grid_search": 5}, {"inner": {}}, (1e-320, 1.0, "log"), b"x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", WRONG_VALUES, ids=lambda value: f"{value!r:.30}")
+def test_a_wrong_parameter_is_one_line_with_its_name_and_a_remedy(value: Any) -> None:
+    with pytest.raises(fedbo.ArgumentError, match=r"^space\['x(\.inner)?'\]( = .+)?: .+; .+$") as raised:
+        written_space({"x": value, "y": (0.0, 1.0)})
+    assert "\n" not in str(raised.value) and "<class" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "space", [None, 5, [1, 2], {}, {"a": 1}, {1: (0, 1)}, {"": (0, 1)}, {"a.b": (0, 1), "c": {"d": (0, 1)}}, "{}"]
+)
+def test_a_wrong_space_is_one_line(space: Any) -> None:
+    with pytest.raises(fedbo.ArgumentError, match="^space( = .+)?: .+$"):
         written_space(space)

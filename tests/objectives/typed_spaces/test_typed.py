@@ -160,7 +160,9 @@ def clause(over: str) -> str:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{}", "give a ConfigSpace.ConfigurationSpace as JSON"),
+        ("{", "write a ConfigSpace.ConfigurationSpace as JSON"),
+        ("{}", "is not as ConfigSpace writes a space"),
+        ('{"hyperparameters": 3}', "is not as ConfigSpace writes a space"),
         (clause("x"), "a forbidden clause over real numbers"),
         (clause("n"), "give a coarser ordinal"),
         (json.dumps(CS.ConfigurationSpace({"a": 1}).to_serialized_dict()), "nothing in it has more than one value"),

@@ -1,0 +1,83 @@
+"""Checks of the arguments of a function: each raises ArgumentError, `<name> = <value>: <what it must be>; <remedy>`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, Literal
+
+from fedbo.settings.errors import ArgumentError
+from fedbo.settings.shown import shown
+
+LONGEST = 60  # characters of a value in a message
+
+
+def short(value: object) -> str:
+    """Return a value as it is shown in an error: on one line, and cut off where it grows long."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return shown(text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…")
+
+
+def wrong(name: str, value: object, remedy: str) -> ArgumentError:
+    """Return the error of an argument, to be raised."""
+    return ArgumentError(f"{name} = {short(value)}: {remedy}")
+
+
+def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """Return a whole number; True and 3.0 are none."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least or (most is not None and value > most):
+        between = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise wrong(name, value, f"must be a whole number, {between}")
+    return int(value)
+
+
+def number(name: str, value: Any, above: float | None = None) -> float:
+    """Return a finite number."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise wrong(name, value, "must be a finite number" + ("" if above is None else f" above {above:g}"))
+    if above is not None and not value > above:
+        raise wrong(name, value, f"must be above {above:g}")
+    return float(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Return a truth value."""
+    if not isinstance(value, bool):
+        raise wrong(name, value, "must be True or False")
+    return value
+
+
+def text(name: str, value: Any) -> str:
+    """Return a string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise wrong(name, value, "must be a string that is not empty")
+    return value
+
+
+def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return one of some words."""
+    words = [repr(choice) for choice in choices]
+    if not isinstance(value, str) or repr(value) not in words:
+        raise wrong(name, value, f"must be {', '.join(words[:-1])} or {words[-1]}")
+    return value
+
+
+def path(name: str, value: Any, what: Literal["file", "folder"] = "folder") -> Any:
+    """Return a path, or an address of storage."""
+    if not isinstance(value, str | PathLike) or not str(value):
+        raise wrong(name, value, f"must be the path of a {what}, as a string or a Path")
+    if "\0" in str(value):
+        raise wrong(name, value, "must not contain a zero byte; use another name")
+    return value
+
+
+def instance(name: str, value: Any, kind: type[Any], remedy: str) -> Any:
+    """Return a value of a class; `remedy` says how one is made."""
+    if not isinstance(value, kind):
+        raise wrong(name, value, f"must be a {kind.__name__}; {remedy}")
+    return value

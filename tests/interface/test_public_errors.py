@@ -1,0 +1,40 @@
+"""The public errors: one base for all, each importable from `fedbo`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import fedbo
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("interface", "actors", "coordinator", "algorithms", "objectives", "surrogates", "settings")
+# Raised and caught within the package, or by design no error of a user.
+INTERNAL = {
+    "ChannelClosed", "Diverged", "EvaluationError", "HostLost", "InvalidSettings", "NotPositiveDefinite", "Stop",
+    "StoppedEarly", "Superseded", "Untried",
+}  # fmt: skip
+
+
+def test_every_error_of_the_package_has_one_base_and_is_importable_from_the_top() -> None:
+    found: dict[str, type[BaseException]] = {}
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        place = path.relative_to(ROOT / "interface" if path.is_relative_to(ROOT / "interface") else ROOT).with_suffix("")
+        if "testing" in place.parts or not re.search(r"^class \w+\(.*(Error|Exception)\b.*\):", path.read_text(), re.M):
+            continue
+        module = importlib.import_module("fedbo." + ".".join(place.parts).removesuffix(".__init__"))
+        for name, thing in vars(module).items():
+            if inspect.isclass(thing) and issubclass(thing, BaseException) and thing.__module__ == module.__name__:
+                found[name] = thing
+    public = {name: thing for name, thing in found.items() if not name.startswith("_") and name not in INTERNAL}
+    assert len(public) > 20
+    assert [name for name, thing in public.items() if not issubclass(thing, fedbo.FedboError)] == []
+    assert [name for name, thing in public.items() if getattr(fedbo, name, None) is not thing] == []
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    from importlib.metadata import version
+
+    assert fedbo.__version__ == version("fedbo")

@@ -15,6 +15,7 @@ from fedbo.actors.storage.rows import read_table
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.records.text_table import spreadsheet_cell
 from fedbo.tuning.spaces import written_space
 
 
@@ -77,16 +78,12 @@ def _in_run(path: Path, space: Any, agent: int | None) -> list[Evaluated]:
 
     result, read = Result.open(path), _read(space)
     best = max(result.best(), key=lambda one: result.metric(one["cell"]).sign * one["value"])
-    metric, parameters = result.metric(best["cell"]), result.manifest["parameters"][best["cell"]]
-    written = result.study.objective.settings.get("space")
-    theirs = None if written is None else read_space(written)
+    metric, configurations = result.metric(best["cell"]), result.configurations(best["cell"])
     found = []
     for number, row in enumerate(result.observations.to_pylist()):
         same = all(row[key] == best[key] for key in ("cell", "algorithm", "replicate"))
         if row["error"] is None and same and agent in (None, row["agent"]):
-            named = {parameter["name"]: x for parameter, x in zip(parameters, row["x"], strict=True)}
-            configuration = named if theirs is None else theirs.configuration(row["x"])
-            point = Evaluated(configuration, float(metric.native(row["value"])), f"{path.name}/{number}")
+            point = Evaluated(configurations.at(row["x"]), float(metric.native(row["value"])), f"{path.name}/{number}")
             found.append(_checked(read, point, f"'{path}', observation {number}"))
     return found
 
@@ -160,6 +157,9 @@ def _cell(space: Space, name: str, cell: str, where: str) -> Any:
     if choices is None:
         return _float(cell, f"{where}: {name}")
     by_text: Mapping[str, Any] = {str(choice): choice for choice in choices}
+    # As our own tables write them: a choice that looks like a formula has a quote, whole numbers beside others a point.
+    by_text = {spreadsheet_cell(text): choice for text, choice in by_text.items()} | by_text
+    by_text |= {repr(float(each)): each for each in choices if type(each) in (int, float) and str(float(each)) not in by_text}
     if cell not in by_text:
         raise ValueError(f"{where}: {name} = {cell!r}: is none of {', '.join(by_text)}")
     return by_text[cell]

@@ -63,10 +63,11 @@ WITHIN: dict[str, dict[str, str]] = {
     "interface": {
         "study": "",
         "estimates": "study",
-        "results": "study",
+        "records": "",
+        "results": "study records",
         "execution": "study results",
-        "reports": "study estimates results statistics",
-        "statistics": "study results",
+        "reports": "study estimates results statistics records",
+        "statistics": "study results records",
         "plots": "results statistics",
         "page": "study results statistics reports plots",
         "tuning": "study results execution callbacks evaluated",
@@ -78,7 +79,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "commands": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning "
         "world callbacks",
         ".": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning testing "
-        "commands world",
+        "commands world records",
     },
 }
 # Only inside a function, or for the types: `Result.plot` draws; the core names the type of the log that it is given.

@@ -59,7 +59,7 @@ class Row(NamedTuple):
     `x` is in native units and `u` in the unit cube; `value` is what the agent saw, to be maximised, and `score` its
     noise-free counterpart; `started` and `finished` are times of the study. The point was evaluated `pulls` times in a row, and
     `value` is their mean; `t_n` counts the agent's observations with these. `origin` is one of `ORIGINS`, `note` free text.
-    `fidelity`, `stopped` and `rungs` are those of the record, None where evaluations do not stop early.
+    `fidelity`, `stopped` and `rungs` are those of the record, None where evaluations do not stop early; `metrics` too, as JSON.
     """
 
     agent: Annotated[int, pa.int32()]
@@ -80,14 +80,16 @@ class Row(NamedTuple):
     fidelity: Annotated[int | None, pa.int32()] = None
     stopped: Annotated[str | None, pa.string()] = None
     rungs: Annotated[list[float] | None, VECTOR] = None
+    metrics: Annotated[str | None, pa.string()] = None
 
     @classmethod
     def of(cls, query: Query, record: EvaluationRecord, t_n: int, started: float, finished: float) -> Self:
         """Make the row of a query that was evaluated; or, as a `Batch`, the rows of many, whose entries are arrays."""
         agent, _, point, _, u, phase, step, origin, note, _, _, _, _, _ = query
-        _, _, x, value, score, _, _, error, pulls, _, *early = record
+        _, _, x, value, score, _, _, error, pulls, metrics, *early = record
         # In half the time of a call of the class, as in whatever else is made in every step.
-        fields = (agent, phase, step, point, origin, x, u, value, score, started, finished, t_n, pulls, error, note, *early)
+        times = started, finished
+        fields = (agent, phase, step, point, origin, x, u, value, score, *times, t_n, pulls, error, note, *early, metrics)
         return tuple.__new__(cls, fields)
 
 
@@ -217,10 +219,18 @@ def read_table(path: Path, schema: pa.Schema | None = None, columns: Sequence[st
             check_format(path, int(noted.get(_FORMAT, b"1")), noted.get(_BY, b"").decode())
             _check_size(file.metadata.num_rows, len(columns or file.schema_arrow), path)
             table = file.read(columns=None if columns is None else list(columns))
-        return (table if schema is None else table.select(schema.names).cast(schema)).replace_schema_metadata(None)
+        return (table if schema is None else _as_declared(table, schema)).replace_schema_metadata(None)
     except (OtherFormat, FileNotFoundError, TooLargeError):
         raise
     except (pa.ArrowException, LookupError, TypeError, ValueError, OSError) as error:
         if getattr(error, "errno", None) is not None:  # the disk's, not Arrow's
             raise
         raise Damaged(path, f"it cannot be read as a table: {error}".splitlines()[0]) from None
+
+
+def _as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a schema; a run of an earlier version lacks columns that were added since, which are null there."""
+    for field in schema:
+        if field.nullable and field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table.select(schema.names).cast(schema)

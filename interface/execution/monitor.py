@@ -122,7 +122,7 @@ class TableParts:
         number = self._numbers[row.agent]
         self._numbers[row.agent] += 1
         found = EvaluationRecord(
-            row.agent, number, row.x, row.value, row.score, row.started, row.finished, row.error, row.pulls, None
+            row.agent, number, row.x, row.value, row.score, row.started, row.finished, row.error, row.pulls, row.metrics
         )
         return _evaluation(self._federation, found, self._folder.key)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.records.text_table import TextTable
 from fedbo.reports.tables import table_of
-from fedbo.statistics.statistics_table import StatisticsTable
 
 
-def statistics_table(table: StatisticsTable) -> RenderableType:
+def statistics_table(table: TextTable) -> RenderableType:
     """Write a table with what is to be known of it below; final values with a line for each method, so that its name fits."""
     headings, rows = table.headings, table.rows
     if table.name == "finals":

@@ -13,8 +13,8 @@ import pyarrow as pa
 from fedbo.actors.storage.rows import read_table
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.objectives.base import Metric
-from fedbo.objectives.typed_spaces.declared_space import read_space
-from fedbo.objectives.typed_spaces.nesting import as_declared
+from fedbo.records.configurations import Configurations
+from fedbo.records.records import Records, ResultTable, frame_of
 from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
 from fedbo.results.disruptions import Disruptions, disruptions
 from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
@@ -25,6 +25,7 @@ from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_cur
 from fedbo.results.remote import open_copy
 from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
+from fedbo.results.trials import trials
 from fedbo.settings.errors import FedboError
 from fedbo.settings.shown import quoted
 from fedbo.settings.trust import UntrustedError, admit, places_in
@@ -157,13 +158,22 @@ class Result:
         """Give the native quantity that was optimised in a cell."""
         return Metric(**_of_cell(self.manifest["metric"], cell, dict))
 
+    def configurations(self, cell: int = 0) -> Configurations:
+        """Return what the points of a cell stand for: configurations, by the names of their parameters."""
+        written = self.study.objective.settings.get("space")
+        return Configurations(_of_cell(self.manifest["parameters"], cell, list), written)
+
+    def trials(self) -> ResultTable:
+        """Return every evaluation as a tidy table: configuration, value in native units, metrics, times, status and reason.
+
+        `.to_pandas()`, `.to_arrow()`, `.to_csv()`, `.to_latex()` and `.to_markdown()` convert it; docs/results.md lists its
+        columns.
+        """
+        return trials(self)
+
     def to_pandas(self) -> pandas.DataFrame:
-        """Give the observations as a pandas data frame; ImportError when pandas is not installed."""
-        try:
-            import pandas  # noqa: F401
-        except ImportError:
-            raise ImportError("to_pandas needs pandas; install it with: pip install 'fedbo[pandas]'") from None
-        return self.observations.to_pandas()
+        """Return the observations as a pandas data frame; ImportError when pandas is not installed."""
+        return frame_of(self.observations)
 
     def best(self, each: str = "algorithm") -> list[dict[str, Any]]:
         """Give the best incumbent of each algorithm in each cell, or of each agent and replicate with `each="agent"`.
@@ -184,18 +194,13 @@ class Result:
     def incumbent(self, trace: IncumbentTrace) -> dict[str, Any]:
         """Give the point that an agent would name in the end, as `best` does."""
         row = self.observations.slice(int(trace.row[-1]), 1).to_pylist()[0]
-        names = [parameter["name"] for parameter in _of_cell(self.manifest["parameters"], trace.cell, list)]
-        written = self.study.objective.settings.get("space")
-        point = dict(zip(names, row["x"], strict=True))
-        if written is not None:
-            point = as_declared(written, read_space(written).configuration(row["x"]))
         return {
             **{key: row[key] for key in ("cell", "algorithm", "replicate", "agent", "step")},
             "value": float(self.metric(trace.cell).native(row["score"])),
-            "point": point,
+            "point": self.configurations(trace.cell).declared(row["x"]),
         }
 
-    def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> list[Curve]:
+    def curves(self, by: Axis = "iteration", points: int = 200, regret: bool = False) -> Records[Curve]:
         """Average best-so-far over targets and replicates, against iterations, evaluations, time, bytes, epsilon or cost.
 
         Evaluations count the initial points too, and those that failed; the other axes take `points` places. Bytes are
@@ -203,10 +208,9 @@ class Result:
         delta; the cost is the time that the target had spent in evaluations. With `regret`, the distance to each agent's own
         best value instead of the native quantity; ResultError where that is not known.
         """
-        return [
-            curve(mine, by, grid(mine, by, points), REGRET if regret else self.metric(cell))
-            for (cell, _), mine in by_cell_and_algorithm(scored_traces(self, regret)).items()
-        ]
+        groups = by_cell_and_algorithm(scored_traces(self, regret)).items()
+        drawn = (curve(mine, by, grid(mine, by, points), REGRET if regret else self.metric(cell)) for (cell, _), mine in groups)
+        return Records("curves", Curve, drawn)
 
     @cached_property
     def regret(self) -> list[RegretTrace]:
@@ -216,22 +220,24 @@ class Result:
         """
         return regret_traces(self)
 
-    def regret_curves(self, points: int = 200) -> list[RegretCurve]:
+    def regret_curves(self, points: int = 200) -> Records[RegretCurve]:
         """Average that regret over agents and replicates, cumulative and instantaneous, against evaluations of each agent."""
-        return regret_curves(self.regret, points)
+        return Records("regret_curves", RegretCurve, regret_curves(self.regret, points))
 
-    def regret_summary(self) -> list[RegretRow]:
+    def regret_summary(self) -> Records[RegretRow]:
         """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
-        return [regret_row(mine, of_algorithm(self.shown[1], *key)) for key, mine in by_cell_and_algorithm(self.regret).items()]
+        groups = by_cell_and_algorithm(self.regret).items()
+        return Records("regret", RegretRow, (regret_row(mine, of_algorithm(self.shown[1], *key)) for key, mine in groups))
 
-    def trouble(self) -> list[Disruptions]:
+    def trouble(self) -> Records[Disruptions]:
         """Measure what went wrong, one row for each algorithm in each cell."""
         rank = {label: place for place, label in enumerate(self.study.labels)}
-        return sorted(disruptions(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
+        rows = sorted(disruptions(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
+        return Records("trouble", Disruptions, rows)
 
-    def spending(self) -> list[PrivacySummary]:
+    def spending(self) -> Records[PrivacySummary]:
         """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
-        return privacy_summaries(self.privacy, self.spent)
+        return Records("privacy", PrivacySummary, privacy_summaries(self.privacy, self.spent))
 
     def spending_together(self) -> PrivacyTotal | None:
         """Measure what all private runs have cost together, if they concern the same agents; None if fewer than two are."""
@@ -248,7 +254,7 @@ class Result:
 
         return comparison(self, cells, TargetValue(check_label(self, algorithm), level, regret))
 
-    def summary(self, baseline: str | None = None) -> list[SummaryRow]:
+    def summary(self, baseline: str | None = None) -> Records[SummaryRow]:
         """Sum the run up, one row for each algorithm in each cell.
 
         Differences are to the algorithm labelled `baseline`, by default the first of the study, on the same replicates.
@@ -261,7 +267,7 @@ class Result:
             metric, other = self.metric(cell), groups.get((cell, reference), [])
             row = summary_row(mine, half, (of_algorithm(observations, cell, label), of_algorithm(events, cell, label)), metric)
             rows.append(row if label == reference else replace(row, difference=difference(mine, other, metric)))
-        return rows
+        return Records("summary", SummaryRow, rows)
 
     def plot(self, path: str | Path | None = None, kind: str = "overview", cell: int = 0, **choices: Unpack[Choices]) -> Path:
         """Draw a figure and say where it is: of a cell, or the `sweep`; see `fedbo.plots.plot.KINDS`.

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedbo.records.text_table import TextTable
 from fedbo.results.compare import short
 from fedbo.results.result import Result
 from fedbo.results.summary import paired
 from fedbo.statistics.costs import AXES, CostToLevel, costs_to_level
 from fedbo.statistics.pairs import PairTest, pair_tests
 from fedbo.statistics.ranks import Ranking, ranking
-from fedbo.statistics.statistics_table import StatisticsTable
 from fedbo.statistics.tasks import Comparable, comparable
 
 
@@ -26,11 +26,11 @@ class Overview:
     pairs: Sequence[PairTest]
     costs: Sequence[CostToLevel]
 
-    def tables(self) -> list[StatisticsTable]:
+    def tables(self) -> list[TextTable]:
         """Write everything as tables."""
         return [_finals(self.found), _ranks(self.ranking), _pairs(self.pairs), *(_costs(one) for one in self.costs)]
 
-    def scores(self) -> StatisticsTable:
+    def scores(self) -> TextTable:
         """List every final value by task, replicate and method, for other programs."""
         rows = [
             (task.name, str(replicate), label, repr(float(task.metric.native(score))))
@@ -38,7 +38,7 @@ class Overview:
             for label in self.found.labels
             for replicate, score in sorted(task.finals(label).items())
         ]
-        return StatisticsTable("scores", "Every final value.", ("task", "replicate", "algorithm", "value"), rows)
+        return TextTable("scores", "Every final value.", ("task", "replicate", "algorithm", "value"), rows)
 
 
 def overview(results: Sequence[Result], labels: Sequence[str] = ()) -> Overview:
@@ -48,7 +48,7 @@ def overview(results: Sequence[Result], labels: Sequence[str] = ()) -> Overview:
     return Overview(found, ranking(found.labels, found.scores()), pair_tests(found), costs)
 
 
-def _finals(found: Comparable) -> StatisticsTable:
+def _finals(found: Comparable) -> TextTable:
     """Write the mean final value of each method on each task with the half width of its 95 % interval over replicates."""
     rows = []
     for task in found.tasks:
@@ -57,7 +57,7 @@ def _finals(found: Comparable) -> StatisticsTable:
         cells = [_interval(native[:, place]) + " *" * (place == best) for place in range(native.shape[1])]
         rows.append((f"{task.name} ({task.metric.name})", *cells))
     caption = "Best value in the end, mean over agents and replicates, with the half width of its 95 % interval; * best."
-    return StatisticsTable("finals", caption, ("task", *found.labels), rows, _notes(found))
+    return TextTable("finals", caption, ("task", *found.labels), rows, _notes(found))
 
 
 def _notes(found: Comparable) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def _interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
     return f"{values.mean():.4g}" if gap is None else f"{gap.mean:.4g} ± {gap.high - gap.mean:.2g}"
 
 
-def _ranks(found: Ranking) -> StatisticsTable:
+def _ranks(found: Ranking) -> TextTable:
     groups = {place: "".join("abcdefghijklmnopqrstuvwxyz"[n % 26] for n, group in enumerate(found.groups) if place in group)
               for place in found.order}  # fmt: skip
     rows = [(found.labels[place], f"{found.mean[place]:.3f}", groups[place] or "–") for place in found.order]
@@ -81,10 +81,10 @@ def _ranks(found: Ranking) -> StatisticsTable:
     if found.tasks == 1:
         caption = "Ranks on the only task, 1 is best: of one task nothing can be tested."
     warning = ("With so few tasks ranks can hardly differ.",) if 1 < found.tasks < 5 else ()
-    return StatisticsTable("ranks", caption, ("algorithm", "mean rank", "group"), rows, warning)
+    return TextTable("ranks", caption, ("algorithm", "mean rank", "group"), rows, warning)
 
 
-def _pairs(tests: Sequence[PairTest]) -> StatisticsTable:
+def _pairs(tests: Sequence[PairTest]) -> TextTable:
     rows = [
         (f"{test.one} – {test.other}", str(test.won), str(test.tied), str(test.lost), f"{test.clearly_won}:{test.clearly_lost}",
          f"{test.gap:+.3f}", _chance(test.wilcoxon), _chance(test.wilcoxon_holm), _chance(test.t), _chance(test.t_holm))
@@ -96,10 +96,10 @@ def _pairs(tests: Sequence[PairTest]) -> StatisticsTable:
         "interval over replicates leaves zero out; mean gap of scores between 0, a task's worst final value, and 1, its "
         "best; two-sided chances if both were equal, over tasks, and corrected by Holm for the number of pairs."
     )
-    return StatisticsTable("pairs", caption, headings, rows)
+    return TextTable("pairs", caption, headings, rows)
 
 
-def _costs(found: CostToLevel) -> StatisticsTable:
+def _costs(found: CostToLevel) -> TextTable:
     rows = []
     for place, label in enumerate(found.labels):
         half = float(np.sort(found.costs[:, place])[len(found.costs) // 2])  # the upper median: never between inf and inf
@@ -116,7 +116,7 @@ def _costs(found: CostToLevel) -> StatisticsTable:
     )
     silent = "Methods that send nothing are left out." if found.axis == "bytes" else ""
     headings = ("algorithm", "reached", "median", "ratio [95 %]", "cheapest")
-    return StatisticsTable(f"{found.axis}_to_level", caption, headings, rows, (silent,) if silent else ())
+    return TextTable(f"{found.axis}_to_level", caption, headings, rows, (silent,) if silent else ())
 
 
 def _chance(value: float) -> str:

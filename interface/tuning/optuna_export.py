@@ -18,7 +18,6 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.results.grouping import by_run, grouped
 from fedbo.results.result import Result, ResultError, check_label
 from fedbo.tuning.optuna_space import distributions
@@ -73,21 +72,19 @@ class _Trials:
     def __init__(self, result: Result, cell: int) -> None:
         self._metric, parameters = result.metric(cell), result.manifest["parameters"]
         own = parameters[cell] if parameters and isinstance(parameters[0], list) else parameters
-        self._names = [parameter["name"] for parameter in own]
+        self._configurations = result.configurations(cell)
         written = result.study.objective.settings.get("space")
-        self._space = None if written is None else read_space(written)
         began = result.manifest.get("started")
         self._began = datetime.fromisoformat(began) if began else datetime.fromtimestamp(0, UTC)
         self._distributions: Mapping[str, BaseDistribution] = (
             {each["name"]: FloatDistribution(each["low"], each["high"], log=each["log"]) for each in own}
-            if self._space is None
+            if written is None
             else distributions(written)
         )
 
     def trial(self, row: Mapping[str, Any]) -> FrozenTrial:
         """Make the trial of one evaluation; its times are those of the run, as seconds since it began."""
-        x = row["x"]
-        point = dict(zip(self._names, x, strict=True)) if self._space is None else self._space.configuration(x)
+        point = self._configurations.at(row["x"])
         known = {name: self._inside(name, value) for name, value in point.items() if name in self._distributions}
         good = row["error"] is None and math.isfinite(row["value"])
         made = create_trial(

@@ -21,9 +21,9 @@ from fedbo.cli import main
 from fedbo.objectives.datasets import data
 from fedbo.objectives.datasets.inventory import DataFile
 from fedbo.page.page import report
+from fedbo.records.text_table import TextTable
 from fedbo.results.result import Result
 from fedbo.settings.shown import quoted
-from fedbo.statistics.statistics_table import StatisticsTable
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from fedbo.statistics.statistics_table import StatisticsTable
     + [(number, True) for number in ("-1.5", "+2", "-inf", "1e-5", "ts", "1.0 [0.5, 2.0]")],
 )
 def test_a_cell_that_a_spreadsheet_would_run_is_text(cell: str, kept: bool) -> None:
-    table = StatisticsTable("t", "caption", (cell, "b"), [(cell, "c")])
+    table = TextTable("t", "caption", (cell, "b"), [(cell, "c")])
     written = [row[0] for row in csv.reader(table.csv().splitlines())]
     assert written == [cell if kept else f"'{cell}"] * 2
 

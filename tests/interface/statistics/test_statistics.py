@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 from synthetic_run import document, write_run
 
+from fedbo.records.text_table import TextTable
 from fedbo.results.compare import restricted_ratio
 from fedbo.results.result import Result, ResultError
 from fedbo.statistics.costs import CostToLevel, costs_to_level
 from fedbo.statistics.overview import overview
 from fedbo.statistics.pairs import holm, pair_tests, signed_ranks, student
 from fedbo.statistics.ranks import ranking
-from fedbo.statistics.statistics_table import StatisticsTable
 from fedbo.statistics.tasks import Comparable, comparable
 
 # Demsar 2006, table 6: the area under the curve of C4.5, C4.5+m, C4.5+cf and C4.5+m+cf on 14 data sets. On "voting" the
@@ -201,7 +201,7 @@ def test_tables_are_written_as_csv_and_latex(runs: list[Result], tmp_path: Path)
 
 
 def test_latex_prints_words_as_they_are() -> None:
-    table = StatisticsTable("t", "100 % & more", ("a_b", "c"), [("x{y}", "1 ± 2")])
+    table = TextTable("t", "100 % & more", ("a_b", "c"), [("x{y}", "1 ± 2")])
     assert r"100 \% \& more" in table.latex() and r"x\{y\} & 1 $\pm$ 2 \\" in table.latex()
 
 

@@ -1,4 +1,4 @@
-"""A table of numbers, written as CSV and as LaTeX."""
+"""A table in words: the one form from which every report is printed, and written as CSV, LaTeX and Markdown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedbo.actors.storage import atomic
 
@@ -23,19 +24,24 @@ _LATEX = _PRINTED | {
 
 
 @dataclass(frozen=True, slots=True)
-class StatisticsTable:
-    """A table: the name of its file, its caption, its headings, its rows in words, and further remarks."""
+class TextTable:
+    """A table: the name of its file, its caption, its headings, its rows in words, and further remarks.
+
+    A cell may be anything that `str` writes, such as a text of Rich with its colours.
+    """
 
     name: str
     caption: str
     headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Any]]
     remarks: Sequence[str] = ()
 
     def csv(self) -> str:
         """Write the headings and the rows."""
         written = io.StringIO()
-        csv.writer(written, lineterminator="\n").writerows(map(_cell, row) for row in [self.headings, *self.rows])
+        csv.writer(written, lineterminator="\n").writerows(
+            map(spreadsheet_cell, map(str, row)) for row in [self.headings, *self.rows]
+        )
         return written.getvalue()
 
     def latex(self) -> str:
@@ -46,6 +52,12 @@ class StatisticsTable:
         body = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", *lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]
         return "\n".join([*head, *body, ""])
 
+    def markdown(self) -> str:
+        """Write a table as GitHub and most other readers of Markdown know it."""
+        rule = ["---", *["---:"] * (len(self.headings) - 1)]
+        lines = [[_markdown(str(cell)) for cell in row] for row in (self.headings, *self.rows)]
+        return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
+
     def write(self, folder: Path) -> list[Path]:
         """Write both forms into a folder, and give their paths."""
         paths = [folder / f"{self.name}.csv", folder / f"{self.name}.tex"]
@@ -54,7 +66,7 @@ class StatisticsTable:
         return paths
 
 
-def _cell(words: str) -> str:
+def spreadsheet_cell(words: str) -> str:
     """Return a cell that no spreadsheet takes for a formula: one that begins like it and is no number gets a quote."""
     try:
         float(words)
@@ -68,5 +80,9 @@ def latex(words: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in words)
 
 
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(latex(cell) for cell in cells) + r" \\"
+def _markdown(words: str) -> str:
+    return " ".join(words.replace("|", "\\|").split())
+
+
+def _latex_row(cells: Sequence[Any]) -> str:
+    return " & ".join(latex(str(cell)) for cell in cells) + r" \\"

@@ -1,0 +1,1 @@
+"""Results as tables that other programs read, and the configurations in them."""

@@ -156,16 +156,19 @@ def resume(
     algorithms: Sequence[Mapping[str, Any]] = (),
     progress: bool = False,
     callbacks: Sequence[Callback | str] = (),
+    changed_code: bool = False,
 ) -> Result:
     """Resume a run that was interrupted, killed or failed, or extend one that has ended, and give its results.
 
     `overrides` may change the hosting and the snapshots; of a run that has ended `budget.iterations`, `.evaluations`, `.time`
     and `.target` and `study.replicates`, and tables of `algorithms` may be added. ValueError when there is nothing to resume,
     or a run of the larger study would not begin as this one; else as `run`. `callbacks` are told of all from the beginning.
+    Python code that the study names must be as it was, unless the run failed; `changed_code` allows a mix of both versions.
     """
     from fedbo.execution.runner import resume_study
 
-    return resume_study(Path(directory), overrides, _display(progress), _callbacks(callbacks), algorithms)
+    shown, told = _display(progress), _callbacks(callbacks)
+    return resume_study(Path(directory), overrides, shown, told, algorithms, changed_code=changed_code)
 
 
 def fork(

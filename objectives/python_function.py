@@ -14,7 +14,7 @@ from fedbo.objectives.base import Array, Metric, Parameter, Refused, require, re
 from fedbo.objectives.space import inside
 from fedbo.settings.exits import ends_process, exit_words
 from fedbo.settings.ranges import check
-from fedbo.settings.trust import module_at
+from fedbo.settings.trust import file_of, module_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +61,8 @@ class CalledFunction:
 class PythonFunction:
     """A Python function tuned by several agents.
 
-    `function` is a callable, or its place as "package.module:name". It takes x `(d,)` in native units, and, if it asks
-    for them, the agent's index and a `numpy.random.Generator`, from which all its randomness must come. `low` and
+    `function` is a callable, or its place as "package.module:name" or "file.py:name". It takes x `(d,)` in native units, and,
+    if it asks for them, the agent's index and a `numpy.random.Generator`, from which all its randomness must come. `low` and
     `high` bound each parameter; `names` and `log` (a geometric axis) are optional, one each. `best` is the best native
     value where it is known, the same for all agents; `metric_name` is what the value is called in results. `cost` is a
     second function, likewise of x and the agent but not of chance: what an evaluation costs, in any unit.
@@ -137,6 +137,7 @@ def load(function: str | Callable[..., float], setting: str = "function") -> Cal
     module_name, _, name = function.rpartition(":")
     require(bool(module_name and name), setting, function, 'write it as "package.module:name"')
     module = _module(module_name, function, setting)
+    module_name = module.__name__
     there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
     require(hasattr(module, name), setting, function, f"{module_name} has no {name!r}; its callables: {there}")
     found: Any = getattr(module, name)
@@ -146,13 +147,17 @@ def load(function: str | Callable[..., float], setting: str = "function") -> Cal
 
 def _module(module_name: str, function: str, setting: str) -> Any:
     try:
-        return module_at(function)
+        return module_at(function, files=True)
     except ModuleNotFoundError as failure:
         # a module that the user's own module misses is the user's error, and is shown as it is
         if failure.name is None or not (module_name + ".").startswith(failure.name + "."):
             raise
-        remedy = f"there is no module {failure.name!r}; run where it can be imported, or put its folder in PYTHONPATH"
+        remedy = f"there is no module {failure.name!r}; put {failure.name}.py beside the study, or its folder in PYTHONPATH"
         raise Refused(setting, function, remedy) from failure
+    except ValueError as failure:
+        if isinstance(failure, Refused) or file_of(function) is None:
+            raise
+        raise Refused(setting, function, str(failure)) from failure
     except SystemExit as error:  # a script without `if __name__ == "__main__"`
         if ends_process(error):
             raise

@@ -78,6 +78,9 @@ def resume(
     ] = None,
     workers: Workers = None,
     address: Address = None,
+    changed_code: Annotated[
+        bool, typer.Option("--changed-code", help="Resume although the study's Python code changed; results mix both versions.")
+    ] = False,
     printed: Printed = Format.text,
     quiet: Quiet = False,
     callbacks: Callbacks = None,
@@ -96,7 +99,8 @@ def resume(
     changed, told = [*(sets or []), *hosting_sets(workers, address)], _made(callbacks)
     given = [parse_override(f"algorithm={one}")[1] for one in algorithm or []]
     added = [one if isinstance(one, dict) else {"name": one} for one in given]
-    _finish(lambda: resume_study(folder, changed, progress_display(quiet), told, added), printed)
+    progress = progress_display(quiet)
+    _finish(lambda: resume_study(folder, changed, progress, told, added, changed_code=changed_code), printed)
 
 
 def _resume_fork(folder: Path, changed: bool, shown: tuple[Format, bool]) -> None:

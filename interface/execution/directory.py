@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -97,6 +98,7 @@ def new_manifest(study: Study) -> dict[str, Any]:
         "parameters": [[asdict(parameter) for parameter in federation.parameters] for _, federation in cells],
         "versions": versions(),
         "plugins": distributions(study),
+        "code": study.code(),
         "platform": platform.platform(),
         "started": now(),
         "resumed": 0,
@@ -121,6 +123,23 @@ def check_versions(directory: Path, manifest: Mapping[str, Any]) -> None:
     if changed := {name for name, value in versions().items() if manifest["versions"].get(name) != value}:
         what = ", ".join(f"{name} {manifest['versions'].get(name)} -> {versions()[name]}" for name in sorted(changed))
         raise DirectoryError(f"'{directory}': began with other versions ({what}); install those, or run it again")
+
+
+def check_code(directory: Path, manifest: Mapping[str, Any], study: Study, changed: bool) -> None:
+    """Compare the code that a study names with that of a run: DirectoryError where it differs, or a warning if it may."""
+    if not (differ := differing_code(manifest, study)):
+        return
+    words = f"{', '.join(differ)} changed after the run began"
+    if not changed:
+        remedy = f"put it back, run the study anew, or mix both versions: fedbo resume {quoted(directory)} --changed-code"
+        raise DirectoryError(f"'{directory}': {words}; {remedy} (changed_code=True in Python)")
+    print(f"warning: {words}; the results mix both versions", file=sys.stderr)
+
+
+def differing_code(manifest: Mapping[str, Any], study: Study) -> list[str]:
+    """List the code that a study names and that is not what a run began with, by its place without folders."""
+    here, begun = study.code(), manifest.get("code", {})
+    return sorted({place.rpartition("/")[2] for place, digest in begun.items() if here.get(place) != digest})
 
 
 def now() -> str:

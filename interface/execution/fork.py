@@ -17,6 +17,7 @@ from fedbo.coordinator.runtime.actor import Coordinator, Run
 from fedbo.coordinator.runtime.forking import ForkPoint, begin_branch, grow_trunk
 from fedbo.execution.directory import (
     check_versions,
+    differing_code,
     discard_parts,
     gather,
     new_directory,
@@ -175,6 +176,8 @@ def _whole_study(directory: Path, trust: bool) -> Study:
     check_tables(directory, manifest)
     check_versions(directory, manifest)
     study = load_study(directory / STUDY, trust=trust)
+    if differ := differing_code(manifest, study):
+        raise DirectoryError(f"'{directory}': {', '.join(differ)} changed after the run; put it back, or run the study anew")
     if study.timing.clock == "wall":
         raise DirectoryError(f"'{directory}': was run in real time, which does not happen again; fork a run in virtual time")
     if study.privacy.secure_noise:

@@ -20,7 +20,9 @@ from fedbo.execution.cluster import ClusterError
 from fedbo.execution.damage import fall_back
 from fedbo.execution.directory import (
     best_values,
+    check_code,
     check_versions,
+    differing_code,
     discard_drafts,
     discard_parts,
     gather,
@@ -87,18 +89,20 @@ def resume_study(
     callbacks: Sequence[Callback] = (),
     added: Sequence[Mapping[str, Any]] = (),
     trust: bool = True,
+    changed_code: bool = False,
 ) -> Result:
     """Resume a run that was interrupted, killed, or failed, from its last snapshots, or extend one that has ended.
 
     `overrides` may change what changes no result: the hosting and the snapshots; and of a run that has ended its budget and
-    its replicates, and algorithms may be `added`. To resume a run is to trust the code that it names, unless `trust` says
+    its replicates, and algorithms may be `added`. Python code that the run names must be as it was, unless the run failed or
+    `changed_code` is allowed. To resume a run is to trust the code that it names, unless `trust` says
     otherwise. DirectoryError when there is nothing to resume, and Damaged, before anything is changed, when a file is damaged
     that it needs; else as `run_study`. Where the last snapshot is damaged and the one before is whole, it continues from that
     and says so on standard error.
     """
     manifest = read_manifest(directory)
     if manifest["status"] == "complete":
-        return _extend(directory, manifest, (overrides, added), progress, callbacks)
+        return _extend(directory, manifest, (overrides, added), changed_code, progress, callbacks)
     if added:
         raise DirectoryError(
             f"'{directory}': has not ended; let it end before it is extended: fedbo resume {quoted(directory)}"
@@ -106,12 +110,14 @@ def resume_study(
     settle(directory)
     study = _begun_study(directory, manifest, overrides, trust)
     check_versions(directory, manifest)
+    check_code(directory, manifest, study, changed_code or manifest["status"] == "failed")  # what failed was to be mended
     directory = directory.resolve()
     with _room_in(directory), locked(directory):
         check_kept(directory, manifest)
         for note in fall_back(study, directory):
             print(note, file=sys.stderr)
         manifest |= {"status": "running", "error": None, "resumed": manifest.get("resumed", 0) + 1, "files": {}}
+        _note_code(manifest, study)
         write_manifest(directory, manifest)
         copy_among_parts(directory)
         return carry_out(study, directory, manifest, progress, callbacks)
@@ -121,6 +127,7 @@ def _extend(
     directory: Path,
     manifest: dict[str, Any],
     changes: tuple[Sequence[str], Sequence[Mapping[str, Any]]],
+    mixed: bool,
     progress: Progress | None,
     callbacks: Sequence[Callback],
 ) -> Result:
@@ -131,6 +138,7 @@ def _extend(
     with _room_in(directory), locked(directory):
         discard_parts(directory)  # which a kill may have left
         before = _begun_study(directory, manifest, (), trust=True)
+        check_code(directory, manifest, before, mixed)
         study = extended_study(before, directory / STUDY, *changes)
         if study.digest() == before.digest():
             remedy = f"look at it with: fedbo show {quoted(directory)}; or extend it, such as with --set budget.iterations=N"
@@ -139,7 +147,9 @@ def _extend(
         check_tables(directory, manifest)
         kept_files = set_aside(directory)
         atomic.write_text(directory / "parts" / STUDY, study.to_toml())
-        changed = new_manifest(study) | {key: manifest[key] for key in ("started", "seconds", "resumed", "best_values")}
+        _note_code(manifest, before)
+        same = ("started", "seconds", "resumed", "best_values", "earlier_code")
+        changed = new_manifest(study) | {key: manifest[key] for key in same if key in manifest}
         kept = runs_to_keep(before, study, runs(study, directory / "parts"))
         extended = [*manifest.get("extended", ()), {"study_sha256": manifest["study_sha256"], "at": now()}]
         changed |= {"kept_runs": sorted([*key] for key in kept), "kept_files": kept_files, "extended": extended}
@@ -162,11 +172,18 @@ def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[
     if (here := distributions(study)) != (begun := manifest.get("plugins", {})):
         what = ", ".join(f"{name}: {begun.get(name)} -> {here.get(name)}" for name in sorted({*here, *begun}))
         raise DirectoryError(f"'{directory}': began with other plug-ins ({what}); install those, or run it again")
-    if study.digest() != manifest["study_sha256"]:
+    if study.digest(manifest.get("code", {})) != manifest["study_sha256"]:
         remedy = f", or if it was changed unawares, {back(path)}" if changed else ""
         words = f"this is another study than the one that began; run it in a new directory{remedy}"
         raise DirectoryError(f"'{path if changed else directory}': {words}")
     return study
+
+
+def _note_code(manifest: dict[str, Any], study: Study) -> None:
+    """Note in the manifest of a run that goes on with changed code what it began with."""
+    if differ := differing_code(manifest, study):
+        manifest.setdefault("earlier_code", []).append({"code": manifest["code"], "until": now(), "changed": differ})
+        manifest |= {"code": study.code(), "study_sha256": study.digest()}
 
 
 def carry_out(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from fedbo.objectives.catalog import catalogue
 from fedbo.objectives.tables.table import fingerprint
+from fedbo.objectives.typed_function import GIVEN
 from fedbo.settings.plugins import PluginError
 from fedbo.settings.trust import admit, file_of, places_in
 from fedbo.study.document import Document, Loc, lookup, with_value
@@ -33,8 +37,8 @@ _OBSERVATIONS = "observations.parquet"
 
 def resolve_paths(document: Document, folder: Path, trust: bool = False) -> Document:
     """Resolve the paths of files against a folder; with `trust`, the code that the document names may be imported."""
-    for loc, file, name in _objects(document):
-        document = with_value(document, loc, f"{folder / file}:{name}")
+    for loc, place in _objects(document):
+        document = with_value(document, loc, _place_in(folder, place))
     if trust:
         admit(places_in(document))
     for loc, path in _named(document):  # the objective says which of its settings are paths
@@ -42,13 +46,60 @@ def resolve_paths(document: Document, folder: Path, trust: bool = False) -> Docu
     return document
 
 
-def hash_files(document: Document) -> Document:
-    """Put the SHA-256 of each file, or of what is in a table, in the place of its path."""
+def hash_files(document: Document, code: Mapping[str, str]) -> Document:
+    """Replace each path by the SHA-256 of its file or table, and add that of other `code` that the document names."""
     for loc, path in _named(document):
         document = with_value(document, loc, _sha256(Path(path)))
-    for loc, file, name in _objects(document):
-        document = with_value(document, loc, f"{_sha256(file)}:{name}")
-    return document
+    for loc, place in _objects(document):
+        if (file := file_of(place)) is not None:
+            document = with_value(document, loc, f"{code.get(place) or _sha256(file)}:{place.rpartition(':')[2]}")
+    modules = {place: digest for place, digest in sorted(code.items()) if file_of(place) is None}
+    return {**document, "code": modules} if modules else document
+
+
+def source_hashes(document: Document) -> dict[str, str]:
+    """Return the SHA-256 of the source of each function or class that a document names, by its place, where it has one.
+
+    It is that of the whole file, in which helpers of the function may be; of a function that was handed over in Python its own.
+    """
+    found = {place: _source_of(place) for place in places_in(document)}
+    return {place: hashlib.sha256(source).hexdigest() for place, source in sorted(found.items()) if source is not None}
+
+
+def _source_of(place: str) -> bytes | None:
+    if place in GIVEN:
+        return _function_source(GIVEN[place])
+    module = place.rpartition(":")[0]
+    if module.partition(".")[0] == "fedbo":  # the manifest has its version
+        return None
+    file = file_of(place) or getattr(sys.modules.get(module), "__file__", None)
+    try:
+        return None if file is None else Path(file).read_bytes()
+    except OSError:
+        return None
+
+
+def _function_source(function: object) -> bytes | None:
+    """Return the source of a function, or of the class of an object that is called; None where there is none."""
+    inner = getattr(function, "func", function)  # of a functools.partial
+    source: object = inner if inspect.isroutine(inner) or inspect.isclass(inner) else type(inner)
+    try:
+        return inspect.getsource(source).encode()  # type: ignore[arg-type]
+    except (OSError, TypeError):
+        return None
+
+
+def _place_in(folder: Path, place: str) -> str:
+    """Resolve the place of an object: a file counts from the study's folder, and so does a module that lies there alone."""
+    module, _, name = place.rpartition(":")
+    if (file := file_of(place)) is not None:
+        return f"{folder / file}:{name}"
+    beside = folder / f"{module}.py"
+    if not module.isidentifier() or place in GIVEN or not beside.is_file():
+        return place
+    spec = None if module in sys.modules and sys.modules[module].__spec__ is None else find_spec(module)
+    same = spec is not None and spec.origin is not None and Path(spec.origin).resolve() == beside.resolve()
+    return place if same else f"{beside}:{name}"
 
 
 def _sha256(path: Path) -> str:
@@ -80,9 +131,10 @@ def _named(document: Document) -> Iterator[tuple[Loc, str]]:
     yield from _strings(document, places)
 
 
-def _objects(document: Document) -> Iterator[tuple[Loc, Path, str]]:
-    """List where a document names an object in a file, "file.py:object", with both parts."""
+def _objects(document: Document) -> Iterator[tuple[Loc, str]]:
+    """List where a document names an object, "file.py:object" or "module:object", and how."""
     places: list[Loc] = [("objective", "name"), ("agents", "history", "algorithm"), ("agents", "history", "algorithm", "name")]
+    places += [("objective", "function"), ("objective", "cost")]
     places += [("exchange", "mode"), ("availability", "model"), *(("timing", *model) for model in _MODELS)]
     places += [("algorithm", number, "name") for number in range(_count(document, "algorithm"))]
     places += [
@@ -92,11 +144,9 @@ def _objects(document: Document) -> Iterator[tuple[Loc, Path, str]]:
     ]
     sweep = document.get("sweep")
     for key, values in sweep.items() if isinstance(sweep, dict) else ():
-        if key.split(".")[-1] in ("name", "model", "mode") and isinstance(values, list):
+        if key.split(".")[-1] in ("name", "model", "mode", "function") and isinstance(values, list):
             places += [("sweep", key, number) for number in range(len(values))]
-    for loc, place in _strings(document, places):
-        if (file := file_of(place)) is not None:
-            yield loc, file, place.rpartition(":")[2]
+    yield from (found for found in _strings(document, places) if ":" in found[1])
 
 
 _MODELS = (("evaluation", "model"), ("latency", "model"))

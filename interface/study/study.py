@@ -47,7 +47,7 @@ from fedbo.study.environment.tables import (
     NetworkTable,
     TimingTable,
 )
-from fedbo.study.files import hash_files, resolve_paths
+from fedbo.study.files import hash_files, resolve_paths, source_hashes
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.plugins import code_in, distributions
 from fedbo.study.stopping import StoppingTable
@@ -158,12 +158,16 @@ class Study(Table):
         """Write the study as a TOML file with every default in it."""
         return to_toml(self.document())
 
-    def digest(self) -> str:
+    def code(self) -> dict[str, str]:
+        """Return the SHA-256 of the source of the Python code that the study names, by its place."""
+        return source_hashes(self.document())
+
+    def digest(self, code: Mapping[str, str] | None = None) -> str:
         """Give a SHA-256 of all that may change a result: not of the name, the description, the hosting and the recovery.
 
-        Files count by what is in them, plug-ins with their versions.
+        Files count by what is in them, plug-ins with their versions, and Python code by its source, or by what `code` says.
         """
-        document = hash_files(self.document())
+        document = hash_files(self.document(), self.code() if code is None else code)
         if found := distributions(self):
             document["plugins"] = found
         document["study"] = {key: document["study"][key] for key in ("seed", "replicates")}

@@ -72,7 +72,7 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
 
         return Result.open(out)
     _same(study, out)
-    return resume_study(out, (), progress, callbacks)
+    return resume_study(out, (), progress, callbacks, changed_code=True)
 
 
 def tuning_study(function: Callable[..., Any], space: Any, agents: int, options: Options) -> Study:
@@ -151,5 +151,6 @@ def _place_of(function: Callable[..., Any]) -> str:
 
 
 def _same(study: Study, directory: Path) -> None:
-    if read_manifest(directory)["study_sha256"] != study.digest():
+    manifest = read_manifest(directory)
+    if manifest["study_sha256"] != study.digest(manifest.get("code", {})):
         raise DirectoryError(f"'{directory}': holds another study than these arguments make; give it another out=")

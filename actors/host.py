@@ -21,6 +21,7 @@ from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.threads import blas_threads
 from fedbo.settings.exits import exits_as_errors
+from fedbo.settings.own_code import note_step
 from fedbo.settings.trust import admit
 
 _COLLECT, _WHOLE = 10_000, 100  # objects made between two times, and how rarely these are all
@@ -111,7 +112,11 @@ class Host:
     def decide(self, commits: Commits, request: StepRequest) -> DecisionSize:
         """Let an agent choose the points of a step."""
         self.commit(commits)
-        return self.agents[request.agent].decide(request)
+        try:
+            return self.agents[request.agent].decide(request)
+        except Exception as error:
+            note_step(error, request.agent, request.step)
+            raise
 
     def work(self, commits: Commits, requests: Sequence[StepRequest]) -> list[StepReport]:
         """Carry out steps of several agents, one after the other, for another process."""
@@ -148,14 +153,20 @@ class Host:
         return [*work_together(algorithm, agents, requests)]
 
     def _work(self, request: StepRequest) -> StepReport | None:
+        try:
+            return self._step(request)
+        except EvaluationError as error:
+            return failure(request, error)
+        except Exception as error:
+            note_step(error, request.agent, request.step)
+            raise
+
+    def _step(self, request: StepRequest) -> StepReport | None:
         agent, storage = self.agents[request.agent], self._storage
         real = storage is not None and storage.config.real
         if real and agent.uncommitted is not None and agent.uncommitted.report.step < request.step:  # else it was not heard of
             agent.commit(())
-        try:
-            report = agent.work(request)
-        except EvaluationError as error:
-            return failure(request, error)
+        report = agent.work(request)
         if report is not None and storage is not None and real:
             self._write(partial(storage.write_own, agent))
         return report

@@ -140,6 +140,10 @@ def _expected(error: Exception) -> int:
         return _complain(str(error), WRONG_INPUT)
     if is_failure(error):
         return _complain(f"{error}{_kept(error)}", FAILED)
+    from fedbo.settings.own_code import code_words
+
+    if (words := code_words(error)) is not None:
+        return _complain(words, FAILED)
     raise error
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
+from fedbo.settings.plugins import PluginError
+
 T = TypeVar("T")
 
 
@@ -15,7 +17,7 @@ class DeclaredNames(Mapping[str, T]):
     """The items of the dictionary `variable` in each module of some packages, in alphabetical order of their names.
 
     A name is looked up first in the modules with whose names it begins, such as `fts_noise` in `fts`; all others are imported
-    only where it is not there, and for a list of the names.
+    only where it is not there, and for a list of the names. A module that cannot be imported takes only its names with it.
     """
 
     def __init__(self, packages: Sequence[str], variable: str) -> None:
@@ -41,15 +43,48 @@ class DeclaredNames(Mapping[str, T]):
 
     @cached_property
     def _all(self) -> dict[str, T]:
-        found = {name: item for module in self._modules for name, item in self._declared(module).items()}
-        return dict(sorted(found.items()))
+        return dict(sorted(self._imported[0].items()))
+
+    @cached_property
+    def _imported(self) -> tuple[dict[str, T], list[str]]:
+        """Import all modules; return what they declare, and on one line each what is wrong with any."""
+        found, first, broken = dict[str, T](), dict[str, str](), list[str]()
+        for module in self._modules:
+            try:
+                declared = self._declared(module)
+            except PluginError as error:
+                broken.append(str(error))
+                continue
+            for name, item in declared.items():
+                if name in found:
+                    broken.append(f"{module} declares '{name}', which {first[name]} declares too; rename one of them")
+                first.setdefault(name, module)
+                found.setdefault(name, item)
+        return found, broken
+
+    def broken(self) -> list[str]:
+        """List what is wrong with modules, one line for each fault."""
+        return self._imported[1]
 
     def _look_up(self, name: str) -> T:
+        fault: PluginError | None = None
         for module in self._modules:
-            if name.startswith(module.rpartition(".")[2]) and name in (found := self._declared(module)):
-                return found[name]
+            if name.startswith(module.rpartition(".")[2]):
+                try:
+                    found = self._declared(module)
+                except PluginError as error:
+                    fault = error
+                    continue
+                if name in found:
+                    return found[name]
+        if name not in self._all and fault is not None:
+            raise fault
         return self._all[name]
 
     def _declared(self, module: str) -> Mapping[str, T]:
-        found: Mapping[str, T] = getattr(importlib.import_module(module), self._variable, {})
+        try:
+            found: Mapping[str, T] = getattr(importlib.import_module(module), self._variable, {})
+        except Exception as error:
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            raise PluginError(f"{module} cannot be imported: {words}; mend or remove its file") from error
         return found

@@ -1,4 +1,4 @@
-"""Calls of `sys.exit` in code that is not fedbo's: which of them end the process, and which are errors like any other."""
+"""Code that is not fedbo's: which of its exits end the process, and which are errors, with their place, like any other."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import ParamSpec, TypeVar
 
 from fedbo.settings.errors import FedboError
+from fedbo.settings.own_code import code_error
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,14 +38,21 @@ def exit_words(error: BaseException) -> str:
 
 
 def exits_as_errors(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function raise ExitError where code that it calls asks the process to end."""
+    """Wrap a function so that code that it calls cannot end the process by `sys.exit`, and that its errors name their place.
+
+    Raises: ExitError for an exit, CodeError for an error in code that is not fedbo's.
+    """
 
     @wraps(function)
     def called(*given: P.args, **named: P.kwargs) -> R:
         try:
             return function(*given, **named)
+        except Exception as error:
+            if (found := code_error(error)) is None:
+                raise
+            raise found from error
         except BaseException as error:
-            if isinstance(error, Exception) or ends_process(error):
+            if ends_process(error):
                 raise
             raise ExitError(exit_words(error)) from error
 

@@ -92,7 +92,8 @@ class Catalogue(Mapping[str, T]):
                 continue
 
     def broken(self) -> Iterator[str]:
-        """Say of each plug-in that cannot be used why, on one line."""
+        """Say of each plug-in, and of each of our own modules, that cannot be used why, on one line."""
+        yield from getattr(self.own, "broken", list)()
         for each in installed(self.group):
             if each.name in self.own:
                 yield f"{_called(each)} has a name of fedbo's own, and is not used; let its author choose another one"

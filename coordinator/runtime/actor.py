@@ -112,6 +112,7 @@ class Coordinator:
         self._stopped = self._stopped_early = False
         self.hosts: list[Any] = []
 
+    @exits_as_errors
     def learn(self, job: WarmupRun) -> None:
         """Carry out an earlier task of some agents."""
         admit(job.task.code)

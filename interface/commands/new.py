@@ -28,8 +28,8 @@ Files = dict[str, tuple[str, dict[str, str]]]  # path: the template and what it 
 
 _NEXT = {
     Kind.study: "fedbo run {name}.toml",
-    Kind.objective: "pytest test_{name}.py, then fedbo run {name}.toml",
-    Kind.algorithm: "pytest test_{name}.py, then fedbo run {name}.toml",
+    Kind.objective: "python -m pytest test_{name}.py, then fedbo run {name}.toml",
+    Kind.algorithm: "python -m pytest test_{name}.py, then fedbo run {name}.toml",
     Kind.plugin: 'cd {name}, then pip install --editable ".[test]", then pytest --fedbo-contract {name}',
 }
 CONTRACTS = {

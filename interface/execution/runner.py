@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -42,12 +42,15 @@ from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, 
 from fedbo.results.result import Result
 from fedbo.settings.errors import FedboError
 from fedbo.settings.exits import ExitError, ends_process, exit_words
+from fedbo.settings.own_code import CodeError
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
 from fedbo.study.lock import locked
 from fedbo.study.paths import DirectoryError, out_of_space
 from fedbo.study.plugins import distributions
 from fedbo.study.study import Study, load_study
+
+TRACEBACK = "traceback.txt"
 
 
 class RunError(FedboError, RuntimeError):
@@ -193,6 +196,7 @@ def carry_out(
     parts = directory / "parts"
     atomic.make_folder(parts)
     discard_drafts(directory)
+    (directory / TRACEBACK).unlink(missing_ok=True)
     kept = {RunKey(*key) for key in manifest.get("kept_runs", ())}
     learning, every = learnings(study, parts), runs(study, parts)
     work = [run for run in every if run.key not in kept]
@@ -229,7 +233,7 @@ def carry_out(
     except (OSError, Damaged) as error:
         failure = failure or error
     if failure:
-        raise RunError(_words(failure, directory), directory) from failure
+        raise RunError(_words(failure, directory) + _kept_traceback(failure, directory), directory) from failure
     if not complete:
         raise KeyboardInterrupt(directory)
     discard_parts(directory)
@@ -263,12 +267,23 @@ def _room_in(directory: Path) -> Iterator[None]:
 
 
 def _words(failure: Exception, directory: Path) -> str:
-    words = str(failure) if isinstance(failure, ClusterError | Damaged) else f"{type(failure).__name__}: {failure}"
+    plain = ClusterError | Damaged | CodeError
+    words = str(failure) if isinstance(failure, plain) else f"{type(failure).__name__}: {failure}"
     if type(failure).__module__.startswith("ray."):  # which explains itself in many lines
         words = f"{words.splitlines()[0]}; the logs of Ray say why; go on with: fedbo resume {directory}"
     if out_of_space(failure):
         return f"{words}; the disk is full: make room, then go on with: fedbo resume {quoted(directory)}"
     return words
+
+
+def _kept_traceback(failure: Exception, directory: Path) -> str:
+    """Write the traceback of an error in code that is not fedbo's into the run's folder, and say so."""
+    if not isinstance(failure, CodeError):
+        return ""
+    with suppress(OSError):
+        atomic.write_text(directory / TRACEBACK, failure.traceback)
+    remedy = f"mend it, then go on with: fedbo resume {quoted(directory)}, or run the study anew"
+    return f"; its traceback is in {quoted(directory / TRACEBACK)}; {remedy}"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 from fedbo.algorithms.base import Problem, Starting
 from fedbo.objectives.base import Federation
 from fedbo.objectives.typed_spaces.typed import lattice_of
+from fedbo.settings.own_code import code_words
 from fedbo.settings.trust import UntrustedError
 from fedbo.study import limits
 from fedbo.study.agents.budgets import common_budget, largest_budget
@@ -217,6 +218,10 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
         raise StudyError(f"{name}: {code_in(document, error)}") from None
     except InvalidSettings as found:
         raise StudyError("\n".join(_line(fault, document, name, changed) for fault in found.faults)) from None
+    except Exception as error:
+        if (words := code_words(error)) is None:
+            raise
+        raise StudyError(f"{name}: {words}") from error
 
 
 def recall_study(path: Path) -> Study:

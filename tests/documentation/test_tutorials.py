@@ -52,7 +52,7 @@ def _words(text: str) -> list[str]:
 
 
 def _command(line: str) -> None:
-    program, *arguments = shlex.split(line, comments=True)
+    program, *arguments = shlex.split(line.removeprefix("python -m "), comments=True)
     if program == "pytest":
         _call_tests(Path(arguments[0]))
     else:

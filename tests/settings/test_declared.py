@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
 from fedbo.settings.declared import DeclaredNames
+from fedbo.settings.plugins import PluginError
 
 
 @pytest.fixture
@@ -36,3 +38,15 @@ def test_any_other_name_is_found_in_whatever_module_it_is(names: DeclaredNames[i
 
 def test_names_are_listed_in_alphabetical_order(names: DeclaredNames[int]) -> None:
     assert (list(names), len(names)) == (["coin", "coin_noise", "coins", "dice"], 4)
+
+
+def test_a_module_that_cannot_be_imported_takes_only_its_own_names_with_it(names: DeclaredNames[int], tmp_path: Path) -> None:
+    (tmp_path / "declaring" / "half.py").write_text("NAMES = {'half'")
+    (tmp_path / "declaring" / "twice.py").write_text("NAMES = {'dice': 6}")
+    assert list(names) == ["coin", "coin_noise", "coins", "dice"] and names["dice"] == 4
+    half, twice = names.broken()
+    assert re.match(r"declaring\.half cannot be imported: SyntaxError: .*; mend or remove its file$", half)
+    assert twice == "declaring.twice declares 'dice', which declaring.others declares too; rename one of them"
+    with pytest.raises(PluginError, match="declaring.half cannot be imported"):
+        names["half"]
+    assert "cards" not in names

@@ -25,7 +25,7 @@ def test_new_files_pass_their_own_tests(tmp_path: Path, capsys: pytest.CaptureFi
     for kind in ("objective", "algorithm"):
         said = _said(capsys, "new", kind, f"my_{kind}", "--folder", str(tmp_path)).splitlines()
         assert [Path(line).name for line in said[:-1]] == [f"my_{kind}.py", f"my_{kind}.toml", f"test_my_{kind}.py"]
-        assert said[-1] == f"next: pytest test_my_{kind}.py, then fedbo run my_{kind}.toml"
+        assert said[-1] == f"next: python -m pytest test_my_{kind}.py, then fedbo run my_{kind}.toml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-W", "error", "."]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert told.returncode == 0 and "4 passed" in told.stdout, told.stdout + told.stderr

@@ -11,6 +11,7 @@ from fedbo.actors.storage.sealed import Damaged
 from fedbo.execution.runner import RunError
 from fedbo.objectives.base import Refused
 from fedbo.settings.errors import SettingError, UnknownChoice
+from fedbo.settings.own_code import CodeError
 from fedbo.settings.trust import UntrustedError
 
 ERRORS = [
@@ -20,6 +21,7 @@ ERRORS = [
     SettingError("share", "must be at most 1", 2, "take 1"),
     UnknownChoice("algorithm", "ftz", ("fts", "ts")),
     UntrustedError("evil.py:E"),
+    CodeError("my.py:41 in ask (agent 0, step 3): RuntimeError: bang", "Traceback …"),
 ]
 
 

@@ -1,0 +1,72 @@
+"""Errors in code that is not fedbo's, such as a method or an objective of a user: where they were raised, on one line."""
+
+from __future__ import annotations
+
+import sysconfig
+import traceback
+from functools import cache
+from pathlib import PurePath
+from types import FrameType
+
+from fedbo.settings.errors import FedboError
+from fedbo.settings.plugins import declared
+from fedbo.settings.trust import admitted
+
+
+class CodeError(FedboError, RuntimeError):
+    """An error in code that is not fedbo's; the message names its place, and `traceback` is its text."""
+
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(message, traceback)  # by which it is made again in another process
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
+
+
+def code_error(error: Exception) -> CodeError | None:
+    """Return an error in code that is not fedbo's with its place; None for fedbo's errors, and those of other libraries."""
+    if type(error).__module__.partition(".")[0] == "fedbo" or (words := code_words(error)) is None:
+        return None
+    return CodeError(words, "".join(traceback.format_exception(error)))
+
+
+def code_words(error: BaseException) -> str | None:
+    """Return file, line, function, agent and step of an error and its text on one line; None where no such code raised it."""
+    if (found := _last_own(error)) is None:
+        return None
+    frame, line = found
+    where = f" ({step})" if (step := getattr(error, "fedbo_step", "")) else ""
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return f"{PurePath(frame.f_code.co_filename).name}:{line} in {frame.f_code.co_name}{where}: {words}"
+
+
+def note_step(error: BaseException, agent: int, step: int) -> None:
+    """Note the step that an agent was carrying out when an error was raised."""
+    error.fedbo_step = f"agent {agent}, step {step}"  # type: ignore[attr-defined]
+
+
+def _last_own(error: BaseException) -> tuple[FrameType, int] | None:
+    """Find the innermost frame of a traceback that is neither fedbo's nor of a library that a method calls."""
+    frames = [found for found in traceback.walk_tb(error.__traceback__) if _is_own(found[0])]
+    return frames[-1] if frames else None
+
+
+def _is_own(frame: FrameType) -> bool:
+    top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    if top == "fedbo":
+        return False
+    file = frame.f_code.co_filename
+    return top in _named() or not file.startswith((*_library_folders(), "<frozen ", "<__array"))
+
+
+def _named() -> set[str]:
+    """List the packages of plug-ins and of places that a study names, which may be installed among libraries."""
+    places = [*admitted(), *(plugin.place for plugins in declared().values() for plugin in plugins)]
+    return {place.rpartition(":")[0].partition(".")[0] for place in places}
+
+
+@cache
+def _library_folders() -> tuple[str, ...]:
+    return tuple({path for name, path in sysconfig.get_paths().items() if name.endswith(("stdlib", "lib"))})

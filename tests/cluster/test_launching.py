@@ -76,6 +76,7 @@ def test_nothing_ships_the_working_directory() -> None:
         assert lines == [], path
 
 
+@pytest.mark.long
 def test_the_wheel_is_the_whole_package_and_asks_for_nothing(tmp_path: Path) -> None:
     import subprocess
     import sys

@@ -84,7 +84,7 @@ def test_candidate_values_of_a_kernel_part_are_the_values(family: str, dim: int)
 
 
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 8), marks=pytest.mark.long)])
-@pytest.mark.parametrize("scale", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("scale", [0.05, *(pytest.param(scale, marks=pytest.mark.long) for scale in (0.01, 0.3))])
 def test_maxima_are_those_that_direct_finds_with_20000_evaluations(scale: float, seeds: range) -> None:
     for seed in seeds:
         draw = message(seed, scale=scale) if scale == 0.01 else own(3 * seed + 1, scale)

@@ -224,6 +224,7 @@ def test_an_evaluation_in_real_time_ends_a_study_that_has_enough(
     assert [(each.run, each.value) for each in seen] == [(first.key, 3.0)] * (callback is not None)
 
 
+@pytest.mark.long
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_session")
 def test_metrics_of_ray_count_what_has_happened(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

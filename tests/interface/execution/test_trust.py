@@ -196,7 +196,9 @@ ALL = [(command, words) for command, given in READS.items() for words in given o
 BUILDS = [("validate", READS["validate"][0]), ("replay", READS["replay"][0])]  # type: ignore[index]
 
 
-@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize(
+    "where", [pytest.param(where, marks=[pytest.mark.long] * (number % 3 > 0)) for number, where in enumerate(WHERE)]
+)
 def test_a_mailed_run_runs_nothing(where: str, mailed: Mailed, capsys: pytest.CaptureFixture[str]) -> None:
     """Whatever its study names: the commands that build it, in each form, and some of the others, drawn with SEED."""
     drawn = random.Random(f"{SEED} {where}")

@@ -159,7 +159,8 @@ def test_real_time_needs_evaluations_that_report_and_cannot_pause() -> None:
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_session")
-@pytest.mark.parametrize("parallel", [2, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("parallel", [2, 1])
 def test_sites_stop_evaluations_early_and_a_replay_gives_the_same(parallel: int, tmp_path: Path) -> None:
     result = fedbo.tune(
         tuned_functions.training, SPACE, 2, iterations=5, parallel=parallel, steps=4, stopping={"kind": "asha", "reduction": 2},

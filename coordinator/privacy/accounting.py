@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from scipy.optimize import brentq
 
 from fedbo.algorithms.base import Array
 from fedbo.coordinator.privacy.charge import ChargeSum, PrivacyCharge
@@ -27,14 +28,16 @@ from fedbo.coordinator.privacy.order_sums import (
 from fedbo.settings.errors import unknown
 
 ACCOUNTANTS = ("moments", "rdp", "pld")
+_LEAST_NOISE, _MOST_NOISE, _LEAST_SPENT, _STEP = 1e-6, 1e9, 1e-12, 1e-4
 
 
 def epsilon(charges: Mapping[PrivacyCharge, int], delta: float, by: str) -> float:
     """Give epsilon at `delta` of releases that happened as often as `charges` counts them.
 
     "moments" is the accountant of Abadi et al. 2016 with orders 1 to 32; "rdp" has fractional orders, and is the only one
-    for fixed sampling; "pld" is the tightest. All three give upper bounds. What "pld" adds by its discretisation was at most
-    0.3 %, for multipliers of 1 to 200 and up to 1,000 releases; without sampling it is exact. It is meant for delta >= 1e-9.
+    for fixed sampling; "pld" is the tightest, and never above "rdp". All three give upper bounds. Discretisation adds to "pld":
+    at most 0.7 % for up to 1,000,000 releases, 0.1 % where epsilon is above 0.3; without sampling it is exact. It is meant for
+    delta >= 1e-9.
     """
     _check(by, (delta,))
     total = _empty_sum(by, charges)
@@ -85,22 +88,47 @@ def multiplier_for(epsilon: float, delta: float, rounds: int, share: float, by: 
     if rounds < 1:
         raise ValueError(f"rounds must be at least 1, not {rounds}; give the number of releases")
 
-    def enough(multiplier: float) -> bool:
+    def spent(multiplier: float) -> float:
         charge = PrivacyCharge(share, multiplier)
-        return _empty_sum(by, {charge: rounds}).plus(charge, rounds).epsilon(delta) <= epsilon
+        return _empty_sum(by, {charge: rounds}).plus(charge, rounds).epsilon(delta)
 
-    if not enough(1e9):
+    found = least_noise(spent, epsilon, _start(epsilon, delta, rounds, share, by))
+    if found is None:
         raise ValueError(f"epsilon = {epsilon} is below all that '{by}' can show at delta = {delta}; try 'pld'")
-    high = 1.0
-    while not enough(high):
-        high *= 2
-    while high > 1e-6 and enough(high / 2):
-        high /= 2
-    low = high / 2
-    while high / low > 1 + 1e-4:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return found
+
+
+def least_noise(spent: Callable[[float], float], epsilon: float, start: float = 1.0) -> float | None:
+    """Return the least noise multiplier of which no more than epsilon is `spent`, to a relative 2e-4 from above.
+
+    None where 1e9 is not enough.
+    """
+
+    def excess(log_noise: float) -> float:  # whose slope varies little, so that few sums are composed
+        return math.log(min(max(spent(math.exp(log_noise)), _LEAST_SPENT), 1 / _LEAST_SPENT) / epsilon)
+
+    if spent(_MOST_NOISE) > epsilon:
+        return None
+    high = math.log(start)
+    while excess(high) > 0:
+        high += math.log(2)
+    while high > math.log(_LEAST_NOISE) and excess(high - math.log(2)) <= 0:
+        high -= math.log(2)
+    if high > math.log(_LEAST_NOISE):
+        high = float(brentq(excess, high - math.log(2), high, xtol=_STEP, rtol=_STEP))
+    while excess(high) > 0:
+        high += _STEP
+    return math.exp(high)
+
+
+def _start(epsilon: float, delta: float, rounds: int, share: float, by: str) -> float:
+    """Return where the search begins: "pld" at what "rdp" needs, since sums of little noise are slow to compose."""
+    if by != "pld":
+        return 1.0
+    try:
+        return multiplier_for(epsilon, delta, rounds, share, "rdp")
+    except ValueError:  # beyond what it can show
+        return 1.0
 
 
 def _empty_sum(by: str, charges: Mapping[PrivacyCharge, int]) -> ChargeSum:

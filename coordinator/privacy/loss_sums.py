@@ -1,20 +1,27 @@
-"""Privacy loss distributions: the tightest accountant, on distributions that `dp_accounting` discretises and composes."""
+"""Privacy loss distributions: the tightest accountant, on distributions that `dp_accounting` discretises and composes.
+
+Discretisation adds to epsilon, so a sum takes Rényi divergences along: they say how wide the grid must be, and where they
+show less, their epsilon is the bound.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from fedbo.algorithms.base import Array
 from fedbo.coordinator.privacy.charge import PrivacyCharge, is_unamplified, refuse_fixed
 from fedbo.coordinator.privacy.gaussian import gaussian_epsilon
+from fedbo.coordinator.privacy.order_sums import RENYI_ORDERS, epsilon_from_renyi, renyi_divergences
 from fedbo.settings.sums import plain_sum
 
 _FINEST, _FINE, _COARSEST, _BINS = 2.0**-16, 2.0**-9, 2.0**-3, 2e5
+_TAIL = 1e-15  # probability beyond the grid
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,29 +30,34 @@ class LossSum:
 
     `sampled` is the discretised distribution of the others' loss, rounded so that no delta becomes too small
     ("connect the dots", Doroshenko et al. 2022); None where there are none, or where the noise is so weak that the
-    bound without sampling stands for it.
+    bound without sampling stands for it. `divergences` are those of Rényi of all releases, by order.
     """
 
     interval: float
     counts: Mapping[PrivacyCharge, int]
     certain: float = 0.0
     sampled: Any = None
+    divergences: Array = field(default_factory=lambda: np.zeros(len(RENYI_ORDERS)))
 
     def plus(self, charge: PrivacyCharge, times: int) -> LossSum:
         if times == 0 or charge.multiplier == math.inf:
             return self
         refuse_fixed(charge, "pld")
         certain, counts, added = self.certain, self.counts, {charge: times}
+        divergences = self.divergences + times * renyi_divergences(charge)
         if is_unamplified(charge):
             certain, added = certain + times * charge.weight, {}
         else:
             counts = {**counts, charge: counts.get(charge, 0) + times}
-        interval = max(self.interval, _least_width(certain + _sum_of_weights(counts)))
+        interval = max(self.interval, _least_width(_reach(certain, counts, divergences)))
         sampled = _composed(None, counts, interval) if interval > self.interval else _composed(self.sampled, added, interval)
-        return LossSum(interval, counts, certain, sampled)
+        return LossSum(interval, counts, certain, sampled, divergences)
 
     def epsilon(self, delta: float) -> float:
         whole = float(gaussian_epsilon(np.array(math.sqrt(self.certain + _sum_of_weights(self.counts))), delta))
+        if not self.counts:
+            return whole
+        whole = min(whole, epsilon_from_renyi(self.divergences, delta))
         if self.sampled is None:
             return whole
         losses = self.sampled
@@ -85,14 +97,32 @@ def bin_width(charges: Mapping[PrivacyCharge, int]) -> float:
         return _FINE
     typical = math.sqrt(plain_sum(times * charge.share**2 * charge.weight for charge, times in counted.items()) / releases)
     wanted = 2.0 ** math.floor(math.log2(min(max(typical / 8, _FINEST), _FINE)))
-    return max(wanted, _least_width(_sum_of_weights(counted)))
+    sampled = {charge: times for charge, times in counted.items() if not is_unamplified(charge)}
+    certain = _sum_of_weights({charge: times for charge, times in counted.items() if is_unamplified(charge)})
+    divergences = np.sum([times * renyi_divergences(charge) for charge, times in counted.items()], axis=0)
+    return max(wanted, _least_width(_reach(certain, sampled, divergences)))
 
 
 def _sum_of_weights(charges: Mapping[PrivacyCharge, int]) -> float:
     return plain_sum(times * charge.weight for charge, times in charges.items())
 
 
-def _least_width(square: float) -> float:
-    """Give the bin below which there would be too many: the loss can hardly exceed that without sampling."""
-    reach = square / 2 + 10 * math.sqrt(square)
+def _reach(certain: float, sampled: Mapping[PrivacyCharge, int], divergences: Array) -> float:
+    """Bound the loss but for a probability of about 1e-15: by that without sampling, and with it by Rényi divergences.
+
+    The distribution of a single release is on the same grid, so it counts too.
+    """
+    without = _gaussian_reach(certain + _sum_of_weights(sampled))
+    if not sampled:
+        return without
+    single = _gaussian_reach(max(charge.weight for charge in sampled))
+    return min(without, _gaussian_reach(certain) + max(single, epsilon_from_renyi(divergences, _TAIL)))
+
+
+def _gaussian_reach(square: float) -> float:
+    return square / 2 + 10 * math.sqrt(square)
+
+
+def _least_width(reach: float) -> float:
+    """Return the width of a bin below which there would be too many."""
     return 2.0 ** math.ceil(math.log2(min(max(reach / _BINS, 1e-300), 1e300)))

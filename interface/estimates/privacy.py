@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
 
-from fedbo.algorithms.base import Algorithm, Private
+from fedbo.algorithms.base import Algorithm, Mechanism, Private
+from fedbo.coordinator.privacy.accounting import least_noise
 from fedbo.coordinator.privacy.aggregator import why_not_amplified
 from fedbo.coordinator.privacy.charge import PrivacyCharge
 from fedbo.coordinator.privacy.composition import epsilon_of
@@ -48,6 +51,24 @@ class TotalEstimate:
     bound: str
 
 
+@dataclass(frozen=True, slots=True)
+class NoiseNeeded:
+    """The noise multiplier that one algorithm needs for an epsilon at `delta` in one run, beside the one that it has.
+
+    `needed` is None where no noise is enough; `bound` says how sure the `epsilon` of the present `noise` is, as in an estimate.
+    """
+
+    cell: str
+    algorithm: str
+    mode: str
+    releases: int
+    delta: float
+    noise: float
+    epsilon: float
+    needed: float | None
+    bound: str
+
+
 def privacy_estimates(study: Study) -> list[PrivacyEstimate]:
     """Estimate the spending of every private algorithm in every cell."""
     return [
@@ -66,7 +87,7 @@ def total_estimate(study: Study) -> TotalEstimate | None:
             made = table.make()
             if not isinstance(made, Private) or not made.mechanism(cell.study.problem()).noise:
                 continue
-            charges, bound = _charges(cell.study, made)
+            charges, bound = _charges(cell.study, made, made.mechanism(cell.study.problem()))
             for charge, times in charges.items():
                 total[charge] += times * cell.study.study.replicates
             runs, bounds = runs + cell.study.study.replicates, bounds | {bound}
@@ -81,7 +102,7 @@ def total_estimate(study: Study) -> TotalEstimate | None:
 
 def _estimate(study: Study, cell: str, label: str, algorithm: Private) -> PrivacyEstimate:
     mechanism, terms = algorithm.mechanism(study.problem()), study.privacy
-    charges, bound = _charges(study, algorithm)
+    charges, bound = _charges(study, algorithm, mechanism)
     deltas, most = terms.deltas or (), terms.epsilon_max
     found = tuple(epsilon_of(charges, delta) for delta in deltas)
     if most is not None and mechanism.noise and found and (max(found) > most or bound in ("at least", "about")):
@@ -96,11 +117,55 @@ def _whole(study: Study, algorithm: Private) -> str:
     return why_not_amplified(mechanism, study.exchange.make(), environment_of(study).is_real_time, masked)
 
 
-def _charges(study: Study, algorithm: Private) -> tuple[Charges, str]:
+def noise_needed(study: Study, epsilon: float, delta: float | None) -> list[NoiseNeeded]:
+    """Return the noise multiplier by which each private algorithm of each cell spends `epsilon` in one run, by its weights.
+
+    It holds at `delta`, by default the smallest of the study's.
+    """
+    known: dict[Any, float | None] = {}  # methods that differ in other settings alone need the same
+    return [
+        _needed(cell.study, cell.title, table.title, made, epsilon, delta, known)
+        for cell in study.cells()
+        for table in cell.study.algorithm
+        if isinstance(made := table.make(), Private) and isinstance(made, Algorithm)
+    ]
+
+
+def _needed(
+    study: Study, cell: str, label: str, algorithm: Private, epsilon: float, delta: float | None, known: dict[Any, float | None]
+) -> NoiseNeeded:
+    mechanism = algorithm.mechanism(study.problem())
+    # The noisy count of a quantile is part of the multiplier, which stays below twice its own noise.
+    most = mechanism.count_noise * 2 * (1 - 1e-6) if mechanism.quantile is not None else inf
+    chosen = min(study.privacy.deltas or ()) if delta is None else delta
+
+    def charged(noise: float) -> Charges:
+        return _charges(study, algorithm, replace(mechanism, noise=min(noise, most)))[0]
+
+    found = None
+    if mechanism.clip < inf:
+        same = frozenset(charged(1.0).items()), most, chosen
+        if same not in known:
+            known[same] = least_noise(lambda noise: epsilon_of(charged(noise), chosen), epsilon)
+        found = known[same]
+    now, bound = _charges(study, algorithm, mechanism)
+    return NoiseNeeded(
+        cell=cell,
+        algorithm=label,
+        mode=study.exchange.mode,
+        releases=sum(now.values()),
+        delta=chosen,
+        noise=mechanism.noise,
+        epsilon=epsilon_of(now, chosen),
+        needed=None if found is None else min(found, most),
+        bound=bound,
+    )
+
+
+def _charges(study: Study, algorithm: Private, mechanism: Mechanism) -> tuple[Charges, str]:
     """Count what the agent that spends most will be charged, and say how sure that is, as `bound` of an estimate."""
     assert isinstance(algorithm, Algorithm)
-    problem, whole = study.problem(), _whole(study, algorithm)
-    mechanism, rounds = algorithm.mechanism(problem), _rounds(study)
+    problem, whole, rounds = study.problem(), _whole(study, algorithm), _rounds(study)
     if whole and rounds:
         # Each message is in one release at most, of whichever number, so that no weight of its own can be told.
         messages = sum(algorithm.sends(step) for step in range(problem.iterations + 1))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from fedbo.estimates.privacy import NoiseNeeded
 from fedbo.reports.tables import table_of
 from fedbo.results.privacy_summary import PrivacySummary, PrivacyTotal
 from fedbo.results.result import Result
@@ -47,6 +48,39 @@ def privacy_table(result: Result) -> RenderableType:
     parts += [Text(total_line(total))] if total is not None else []
     parts += [Text(line, style="dim") for line in [*_remarks(rows), *timing_remarks(result.study)]]
     return Group(*parts)
+
+
+def noise_table(found: Sequence[NoiseNeeded], epsilon: float) -> RenderableType:
+    """Write the noise multipliers that algorithms need for an epsilon, a table for each cell of a sweep."""
+    headings = (
+        "algorithm",
+        "mode",
+        "releases",
+        "delta",
+        "noise multiplier now",
+        "epsilon now",
+        f"noise for epsilon {epsilon:g}",
+    )
+    parts = list[RenderableType]()
+    for cell in dict.fromkeys(each.cell for each in found):
+        lines = [
+            (
+                each.algorithm,
+                each.mode,
+                str(each.releases),
+                f"{each.delta:.3g}",
+                f"{each.noise:.4g}",
+                f"{each.bound} {_number(each.epsilon)}".strip(),
+                "–" if each.needed is None else f"{each.bound} {each.needed:.4g}".strip(),
+            )
+            for each in found
+            if each.cell == cell
+        ]
+        parts.append(table_of(cell, headings, lines))
+    said = "of one run, for the agent that spends most, by the weights of each release"
+    if any(each.needed is None for each in found):
+        said += "; –: no noise is enough, or the clipping norm is infinite"
+    return Group(*parts, Text(said, style="dim"))
 
 
 def total_line(total: PrivacyTotal) -> str:

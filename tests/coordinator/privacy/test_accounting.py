@@ -114,6 +114,49 @@ def test_bins_are_powers_of_two_about_an_eighth_of_a_loss_and_not_too_many(share
     assert loss_sums.bin_width({}) == loss_sums._FINE
 
 
+# q, z, releases, delta, and between which epsilons prv-accountant 0.2.0 (Gopi et al. 2021) puts it, with eps_error = 0.005
+RECORDED = [
+    (0.01, 3.133, 20_000, 1e-5, 1.832810, 1.842832),
+    (0.01, 1.52, 10_000, 1e-5, 3.120974, 3.131010),
+    (0.01, 4.33, 100_000, 1e-5, 3.098945, 3.108980),
+    (0.001, 1.61, 1_000_000, 1e-5, 2.843452, 2.853484),
+    (0.35, 2.0, 60, 1e-3, 5.078885, 5.088886),
+    (0.1, 1.0, 60, 1e-5, 5.568058, 5.578136),
+    (0.01, 3.133, 20_000, 100**-1.1, 0.917268, 0.927268),
+]
+
+
+@pytest.mark.parametrize(("share", "noise", "rounds", "delta", "low", "high"), RECORDED)
+def test_another_implementation_says_the_same(
+    share: float, noise: float, rounds: int, delta: float, low: float, high: float
+) -> None:
+    assert low < epsilon({PrivacyCharge(share, noise): rounds}, delta, "pld") < high
+
+
+MANY = [(q, n, d) for q in (0.001, 0.1, 0.5, 1.0) for n in (1, 60, 20_000) for d in (1e-3, 1e-7)]
+MORE = [pytest.param(q, 1_000_000, 1e-5, marks=pytest.mark.long) for q in (0.001, 0.01, 0.1, 0.5)]
+
+
+@pytest.mark.parametrize(("share", "rounds", "delta"), [*MANY, *MORE])
+def test_pld_is_never_above_rdp_nor_above_gaussian_composition(share: float, rounds: int, delta: float) -> None:
+    noise = max(0.7, share * math.sqrt(rounds))
+    charges = {PrivacyCharge(share, noise): rounds}
+    whole = float(gaussian_epsilon(np.array([math.sqrt(rounds) / noise]), delta)[0])
+    losses = epsilon(charges, delta, "pld")
+    assert losses <= min(epsilon(charges, delta, "rdp"), whole) + 1e-12
+    if share == 1:
+        assert losses == pytest.approx(whole, rel=1e-12)
+    elif rounds > 1:  # it is a bound of its own there, and not that of another accountant
+        assert losses < 0.99 * epsilon(charges, delta, "rdp")
+
+
+@pytest.mark.parametrize("rounds", [60, 20_000])
+def test_the_multiplier_that_pld_needs_spends_the_epsilon_asked_for(rounds: int) -> None:
+    found = {by: multiplier_for(2.0, 100**-1.1, rounds, 0.01, by) for by in ACCOUNTANTS}
+    assert found["pld"] < found["rdp"] < found["moments"]
+    assert epsilon({PrivacyCharge(0.01, found["pld"]): rounds}, 100**-1.1, "pld") == pytest.approx(2.0, rel=2e-3)
+
+
 @pytest.mark.long
 @FEW
 @given(parts=st.dictionaries(st.builds(PrivacyCharge, SHARE, NOISE), st.integers(1, 20), min_size=1, max_size=3))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedbo.cli import OK, WRONG_INPUT, main
 from fedbo.coordinator.privacy.accounting import ACCOUNTANTS, epsilon
 from fedbo.coordinator.privacy.charge import PrivacyCharge
+from fedbo.estimates.privacy import privacy_estimates
+from fedbo.study.study import load_study
 
 PAPER = ("--noise", "1.0", "--rounds", "40", "--agents", "200", "--q", "0.25")
 
@@ -60,6 +64,49 @@ def test_an_accountant_that_cannot_show_an_epsilon_says_so_and_the_others_still_
     assert json.loads(printed(capsys, *arguments, "--format", "json"))["accountants"][0]["noise"] is None
 
 
+STUDY: dict[str, Any] = {
+    "study": {"name": "noise"},
+    "objective": {"name": "quadratic", "agents": 30},
+    "budget": {"iterations": 6},
+    "algorithm": [{"name": "dp_fts_de", "share": 0.3}, {"name": "dp_fed_prior", "share": 0.3}, {"name": "random"}],
+    "exchange": {"mode": "barrier"},
+}
+FTS = "algorithm.dp_fts_de."
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [],
+        ["exchange={mode='first_k', k=5}"],
+        [f"{FTS}quantile=0.5", f"{FTS}count_noise=9.0", "privacy.deltas=[1e-5]"],
+        [f"{FTS}sampling=fixed", f"{FTS}regions=1"],
+        ["fault=[{kind='loss', probability=0.1}]", "exchange={mode='deadline', length=2.0}"],
+    ],
+)
+def test_the_noise_for_a_study_spends_the_epsilon_by_the_preflights_own_reckoning(
+    sets: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(load_study(STUDY).to_toml(), encoding="utf-8")
+    asked = [part for one in sets for part in ("--set", one)]
+    found = json.loads(printed(capsys, "--study", str(path), "--epsilon", "1.5", *asked, "--format", "json"))
+    assert [one["algorithm"] for one in found["algorithms"]] == ["dp_fts_de", "dp_fed_prior"]
+    noises = [f"algorithm.{one['algorithm']}.noise_multiplier={one['needed']!r}" for one in found["algorithms"]]
+    for estimate, one in zip(privacy_estimates(load_study(path, [*sets, *noises])), found["algorithms"], strict=True):
+        assert one["delta"] == min(estimate.deltas) and one["bound"] == estimate.bound
+        assert estimate.epsilon[estimate.deltas.index(one["delta"])] == pytest.approx(1.5, rel=2e-3)
+    shown = printed(capsys, "--study", str(path), "--epsilon", "1.5", *asked)
+    assert "noise for epsilon 1.5" in shown and f"{found['algorithms'][0]['needed']:.4g}" in shown
+
+
+def test_a_study_that_adds_no_noise_has_none_to_be_computed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "study.toml"
+    path.write_text(load_study({**STUDY, "algorithm": [{"name": "random"}]}).to_toml(), encoding="utf-8")
+    assert main(("privacy", "--study", str(path), "--epsilon", "2")) == WRONG_INPUT
+    assert "no algorithm of" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("noise", ["1e-300", "0.001", "1e9"])
 def test_absurd_noises_have_answers(capsys: pytest.CaptureFixture[str], noise: str) -> None:
     for q in ("1", "0.3"):
@@ -82,6 +129,10 @@ def test_absurd_noises_have_answers(capsys: pytest.CaptureFixture[str], noise: s
         (("--noise", "1", "--agents", "1"), "'--agents'"),
         (("--noise", "1", "--agents", "9", "--rounds", "0"), "'--rounds'"),
         (("--noise", "much", "--agents", "9"), "'--noise'"),
+        (("--study", "study.toml"), "--study needs --epsilon"),
+        (("--study", "study.toml", "--epsilon", "2", "--rounds", "5"), "--rounds has no effect with --study"),
+        (("--study", "study.toml", "--epsilon", "2", "--noise", "1"), "--noise has no effect with --study"),
+        (("--epsilon", "2", "--agents", "9", "--set", "budget.iterations=3"), "--set changes a study; set --study too"),
     ],
 )
 def test_wrong_arguments_end_with_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str) -> None:

@@ -20,6 +20,7 @@ from fedbo.actors.host_storage import HostConfig
 from fedbo.actors.hosts import Ends, raise_if_failed
 from fedbo.actors.late_ray import actor_losses, ray
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
+from fedbo.settings.interrupts import mark_interrupts
 
 _COMMITS = 500  # steps that count and of which a host has not been told: until then it keeps what its agents were before
 _MOST = 112  # requests in one call: with messages of a hundred numbers they are just less than Ray sends by way of its store
@@ -33,6 +34,10 @@ class HostActor(Host):
     """A host as a Ray actor, which a coordinator on the same machine may call through a channel."""
 
     _connection: socket.socket
+
+    def __init__(self) -> None:
+        super().__init__()
+        mark_interrupts()
 
     def connect(self, path: str, place: int) -> bool:
         """Connect to a coordinator, which is told the host's place; say whether it is on this machine."""

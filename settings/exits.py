@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import traceback
 from collections.abc import Callable
 from functools import wraps
@@ -22,8 +23,11 @@ class ExitError(FedboError, RuntimeError):
 
 def ends_process(error: BaseException) -> bool:
     """Return whether an error must pass through: Ctrl-C, and what the handler of a signal raised."""
-    if isinstance(error, Exception | KeyboardInterrupt):
-        return isinstance(error, KeyboardInterrupt)
+    if isinstance(error, Exception):
+        return False
+    in_main = threading.current_thread() is threading.main_thread()
+    if isinstance(error, KeyboardInterrupt) and in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        return True  # which leaves no frame of its own
     # Ray's workers, and many programs, end at SIGTERM by sys.exit, which surfaces wherever the process happens to be.
     handlers = [getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()]
     return any(frame.f_code in handlers for frame, _ in traceback.walk_tb(error.__traceback__))

@@ -23,6 +23,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 from fedbo.objectives.typed_spaces.reports import Answer, Report, answer, answered_by, of_failure
 from fedbo.settings.exits import ends_process
+from fedbo.settings.interrupts import mark_interrupts
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20
@@ -148,6 +149,7 @@ def main() -> None:
     from fedbo.actors.evaluation.evaluator import evaluate
 
     die_with_parent(int(sys.argv[2]))
+    mark_interrupts()
     limit = int(sys.argv[1]) * MIB
     if limit:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

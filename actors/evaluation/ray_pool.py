@@ -17,6 +17,7 @@ from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
+from fedbo.settings.interrupts import mark_interrupts
 
 _POLL = 0.1  # seconds after which a wait asks whether to stop
 MIB = 2**20
@@ -46,6 +47,7 @@ def _evaluator(limits: Limits) -> Evaluator:
 
 def evaluate(objective: Objective, query: Query, streams: Streams, limits: Limits) -> EvaluationRecord:
     """Make one evaluation in this process, or where it has limits in one of its own; its times are those of `time.time`."""
+    mark_interrupts()
     begun, since = time.time(), time.monotonic()
     record = _evaluator(limits).evaluate(objective, query, streams)
     return record._replace(started=begun, finished=begun + time.monotonic() - since)

@@ -26,6 +26,7 @@ from fedbo.commands.arguments import (
     stop_interrupted,
 )
 from fedbo.commands.fork import finish_fork
+from fedbo.settings.interrupts import ends_at_once
 from fedbo.settings.shown import quoted
 
 if TYPE_CHECKING:
@@ -121,10 +122,11 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
     except KeyboardInterrupt as stop:
         folder = stop.args[0] if stop.args else None
         stop_interrupted(folder, f"go on with: fedbo resume {quoted(folder)}", printed)
-    from fedbo.page.page import REPORT, write_report
+    with ends_at_once(f"interrupted; the run is complete, and its results are in {quoted(result.directory)}"):
+        from fedbo.page.page import REPORT, write_report
 
-    figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
-    _print_run(result, printed, figures, write_report([result], result.directory / REPORT))
+        figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
+        _print_run(result, printed, figures, write_report([result], result.directory / REPORT))
     failed, first = result.failures()
     say_failures(failed, len(result.observations), first)
 

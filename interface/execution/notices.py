@@ -115,7 +115,7 @@ class CallbackCalls:
             try:
                 enough |= function is not None and function(*told) is True
             except BaseException as error:
-                if self._strict or ends_process(error):
+                if self._strict or isinstance(error, KeyboardInterrupt) or ends_process(error):
                     raise
                 self._callbacks.remove(each)
                 name = getattr(each, "__qualname__", type(each).__name__)

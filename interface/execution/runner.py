@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from fedbo.actors.storage import atomic
@@ -42,6 +39,7 @@ from fedbo.results.manifest import STUDY, back, check_tables, copy_among_parts, 
 from fedbo.results.result import Result
 from fedbo.settings.errors import FedboError
 from fedbo.settings.exits import ExitError, ends_process, exit_words
+from fedbo.settings.interrupts import interrupts
 from fedbo.settings.own_code import CodeError
 from fedbo.settings.shown import quoted
 from fedbo.study.document import StudyError
@@ -284,23 +282,3 @@ def _kept_traceback(failure: Exception, directory: Path) -> str:
         atomic.write_text(directory / TRACEBACK, failure.traceback)
     remedy = f"mend it, then go on with: fedbo resume {quoted(directory)}, or run the study anew"
     return f"; its traceback is in {quoted(directory / TRACEBACK)}; {remedy}"
-
-
-@contextmanager
-def interrupts() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a request to stop, which takes effect after the present evaluation; the second one kills."""
-    asked = threading.Event()
-
-    def note(number: int, frame: FrameType | None) -> None:
-        asked.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
-        return
-    before = [(number, signal.signal(number, note)) for number in (signal.SIGINT, signal.SIGTERM)]
-    try:
-        yield asked.is_set
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)

@@ -25,10 +25,11 @@ from fedbo.execution.directory import (
     versions,
 )
 from fedbo.execution.progress import Progress
-from fedbo.execution.runner import RunError, interrupts
+from fedbo.execution.runner import RunError
 from fedbo.execution.workers import task_pool
 from fedbo.objectives.base import Federation
 from fedbo.objectives.tables.table import DESIGN, FACTS, POINTS_FILE, REFINE, TableError, read_facts, read_points
+from fedbo.settings.interrupts import interrupts
 from fedbo.settings.plugins import used
 from fedbo.settings.trust import admitted
 from fedbo.study.document import StudyError

@@ -83,6 +83,17 @@ def test_ctrl_c_and_the_exit_of_a_signal_handler_end_the_run() -> None:
         exits_as_errors(exiting.exit_zero)(None)
 
 
+@pytest.mark.parametrize("hosting", HOSTINGS)
+def test_a_keyboard_interrupt_that_an_objective_raises_itself_is_a_failed_evaluation(
+    hosting: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if hosting:
+        request.getfixturevalue("ray_session")
+    fedbo.run(study("interrupted", **hosting), out=tmp_path / "run")
+    errors = [row["error"] for row in rows(tmp_path / "run")]
+    assert len(errors) == 4 and all("KeyboardInterrupt" in error for error in errors)
+
+
 def test_a_process_of_its_own_survives_an_objective_that_calls_exit() -> None:
     isolated = Isolated(30.0, None)
     process = None

@@ -1,0 +1,99 @@
+"""Ctrl-C: the first one asks to stop and is answered at once, whatever the process is doing; the second one ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+FIRST = "stopping once the present evaluation has ended; press Ctrl-C again to stop at once\n"
+SECOND = "stopped while an evaluation was running; what was written before is kept; go on with: fedbo resume RUN\n"
+_PATIENCE = 0.8  # seconds in which Python may act on the second Ctrl-C
+_ASKING = (signal.SIGINT, signal.SIGTERM)
+
+
+def raise_interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle a signal by KeyboardInterrupt, whose traceback has this frame: one that code raises itself has not."""
+    raise KeyboardInterrupt
+
+
+def mark_interrupts() -> None:
+    """Handle Ctrl-C in this process by `raise_interrupt`, unless something else already handles it."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, raise_interrupt)
+
+
+@contextmanager
+def ends_at_once(words: str) -> Iterator[None]:
+    """End the process at Ctrl-C with a line of `words`, where nothing is left to be done but imports or figures.
+
+    Imports take KeyboardInterrupt for their own error, or lose it.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        os.write(2, f"{words}\n".encode())
+        os._exit(128 + number)  # as a shell reports it
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or SIGTERM into a request to stop; the second Ctrl-C raises KeyboardInterrupt.
+
+    A thread answers on standard error, since Python calls no handler before a long call of a compiled library returns. Where
+    the second one is not obeyed either, it ends the process.
+    """
+    asked, obeyed = threading.Event(), threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked.is_set
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, end)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        obeyed.set()
+        raise_interrupt(number, frame)
+
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    earlier = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(reader, obeyed), name="fedbo-interrupts", daemon=True)
+    watcher.start()
+    before = [(number, signal.signal(number, note)) for number in _ASKING]
+    try:
+        yield asked.is_set
+    finally:
+        obeyed.set()
+        for number, handler in before:
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(earlier)
+        os.close(writer)
+        watcher.join()
+        os.close(reader)
+
+
+def _watch(reader: int, obeyed: threading.Event) -> None:
+    """Answer the first signal, and end the process at the second where nothing obeys it."""
+    asked = False
+    while byte := os.read(reader, 1):
+        if byte[0] not in _ASKING:
+            continue
+        if not asked:
+            os.write(2, FIRST.encode())  # no stream, which may be locked by what was interrupted
+        elif byte[0] == signal.SIGINT and not obeyed.wait(_PATIENCE):
+            os.write(2, SECOND.encode())
+            os._exit(128 + signal.SIGINT)  # as a shell reports it
+        asked = True

@@ -24,8 +24,12 @@ from fedbo.commands.arguments import (
 )
 
 if TYPE_CHECKING:
+    from fedbo.plots.plot import Choices
     from fedbo.results.fork import Fork
     from fedbo.results.result import Result
+
+# Those of `fedbo.plots.plot.KINDS`, which this command does not import before it draws.
+FIGURES = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep")
 
 
 def validate(
@@ -127,26 +131,50 @@ def _show_fork(fork: Fork, printed: Format) -> None:
 
 def plot(
     folder: RunFolderArgument,
-    out: Annotated[Path | None, typer.Option(help="The figure's file: png, pdf or svg.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The figure's file (png, pdf or svg), or a folder for it; default: the run's.")
+    ] = None,
     kind: Annotated[
-        str, typer.Option(help="overview, curves, regret, timeline, trouble, privacy, optima or sweep.")
-    ] = "overview",
-    cell: Annotated[int, typer.Option(help="Which cell of the sweep.")] = 0,
+        str | None,
+        typer.Option(help=f"{', '.join(FIGURES[:-1])} or {FIGURES[-1]}; default: the sweep, or else the overview."),
+    ] = None,
+    cell: Annotated[int | None, typer.Option(help="Which cell of the sweep.")] = None,
     regret: Annotated[bool, typer.Option("--regret", help="Simple regret instead of the best value.")] = False,
     algorithm: Chosen = None,
+    algorithms: Annotated[str | None, typer.Option(metavar="A,B", help="Show these algorithms alone.")] = None,
+    replicate: Annotated[int | None, typer.Option(help="Show this replicate alone.")] = None,
+    panels: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Draw these panels alone; of curves: evaluations, time, bytes, epsilon, cost."),
+    ] = None,
     level: Level = None,
+    width: Annotated[float | None, typer.Option(help="Inches; 3.5 is one column of many journals, 7 is two.")] = None,
+    height: Annotated[float | None, typer.Option(help="Inches; default: what the panels need.")] = None,
+    font: Annotated[str | None, typer.Option(help="A font that is installed, such as 'DejaVu Serif'.")] = None,
+    font_size: Annotated[float | None, typer.Option(help="Points; default: 8 below 10 inches, else 10.")] = None,
+    title: Annotated[bool, typer.Option("--title/--no-title", help="Write titles; papers have captions instead.")] = True,
     trust: Trust = False,
 ) -> None:
     """Draw a figure of a run, and print where it is."""
     from fedbo.results.fork import Fork, is_fork
     from fedbo.results.result import Result
 
+    look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title}
     if is_fork(folder):
         from fedbo.plots.fork import draw_fork
 
-        print(draw_fork(Fork.open(folder, trust), out or folder / "fork.png", cell))
+        print(draw_fork(Fork.open(folder, trust), out, cell or 0, look))
         return
-    print(Result.open(folder, trust).plot(out, kind, cell, regret=regret, algorithm=algorithm, level=level))
+    choices: Choices = {
+        **{"regret": regret, "algorithm": algorithm, "level": level, "replicate": replicate},
+        **{"algorithms": _listed(algorithms), "panels": _listed(panels)},
+    }
+    print(Result.open(folder, trust).plot(out, kind, cell, **choices, **look))
+
+
+def _listed(words: str | None) -> list[str] | None:
+    """Split what commas separate."""
+    return None if words is None else [word.strip() for word in words.split(",") if word.strip()]
 
 
 def replay(

@@ -220,7 +220,7 @@
       tip.replaceChildren(element("b", { text: `agent ${about.agents[row]}, at ${number(when)}` }));
       for (const layer of about.layers) {
         for (const [mine, begin, end] of layer.bars) {
-          if (mine !== row || begin > when || end < when || layer.name === "waiting") continue;
+          if (Math.round(mine) !== row || begin > when || end < when || layer.name === "waiting") continue;
           element("div", { text: `${layer.name}: ${number(begin)} to ${number(end)}` }, tip);
         }
       }

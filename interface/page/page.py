@@ -156,7 +156,7 @@ def _paint(layer: Layer) -> Markup:
         return Markup('fill="{}" fill-opacity="0.2"').format(layer.colour)
     if layer.pattern:
         return Markup('fill="url(#{})" stroke="{}" stroke-width="0.6"').format(layer.pattern, layer.colour)
-    edge = Markup(' stroke="#fff" stroke-width="0.6"') if layer.name in BAR_KINDS else Markup()
+    edge = Markup(' stroke="#fff" stroke-width="0.6"') if layer.name in BAR_KINDS and layer.name != "waiting" else Markup()
     return Markup('fill="{}"{}').format(layer.colour, edge)
 
 

@@ -13,11 +13,22 @@ import pyarrow.compute as pc
 from fedbo.page.axes import LinearAxis
 from fedbo.page.curve_drawing import ticks_of
 from fedbo.plots.marks import AWAY, CRASH, CUT, HANG, OUTAGE, SLOW
-from fedbo.plots.style import PALE, time_label
+from fedbo.plots.style import time_label
 from fedbo.plots.timeline import EVALUATING
 from fedbo.results.agent_states import event_intervals
 from fedbo.results.result import Result
-from fedbo.results.timeline_bars import Bars, by_speed, crashes, during, evaluation_bars, horizon, one_run, spans_of
+from fedbo.results.timeline_bars import (
+    EVALUATION_KINDS,
+    HALF,
+    Bars,
+    by_speed,
+    crashes,
+    during,
+    evaluation_bars,
+    horizon,
+    one_run,
+    spans_of,
+)
 
 WIDTH, LEFT, RIGHT, TOP = 1120, 46, 1106, 8
 _MOST = 4000  # bars of one kind: beyond, only so many of the longest are drawn
@@ -43,7 +54,7 @@ class Layer:
     pattern: str
     top: float
     bottom: float
-    bars: Sequence[tuple[int, float, float]]
+    bars: Sequence[tuple[float, float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +137,11 @@ def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
     ends = {agent: spans[row][2] for agent, row in place.items()}
     last = horizon(list(ends.values())) or 1.0
     digits = 4 - math.floor(math.log10(last))
-    layers = [Layer("waiting", PALE, "", -0.36, 0.36, _rounded(spans, digits))]
-    for kind, bars in evaluation_bars(observations, events, place).items():
-        layers.append(Layer(kind, EVALUATING[kind], "", -0.36, 0.36, _rounded(bars, digits)))
+    layers = list[Layer]()
+    kinds, lanes = evaluation_bars(observations, events, place)
+    for kind, bars in kinds.items():
+        half = HALF / lanes if kind in EVALUATION_KINDS else HALF
+        layers.append(Layer(kind, EVALUATING[kind], "", -half, half, _rounded(bars, digits)))
     for name, pair, colour, top, bottom, pattern in _SPANS:
         layers.append(Layer(name, colour, pattern, top, bottom, _rounded(during(events, pair, place, ends), digits)))
     down = [(row, one.begin, one.end) for one in event_intervals(events, "down", "up") for row in place.values()]
@@ -166,4 +179,4 @@ def _evaluations(
 def _rounded(bars: Bars, digits: int) -> Bars:
     """Round times for the drawing, and keep the longest bars where they are more than can be told apart."""
     kept = bars if len(bars) <= _MOST else sorted(sorted(bars, key=lambda bar: bar[1] - bar[2])[:_MOST])
-    return [(row, round(begin, digits), round(end, digits)) for row, begin, end in kept]
+    return [(round(row, 3), round(begin, digits), round(end, digits)) for row, begin, end in kept]

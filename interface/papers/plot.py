@@ -16,7 +16,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from fedbo.papers.statements import FigureData, message_length, native_mean, replicate_scores
 from fedbo.plots.curves import label_panel, limits, line
-from fedbo.plots.style import COLOURS, FAINT, STYLE, decades, remark, save
+from fedbo.plots.layout import legend_above
+from fedbo.plots.style import COLOURS, FAINT, STYLE, band_entry, decades, save
 from fedbo.results.curves import Array, Curve, curve, grid
 from fedbo.results.summary import Difference, paired, student_factor
 
@@ -60,10 +61,9 @@ def _name(data: FigureData, when: str = "") -> str:
     return f"best {data.metric.name}{when} ({'higher' if data.metric.sign > 0 else 'lower'} is better)"
 
 
-def _legend_above(axes: Axes) -> None:
-    """Put the legend where a panel's title would be: intervals may reach anywhere inside."""
-    count = len(axes.get_legend_handles_labels()[0])
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.012, 1.0), ncols=min(4, count), handlelength=1.8, columnspacing=1.4)
+def _legend(axes: Axes, band: str = "") -> None:
+    """Put the legend above the panel: intervals may reach anywhere inside."""
+    legend_above(axes, [*axes.get_legend_handles_labels()[0], *([band_entry(band)] if band else [])])
 
 
 def _curves(axes: Axes, data: FigureData) -> None:
@@ -80,9 +80,7 @@ def _curves(axes: Axes, data: FigureData) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(_name(data))
     limits((axes,), drawn, 0)
-    axes.legend(loc="upper right" if data.metric.sign < 0 else "lower right", handlelength=1.6, labelspacing=0.4)
-    if any(np.isfinite(one.error).any() for one in drawn):
-        remark(axes, _bands(data))
+    _legend(axes, _bands(data) if any(np.isfinite(one.error).any() for one in drawn) else "")
 
 
 def _with_interval(made: Curve, replicates: int) -> Curve:
@@ -118,9 +116,7 @@ def _messages(axes: Axes, data: FigureData) -> None:
     axes.set_ylim(*_range(everything))
     label_panel(axes, "", "numbers of 8 bytes in each agent's message")
     axes.set_ylabel(_name(data, f" after {data.study.budget.decisions} iterations"))
-    _legend_above(axes)
-    if data.study.study.replicates > 1:
-        remark(axes, _bands(data))
+    _legend(axes, _bands(data) if data.study.study.replicates > 1 else "")
 
 
 def _range(found: Sequence[Difference]) -> tuple[float, float]:
@@ -160,8 +156,7 @@ def _growth(axes: Axes, data: FigureData) -> None:
     label_panel(axes, "", "number N of other agents")
     axes.set_ylabel(f"processor seconds for {data.study.budget.decisions} decisions")
     axes.set_xlim(left=0)
-    _legend_above(axes)
-    remark(axes, "one thread of this machine, 95 % intervals")
+    _legend(axes, "95 % intervals, one thread of this machine")
 
 
 def _geometric(values: Array) -> tuple[float, float, float]:

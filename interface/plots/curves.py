@@ -1,58 +1,108 @@
-"""Curves of the best value so far, against evaluations and against time, one line with its band for each algorithm."""
+"""Curves of the best value so far, one line with its band for each algorithm, on any of the axes of curves."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
-from fedbo.plots.style import colours, remark, time_label
+from fedbo.plots.layout import Panel
+from fedbo.plots.style import band_entry, entries, styles, time_label
 from fedbo.results.compare import metric_of
-from fedbo.results.curves import Array, Curve
+from fedbo.results.curves import Array, Axis, Curve
 from fedbo.results.timeline_bars import horizon
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
+AXES: tuple[Axis, ...] = ("evaluations", "time", "bytes", "epsilon", "cost")
+SHOWN = 2  # of them, unless others are asked for
+POINTS = 400
+BAND = "± 1 standard error over replicates"
 
-def draw_curves(axes: tuple[Axes, Axes], result: Result, cell: int, regret: bool = False) -> None:
-    """Draw both pairs of axes: the left one against evaluations of each agent, the right one against time."""
-    colour, metric = colours(result), metric_of(result, cell, regret)
-    name = "simple regret" if regret else f"best {metric.name}"
-    by_count = [curve for curve in result.curves("evaluations", regret=regret) if curve.cell == cell]
-    by_time = [curve for curve in result.curves("time", points=400, regret=regret) if curve.cell == cell]
+
+def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[Panel], list[Artist]]:
+    """Return a panel for each axis, and the entries of their legend: a line for each algorithm in a cell."""
+    known = styles(result)
+    found = [one for one in result.curves("evaluations", regret=regret) if one.cell == cell]
+    shown = {one.algorithm: known[one.algorithm] for one in found}
+    legend = entries(shown)
+    if any(np.isfinite(one.error).any() for one in found):
+        legend.append(band_entry(BAND))
+    draw = partial(_draw, result=result, cell=cell, regret=regret, counted=found)
+    return [Panel(axis, partial(draw, axis=axis), shown=place < SHOWN) for place, axis in enumerate(AXES)], legend
+
+
+def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, counted: Sequence[Curve]) -> Sequence[Artist]:
+    metric, known = metric_of(result, cell, regret), styles(result)
+    name = value_name(metric.name, regret)
+    drawn = [one for one in result.curves(axis, POINTS, regret) if one.cell == cell]
     first = max(1, result.study.agents.initial)
-    for curve in by_count:
-        line(axes[0], curve, curve.x >= first, color=colour[curve.algorithm], label=curve.algorithm)
-    for curve in by_time:
-        line(axes[1], curve, np.ones(len(curve.x), dtype=bool), color=colour[curve.algorithm])
-    label_panel(axes[0], f"{name.capitalize()} against evaluations", "evaluations of each agent, initial points included")
-    label_panel(axes[1], f"{name.capitalize()} against time", time_label(result))
-    axes[0].set_ylabel(f"{name}, mean over agents")
-    axes[1].set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.cell == cell]))
-    limits(axes, by_count, first)
-    axes[0].legend(loc="upper right" if metric.sign < 0 else "lower right", handlelength=1.6, labelspacing=0.5)
-    if any(np.isfinite(curve.error).any() for curve in by_count):
-        remark(axes[1], "bands: ± 1 standard error over replicates")
+    drawn, unit = in_units(drawn)
+    for one in drawn:
+        line(axes, one, one.x >= first if axis == "evaluations" else np.ones(len(one.x), dtype=bool), **known[one.algorithm])
+    label_panel(axes, f"{name.capitalize()} against {axis}", axis_label(result, axis, unit))
+    axes.set_ylabel(f"{name}, mean over agents")
+    if axis == "time":
+        axes.set_xlim(0, horizon([t.finished[-1] for t in result.traces if t.cell == cell]))
+    limits((axes,), counted, first)
+    return ()
+
+
+def value_name(name: str, regret: bool) -> str:
+    """Name what a curve shows."""
+    return "simple regret" if regret else f"best {name}"
+
+
+def axis_label(result: Result, axis: Axis, unit: str) -> str:
+    """Name an axis, with its unit."""
+    delta = f" at delta = {result.study.privacy.deltas[0]:.3g}" if result.study.privacy.deltas else ""
+    return {
+        "iteration": "iterations of each agent",
+        "evaluations": "evaluations of each agent, initial points included",
+        "time": time_label(result),
+        "bytes": f"{unit} sent and received, for each agent that optimises",
+        "epsilon": f"epsilon spent{delta}",
+        "cost": f"{time_label(result)} of each agent in evaluations",
+    }[axis]
+
+
+def in_units(drawn: Sequence[Curve]) -> tuple[list[Curve], str]:
+    """Return curves against bytes in a unit in which these are moderate numbers, and its name; others as they are."""
+    if not drawn or drawn[0].axis != "bytes":
+        return list(drawn), ""
+    most = max(float(one.x[-1]) for one in drawn)
+    unit, size = next(((name, size) for name, size in (("MiB", 2.0**20), ("KiB", 2.0**10)) if most >= 4 * size), ("bytes", 1.0))
+    return [replace(one, x=one.x / size) for one in drawn], unit
 
 
 def line(axes: Axes, curve: Curve, keep: np.typing.NDArray[np.bool_], alpha: float = 0.16, **options: Any) -> None:
-    """Draw one curve with its band, so opaque, and a dot at its end; `options` are those of its line, such as the colour."""
+    """Draw one curve with its band, so opaque; `options` are those of its line, such as the colour.
+
+    One that has a single place on an axis of amounts, such as bytes where nothing is sent, is a level.
+    """
     x, mean, error = curve.x[keep], curve.mean[keep], curve.error[keep]
-    step, colour = curve.axis in ("time", "bytes"), options["color"]
+    amounts, colour = curve.axis not in ("iteration", "evaluations"), options["color"]
+    if amounts and len(x) == 1:
+        where = {name: options[name] for name in ("color", "linestyle", "linewidth", "gid", "zorder") if name in options}
+        axes.axhline(float(mean[0]), **where)
+        return
     if np.isfinite(error).any():
-        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=alpha, linewidth=0, step="post" if step else None)
-    style = "steps-post" if step else "default"
-    axes.plot(x, mean, drawstyle=style, **{"linewidth": 2.0, "solid_capstyle": "round", **options})
-    axes.plot(x[-1:], mean[-1:], "o", color=colour, markersize=5, markeredgecolor="white", markeredgewidth=0.8, zorder=5)
+        step = "post" if amounts else None
+        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=alpha, linewidth=0, step=step)
+    axes.plot(x, mean, drawstyle="steps-post" if amounts else "default", **{"solid_capstyle": "round", **options})
 
 
 def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
-    """Give all the same vertical range, that of the means from the end of the initial points on.
+    """Give all the same vertical range, that of the means from the end of the initial points on, with their bands.
 
-    Regrets that cover more than a decade are drawn on a logarithmic scale.
+    Regrets that cover more than a decade are drawn on a logarithmic scale, which shows bands down to a tenth of the least mean.
     """
     means, errors = list[Array](), list[Array]()
     begun = any((curve.x >= first).any() for curve in drawn)  # a study that was cut short may end before
@@ -63,19 +113,21 @@ def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:
     mean, error = np.concatenate(means), np.concatenate(errors)
     if not len(mean):
         return
-    low, high = float(np.min(mean - error)), float(np.max(mean + error))
-    decades = drawn[0].regret and float(mean.min()) > 0 and float(mean.max()) > 10 * float(mean.min())
+    low, high, least = float(np.min(mean - error)), float(np.max(mean + error)), float(mean.min())
+    decades = drawn[0].regret and least > 0 and float(mean.max()) > 10 * least
     margin = 0.06 * (high - low or 1.0)
     for one in axes:
         if decades:
             one.set_yscale("log", nonpositive="clip")
-            one.set_ylim(0.7 * float(mean.min()), 1.3 * high)
+            one.set_ylim(0.8 * max(low, 0.1 * least), 1.3 * high)
         else:
             one.set_ylim(low - margin, high + margin)
 
 
 def label_panel(axes: Axes, title: str, label: str) -> None:
-    """Name a panel and its horizontal axis."""
+    """Name a panel and its horizontal axis, which has whole numbers where it counts."""
     axes.set_title(title)
     axes.set_xlabel(label)
     axes.margins(x=0.02)
+    if label.startswith(("evaluations", "iterations", "rounds", "release")):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))

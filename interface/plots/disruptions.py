@@ -2,79 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from fedbo.plots.cells import cell_styles
 from fedbo.plots.growth import draw_growth
-from fedbo.plots.style import FAINT, INK, PALE, colours, remark, rows_only
-from fedbo.results.curves import Array
-from fedbo.results.disruptions import Disruptions, staleness_of
-from fedbo.results.grouping import runs_by_algorithm
+from fedbo.plots.layout import Panel, row_labels
+from fedbo.plots.style import FAINT, INK, PALE, rows_only, styles
+from fedbo.results.curves import Array, targets_of
+from fedbo.results.disruptions import Disruptions, falsified_arrivals, staleness_of
+from fedbo.results.grouping import by_run, of_kinds, runs_by_algorithm
+from fedbo.results.timeline_bars import evaluation_bars
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-STATE_COLOURS = {"evaluating": "#3E7CB1", "waiting": PALE, "away": "#8A919C", "down": "#C1121F"}
-FATE_COLOURS = {"arrived": "#3E7CB1", "late": "#E9B44C", "lost": "#3D434D", "rejected": "#C1121F", "duplicates": "#D8A7C7"}
+STATE_STYLES: dict[str, dict[str, Any]] = {
+    "evaluating": {"facecolor": "#2C6AA0"},
+    "queueing": {"facecolor": "#C9B8DC", "hatch": "\\\\\\\\"},
+    "waiting": {"facecolor": PALE},
+    "away": {"facecolor": "#8A919C", "hatch": "////"},
+    "down": {"facecolor": "#C1121F", "hatch": "xxxx"},
+}
+FATE_STYLES: dict[str, dict[str, Any]] = {
+    "arrived": {"facecolor": "#2C6AA0"},
+    "falsified": {"facecolor": "#F2A65A", "hatch": "xxxx"},
+    "late": {"facecolor": "#E9C46A"},
+    "lost": {"facecolor": "#3D434D"},
+    "rejected": {"facecolor": "#C1121F", "hatch": "////"},
+    "duplicates": {"facecolor": "#D8A7C7", "hatch": "...."},
+}
 BINS, FEWEST = 30, 4
+LEAST = 0.04  # of the height of a row: what is rare can be seen
 
 
 @dataclass(frozen=True, slots=True)
 class PanelRows:
-    """The rows of all panels: a name, a colour, its measures and the staleness of its messages for each."""
+    """The rows of all panels: for each a name, a colour, its measures and the staleness of its messages.
+
+    `lies` counts the falsified messages that took effect; `queueing` is the time in which steps waited for workers.
+    """
 
     names: Sequence[str]
     shades: Sequence[str]
     measures: Sequence[Disruptions]
     stale: Sequence[Array]
+    lies: Sequence[float]
+    queueing: Sequence[float]
     about: str
 
 
-def draw_disruptions(figure: Figure, result: Result, cell: int, label: str) -> None:
-    """Draw the page: growth in one cell; the rest for each cell of a sweep, or for each algorithm where nothing is swept."""
+def disruption_panels(result: Result, cell: int, label: str) -> list[Panel]:
+    """Return the panels: growth in one cell; the rest for each cell of a sweep, or else for each algorithm."""
     rows = _rows(result, label)
-    draw_growth(figure.add_axes((0.06, 0.545, 0.42, 0.325)), result, cell, label)
-    inset = min(0.13, 0.01 + 0.0052 * max(map(len, rows.names)))
-    boxes = ((0.56, 0.545), (0.06, 0.075), (0.56, 0.075))
-    panels = [figure.add_axes((x + inset, y, 0.42 - inset, 0.325)) for x, y in boxes]
-    _staleness(panels[0], rows)
-    _time_by_state(panels[1], rows.measures)
-    _fates(panels[2], rows.measures)
-    size = 9.5 if len(rows.names) <= 12 else 7.5 if len(rows.names) <= 24 else 5.5
-    for one in panels:
-        spare = max(0.0, (FEWEST - len(rows.names)) / 2)
-        one.set_ylim(len(rows.names) - 0.4 + spare, -0.6 - spare)
-        one.set_yticks(range(len(rows.names)), rows.names, fontsize=size)
-        one.set_title(one.get_title("left"), x=-inset / (0.42 - inset))
-        rows_only(one)
+    count = max(FEWEST, len(rows.names))
+    found = [Panel("growth", partial(draw_growth, result=result, cell=cell, label=label))]
+    for name, draw in (("staleness", _staleness), ("time", _time_by_state), ("messages", _fates)):
+        found.append(Panel(name, partial(_in_rows, draw=draw, rows=rows), rows=count))
+    return found
+
+
+def _in_rows(axes: Axes, draw: Callable[[Axes, PanelRows], Sequence[Artist]], rows: PanelRows) -> Sequence[Artist]:
+    """Draw a panel that has a row for each name."""
+    handles = draw(axes, rows)
+    spare = max(0.0, (FEWEST - len(rows.names)) / 2)
+    axes.set_ylim(len(rows.names) - 0.4 + spare, -0.6 - spare)
+    row_labels(axes, rows.names)
     if rows.about:
-        remark(panels[0], rows.about)
+        axes.set_title(f"{axes.get_title('left')} ({rows.about})")
+    rows_only(axes)
+    return handles
 
 
 def _rows(result: Result, label: str) -> PanelRows:
     runs = runs_by_algorithm(result.shown[1])
     measures = result.trouble()
     cells = sorted({row.cell for row in measures})
+    known = styles(result)
     if len(cells) == 1:
-        names, shades, about = [row.algorithm for row in measures], list(colours(result).values()), ""
+        names, shades, about = [row.algorithm for row in measures], [str(known[row.algorithm]["color"]) for row in measures], ""
     else:
         chosen, measures = cell_styles(result, cells), [row for row in measures if row.algorithm == label]
         names = [chosen.titles[row.cell] for row in measures]
         shades = [str(chosen.lines[row.cell]["color"]) for row in measures]
-        about = f"rows: {label} by {' and '.join(chosen.keys)}"
-    stale = [np.concatenate([staleness_of(own) for _, own in runs[row.cell, row.algorithm]]) for row in measures]
-    return PanelRows(names, shades, measures, stale, about)
+        about = f"{label} by {' and '.join(chosen.keys)}"
+    stale, lies, queueing = list[Array](), list[float](), list[float]()
+    evaluated, targets = dict(by_run(result.shown[0])), targets_of(result.shown[0])
+    for row in measures:
+        events = [own for _, own in runs[row.cell, row.algorithm]]
+        stale.append(np.concatenate([staleness_of(own) for own in events]))
+        lies.append(float(np.mean([falsified_arrivals(own) for own in events])))
+        waits = [
+            _queueing(evaluated[key], own, targets[row.cell]) for key, own in runs[row.cell, row.algorithm] if key in evaluated
+        ]
+        queueing.append(float(np.mean(waits or [0.0])))
+    return PanelRows(names, shades, measures, stale, lies, queueing, about)
 
 
-def _staleness(axes: Axes, rows: PanelRows) -> None:
+def _queueing(observations: Any, events: Any, targets: Any) -> float:
+    """Return the mean time for which a target's step only waited for workers of a cluster, in one run."""
+    if not len(of_kinds(events, "placed")):
+        return 0.0
+    bars, _ = evaluation_bars(observations, events, {int(agent): place for place, agent in enumerate(targets)})
+    return sum(end - begin for _, begin, end in bars["queueing"]) / max(1, len(targets))
+
+
+def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Draw a histogram in each row: the share of messages that were so many rounds old when they took effect."""
     axes.set_title("Staleness of messages")
     axes.set_xlabel("rounds closed since the sender began the step")
@@ -85,58 +127,61 @@ def _staleness(axes: Axes, rows: PanelRows) -> None:
     for place, (found, shade) in enumerate(zip(rows.stale, rows.shades, strict=False)):
         if not len(found):
             words = "not recorded" if rows.measures[place].arrived else "no message took effect"
-            axes.text(0.02, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize=9,
-                      color=FAINT)  # fmt: skip
+            axes.text(0.02, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
             continue
         share = np.histogram(found, edges)[0] / len(found)
-        axes.bar(edges[:-1], -0.8 * share / share.max(), np.diff(edges), place + 0.38, align="edge", color=shade,
-                 edgecolor="white", linewidth=0.6)  # fmt: skip
+        height = np.where(share > 0, np.maximum(0.8 * share / share.max(), LEAST), 0.0)
+        options: dict[str, Any] = {
+            "color": shade,
+            "edgecolor": "white" if len(edges) <= BINS // 2 else "none",
+            "linewidth": 0.6,
+        }
+        axes.bar(edges[:-1], -height, np.diff(edges), place + 0.38, align="edge", **options)
         axes.plot([found.mean()], [place + 0.38], "^", color=INK, markersize=5.5, clip_on=False, zorder=4)
-        words = f"mean {found.mean():.2g}, max {found.max():.3g}"
-        axes.text(0.99, place, words, transform=axes.get_yaxis_transform(), ha="right", va="center", fontsize=8.5, color=FAINT)
+        words = f"mean {found.mean():.2g}\nmax {found.max():.3g}"
+        axes.text(1.01, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
+    return [Line2D([], [], linestyle="none", marker="^", color=INK, markersize=5.5, label="mean")]
 
 
-def _time_by_state(axes: Axes, measures: Sequence[Disruptions]) -> None:
+def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Stack the shares of the time of a target, from 0 to its last event."""
     axes.set_title("How agents spent their time")
     axes.set_xlabel("share of the time of an agent that optimises, %")
     axes.set_xlim(0, 100)
-    left = np.zeros(len(measures))
-    whole = np.array([max(1e-300, sum(getattr(row, name) for name in STATE_COLOURS)) for row in measures])
-    for name, colour in STATE_COLOURS.items():
-        share = 100 * np.array([getattr(row, name) for row in measures]) / whole
-        axes.barh(range(len(measures)), share, left=left, height=0.66, color=colour, edgecolor="white", linewidth=0.6)
-        for place, (begin, width) in enumerate(zip(left, share, strict=True)):
-            if width >= 4 and len(measures) <= 24:
-                ink = INK if name in ("waiting",) else "white"
-                axes.text(begin + width / 2, place, f"{width:.0f}", ha="center", va="center", fontsize=8.5, color=ink)
-        left = left + share
-    _legend(axes, [(name, colour) for name, colour in STATE_COLOURS.items() if any(getattr(row, name) for row in measures)])
+    parts = {name: np.array([getattr(row, name, 0.0) for row in rows.measures]) for name in STATE_STYLES}
+    parts["queueing"] = np.array(rows.queueing)
+    parts["evaluating"] = parts["evaluating"] - parts["queueing"]
+    whole = np.maximum(1e-300, sum(parts.values()))
+    return _stacked(axes, {name: 100 * part / whole for name, part in parts.items()}, STATE_STYLES)
 
 
-def _fates(axes: Axes, measures: Sequence[Disruptions]) -> None:
+def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Stack the transmissions to the coordinator by their fate, and write down what became of the answers."""
     axes.set_title("Messages by their fate")
     axes.set_xlabel("transmissions to the coordinator, in one replicate")
-    left = np.zeros(len(measures))
-    for name, colour in FATE_COLOURS.items():
-        count = np.array([getattr(row, name) for row in measures])
-        axes.barh(range(len(measures)), count, left=left, height=0.66, color=colour, edgecolor="white", linewidth=0.6)
-        left = left + count
-    most = float(left.max()) or 1.0
-    axes.set_xlim(0, 1.5 * most)
-    for place, (row, end) in enumerate(zip(measures, left, strict=True)):
+    parts = {name: np.array([getattr(row, name, 0.0) for row in rows.measures]) for name in FATE_STYLES}
+    parts["falsified"] = np.array(rows.lies)
+    parts["arrived"] = parts["arrived"] - parts["falsified"]
+    handles = _stacked(axes, parts, FATE_STYLES)
+    ends = sum(parts.values())
+    axes.set_xlim(0, 1.02 * (float(np.max(ends)) or 1.0))
+    for place, (row, end) in enumerate(zip(rows.measures, ends, strict=True)):
         words = _fate_in_words(row) if end else "sends nothing"
-        axes.text(end + 0.012 * most, place, words, ha="left", va="center", fontsize=8.5, color=FAINT)
-    _legend(axes, [(name, colour) for name, colour in FATE_COLOURS.items() if any(getattr(row, name) for row in measures)])
+        axes.text(1.01, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
+    return handles
+
+
+def _stacked(axes: Axes, parts: Mapping[str, Array], known: Mapping[str, Mapping[str, Any]]) -> list[Artist]:
+    """Stack bars of parts, with edges where they can be seen; return the entries of those that occur."""
+    left, most = 0.0, float(np.max(sum(parts.values()), initial=0.0)) or 1.0
+    for name, part in parts.items():
+        for place, (begin, width) in enumerate(zip(np.broadcast_to(left, part.shape), part, strict=True)):
+            edge = {"edgecolor": "white", "linewidth": 0.6} if width > 0.02 * most else {"linewidth": 0}
+            axes.barh([place], [width], left=[begin], height=0.66, **{**edge, **known[name]})
+        left = left + part
+    return [Patch(label=name, edgecolor="white", **known[name]) for name, part in parts.items() if part.any()]
 
 
 def _fate_in_words(row: Disruptions) -> str:
-    astray = f", {row.answers_lost:.0f} lost" if row.answers_lost else ""
+    astray = f"\n{row.answers_lost:.0f} lost" if row.answers_lost else ""
     return f"answers: {row.answers:.0f}{astray}"
-
-
-def _legend(axes: Axes, entries: Sequence[tuple[str, str]]) -> None:
-    handles = [Patch(facecolor=colour, label=name) for name, colour in entries]
-    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=max(1, len(handles)), columnspacing=1.0,
-                handlelength=1.0, handletextpad=0.5, handleheight=0.9, borderaxespad=0.2)  # fmt: skip

@@ -1,20 +1,23 @@
-"""The figure of a fork: the common trunk and both ways on from it, and what the change does, over time or by when it comes."""
+"""The figure of a fork: the common trunk and all ways on from it, and what the change does, over time or by when it comes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from fedbo.objectives.base import Metric
-from fedbo.plots.curves import label_panel
-from fedbo.plots.plot import PlotError
-from fedbo.plots.style import FAINT, STYLE, colours, remark, save, time_label
+from fedbo.plots.cells import SHADES
+from fedbo.plots.curves import label_panel, line
+from fedbo.plots.layout import Panel, PlotError, Sheet, arrange
+from fedbo.plots.plot import Choices, View, write
+from fedbo.plots.style import FAINT, INK, LINES, band_entry, entries, styles, time_label
 from fedbo.results.curves import Array, IncumbentTrace, curve, grid, mean_and_error, replicate_means
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.summary import student_factor
@@ -24,91 +27,103 @@ if TYPE_CHECKING:
 
 _POINTS = 400
 _SHOWN = 0.75  # of the time of the first fork: when the figure begins
+BAND = "95 % over replicates"
 
 
-def draw_fork(fork: Fork, path: Path, cell: int = 0) -> Path:
-    """Draw the figure of one cell of a fork into a file and give its path; PlotError when there is no such cell."""
+def draw_fork(fork: Fork, path: Path | None, cell: int = 0, look: Choices | None = None) -> Path:
+    """Draw the figure of one cell of a fork and return its path, by default in its directory; PlotError without such a cell."""
     if cell not in {trace.cell for trace in fork.original.traces}:
         raise PlotError(f"no cell {cell} in '{fork.directory}'; give one of its sweep")
-    with rc_context(STYLE):
-        figure = Figure(figsize=(11, 4.6))
-        FigureCanvasAgg(figure)
-        left, right = figure.subplots(1, 2)
-        _draw_ways(left, fork, cell)
-        if len(fork.branches) == 1:
-            _draw_gap(right, fork, cell)
-        else:
-            _draw_effects(right, fork, cell)
-        figure.text(
-            0.06, 0.955, f"{fork.original.study.study.name}: {', '.join(fork.changes) or 'nothing changed'}", fontsize=11
-        )
-        figure.subplots_adjust(left=0.075, right=0.98, top=0.84, bottom=0.13, wspace=0.24)
-        try:
-            save(figure, path, 100)
-        except (ValueError, OSError) as error:
-            raise PlotError(f"'{path}': no figure can be written there ({error}); name another file") from None
-    return path
+    sizes = View.of("fork", cell, look or {}).look
+    return write(arrange(_sheet(fork, cell), sizes), path or fork.directory, "fork", sizes)
 
 
-def _draw_ways(axes: Axes, fork: Fork, cell: int) -> None:
-    """Draw each algorithm's best value against time: as it was, dashed after the first fork, and with each branch."""
-    colour, metric = colours(fork.original), fork.original.metric(cell)
-    times = _times(fork)
+def _sheet(fork: Fork, cell: int) -> Sheet:
+    """Collect what the figure shows: all ways against time, and the effect."""
+    panels = [Panel("time", partial(_draw_ways, fork=fork, cell=cell))]
+    panels.append(Panel("effect", partial(_draw_gap if len(fork.branches) == 1 else _draw_effects, fork=fork, cell=cell)))
+    legend = entries({label: _line_of(fork, label) for label in fork.original.study.labels})
+    legend.append(Line2D([], [], color=INK, linestyle=LINES[2], label="as it was"))
+    if len(fork.branches) > 1:
+        legend += entries({f"fork at {at}": {"color": _shade(fork, place)} for place, at in enumerate(fork.at)})
+    facts = [*(fork.changes or ["nothing changed"]), f"at {', '.join(fork.at)}"]
+    return Sheet(panels, legend, f"{fork.original.study.study.name}: a fork", facts)
+
+
+def _line_of(fork: Fork, label: str) -> dict[str, Any]:
+    """Return the options of an algorithm's line; among several branches colours are for these, and markers tell it apart."""
+    known = styles(fork.original)[label]
+    if len(fork.branches) == 1:
+        return {**known, "linestyle": "-"}
+    place = fork.original.study.labels.index(label)
+    return {**known, "color": INK, "linestyle": "-", "marker": ("o", "s", "^", "D", "v", "P")[place % 6]}
+
+
+def _shade(fork: Fork, place: int) -> Any:
+    return SHADES(place / max(1, len(fork.branches) - 1))
+
+
+def _draw_ways(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
+    """Draw each algorithm's best value: as it was, dotted after the first fork, and on with each branch."""
+    metric, times, seen = fork.original.metric(cell), _times(fork), list[Array]()
     begun = _SHOWN * times[0]  # what happened long before would leave little height for what the change does
     for (number, label), found in by_cell_and_algorithm(fork.original.traces).items():
         if number != cell:
             continue
-        x = grid(found, "time", _POINTS)
-        was = curve(found, "time", x[(x >= begun) | (x == x[-1])], metric)
-        for part, style in ((was.x <= times[0], "-"), (was.x >= times[0], ":")):
-            axes.plot(was.x[part], was.mean[part], style, color=colour[label], linewidth=2.0)
-        for branch, time in zip(fork.branches, times, strict=True):
+        options = _line_of(fork, label)
+        was = curve(found, "time", grid(found, "time", _POINTS), metric)
+        line(axes, was, (was.x <= times[0]) & (was.x >= begun), 0.0, **options)
+        line(axes, was, was.x >= times[0], 0.0, **{**options, "linestyle": LINES[2]})
+        seen.append(was.mean[(was.x >= begun) | (was.x == was.x[-1])])
+        for place, (branch, time) in enumerate(zip(fork.branches, times, strict=True)):
             mine = by_cell_and_algorithm(branch.traces)[cell, label]
             on = curve(mine, "time", grid(mine, "time", _POINTS), metric)
-            name = label if branch is fork.branches[0] else None
-            axes.plot(on.x[on.x >= time], on.mean[on.x >= time], "-", color=colour[label], linewidth=1.4, label=name)
-    for time in times:
-        axes.axvline(time, color=FAINT, linewidth=0.8)
+            shade = {"color": _shade(fork, place)} if len(fork.branches) > 1 else {}
+            line(axes, on, on.x >= time, 0.0, **{**options, **shade})
+            seen.append(on.mean[(on.x >= time) | (on.x == on.x[-1])])
+    for place, time in enumerate(times):
+        axes.axvline(time, color=_shade(fork, place) if len(fork.branches) > 1 else FAINT, linewidth=0.8)
+    low, high = float(np.nanmin(np.concatenate(seen))), float(np.nanmax(np.concatenate(seen)))
+    margin = 0.06 * (high - low or 1.0)
+    axes.set_ylim(low - margin, high + margin)
     label_panel(axes, f"Best {metric.name} against time", time_label(fork.original))
     axes.set_ylabel(f"best {metric.name}, mean over agents")
-    axes.legend(loc="upper right" if metric.sign < 0 else "lower right")
-    remark(axes, "dotted: as it was")
+    return ()
 
 
-def _draw_gap(axes: Axes, fork: Fork, cell: int) -> None:
+def _draw_gap(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
     """Draw by how much the branch differs from the run as it was, over time."""
-    colour, metric, (time,) = colours(fork.original), fork.original.metric(cell), _times(fork)
+    metric, (time,) = fork.original.metric(cell), _times(fork)
     before = by_cell_and_algorithm(fork.original.traces)
     for (number, label), mine in by_cell_and_algorithm(fork.branches[0].traces).items():
         if number == cell:
             x = np.linspace(time, _end([*mine, *before[cell, label]]), _POINTS)
             mean, half = _gap(mine, before[cell, label], x, metric.sign)
-            axes.fill_between(x, mean - half, mean + half, color=colour[label], alpha=0.16, linewidth=0)
-            axes.plot(x, mean, color=colour[label], linewidth=2.0, label=label)
-    axes.axhline(0.0, color=FAINT, linewidth=0.8)
-    label_panel(axes, "Effect over time", time_label(fork.original))
-    _name_difference(axes, metric)
+            options = _line_of(fork, label)
+            axes.fill_between(x, mean - half, mean + half, color=options["color"], alpha=0.16, linewidth=0)
+            axes.plot(x, mean, **options)
+    return _label_effect(axes, fork, metric, "Effect over time", time_label(fork.original))
 
 
-def _draw_effects(axes: Axes, fork: Fork, cell: int) -> None:
+def _draw_effects(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
     """Draw the effect in the end by when the change comes."""
-    colour, metric, times = colours(fork.original), fork.original.metric(cell), _times(fork)
+    known, metric, times = styles(fork.original), fork.original.metric(cell), _times(fork)
     found = [effect for effect in fork.effects() if effect.cell == cell]
     for label in fork.original.study.labels:
         mine = [effect for effect in found if effect.algorithm == label]
         mean = np.array([e.changed.mean - e.original.mean for e in mine])
         ends = np.array([(e.difference.low, e.difference.high) if e.difference else (np.nan, np.nan) for e in mine])
-        axes.fill_between(times, ends[:, 0], ends[:, 1], color=colour[label], alpha=0.16, linewidth=0)
-        axes.plot(times, mean, "o-", color=colour[label], linewidth=2.0, markersize=4, label=label)
+        colour, marker = known[label]["color"], _line_of(fork, label)["marker"]
+        axes.fill_between(times, ends[:, 0], ends[:, 1], color=colour, alpha=0.16, linewidth=0)
+        axes.plot(times, mean, color=colour, linestyle=known[label]["linestyle"], marker=marker, markersize=4.5)
+    return _label_effect(axes, fork, metric, "Effect in the end, by when", f"{time_label(fork.original)} of the fork")
+
+
+def _label_effect(axes: Axes, fork: Fork, metric: Metric, title: str, unit: str) -> Sequence[Artist]:
     axes.axhline(0.0, color=FAINT, linewidth=0.8)
-    label_panel(axes, "Effect in the end, by when", f"{time_label(fork.original)} of the fork")
-    _name_difference(axes, metric)
-
-
-def _name_difference(axes: Axes, metric: Metric) -> None:
-    better = "below" if metric.sign < 0 else "above"
-    axes.set_ylabel(f"difference of best {metric.name}: better {better} 0")
-    remark(axes, "bands: 95 % over replicates")
+    label_panel(axes, title, unit)
+    axes.set_ylabel(f"difference of best {metric.name}\n({'below' if metric.sign < 0 else 'above'} 0 is better)")
+    return [band_entry(BAND)] if fork.original.study.study.replicates > 1 else []
 
 
 def _gap(mine: list[IncumbentTrace], other: list[IncumbentTrace], x: Array, sign: int) -> tuple[Array, Array]:

@@ -12,8 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from fedbo.results.agent_states import EventInterval, event_intervals
-from fedbo.results.timeline_bars import Bars, crashes, during
+from fedbo.results.timeline_bars import HALF, Bars, crashes, during
 
+NO_EDGE = 3.0  # points: shorter bars have no edge
 AWAY, CRASH, HANG, CUT, SLOW, OUTAGE = "#3D434D", "#C1121F", "#7B4FA3", "#111418", "#D9A400", "#2A9D8F"
 
 
@@ -33,6 +34,28 @@ def draw_marks(axes: Axes, events: Any, place: Mapping[int, int], ends: Mapping[
     ]
 
 
+def add_bars(axes: Axes, bars: Bars, half: float, **options: Any) -> None:
+    """Draw bars, so much above and below their rows. An edge would hide a bar that is shorter than about two of its widths.
+
+    Short bars that touch are drawn as one, so that no seam shows between them.
+    """
+    low, high = axes.get_xlim()
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    least = NO_EDGE / 72 * figure.dpi * (high - low) / axes.get_window_extent().width
+    long = [bar for bar in bars if bar[2] - bar[1] >= least]
+    short = list[tuple[float, float, float]]()
+    for row, begin, end in sorted(bar for bar in bars if bar[2] - bar[1] < least):
+        if short and short[-1][0] == row and begin <= short[-1][2]:
+            short[-1] = row, short[-1][1], max(end, short[-1][2])
+        else:
+            short.append((row, begin, end))
+    plain = {name: value for name, value in options.items() if name not in ("edgecolor", "hatch")}
+    for some, look in ((long, {"edgecolor": "none", **options}), (short, {"edgecolor": "none", **plain})):
+        if some:
+            axes.add_collection(PolyCollection(corners(some, half), **look), autolim=True)
+
+
 def corners(bars: Bars, half: float, shift: float = 0.0) -> list[list[tuple[float, float]]]:
     """Give the corners of bars, from row and times, so much above and below their rows, which are shifted."""
     middles = [(row + shift, begin, end) for row, begin, end in bars]
@@ -43,7 +66,7 @@ def _boxes(axes: Axes, bars: Bars, word: str, colour: str, hatch: str) -> list[A
     if not bars:
         return []
     options: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": hatch, "linewidth": 0.6}
-    axes.add_collection(PolyCollection(corners(bars, 0.36), zorder=2, **options), autolim=True)
+    axes.add_collection(PolyCollection(corners(bars, HALF), zorder=2, **options), autolim=True)
     return [Patch(label=word, **options)]
 
 

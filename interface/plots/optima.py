@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from matplotlib.transforms import Bbox
 
 from fedbo.objectives.base import Parameter
-from fedbo.plots.style import FAINT, INK, PALE, remark
+from fedbo.plots.layout import Panel, row_labels
+from fedbo.plots.style import FAINT, INK, PALE
 from fedbo.results.mean_objective import best_of_mean
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
 MAX_PAIRS = 6
+CMAP = colormaps["viridis"]
+MEAN: dict[str, Any] = {"color": INK, "linestyle": "--", "linewidth": 1.2, "zorder": 2}  # where the mean is largest
 MAX_LABELLED = 60  # more agents than these are not told apart by their numbers
 
 
@@ -30,29 +37,31 @@ class Best(NamedTuple):
     score: np.ndarray
 
 
-def draw_optima(figure: Figure, result: Result, cell: int) -> None:
-    """Draw the page for one cell: a panel for each pair of parameters, and the agents by what they reach."""
+def optima_panels(result: Result, cell: int) -> tuple[list[Panel], list[Artist]]:
+    """Return a panel for each pair of parameters and one of the agents by what they reach, and the entries of their legend."""
     federation = result.trusted_cells()[cell].study.federation()
     best, seen = _found(result, cell, drawn=federation.random_per_replicate)
-    parameters = federation.parameters
+    parameters, mean = federation.parameters, best_of_mean(result, cell)
     pairs = list(combinations(range(len(parameters)), 2))[:MAX_PAIRS] or [(0, 0)]
-    columns = 1 if len(pairs) == 1 else 2 if len(pairs) <= 4 else 3
-    rows, mean = -(-len(pairs) // columns), best_of_mean(result, cell)
-    width, height = 0.56 / columns, 0.8 / rows
-    for place, pair in enumerate(pairs):
-        column, row = place % columns, place // columns
-        box = (0.06 + column * width, 0.07 + (rows - 1 - row) * height, width - 0.055, height - 0.075)
-        axes = figure.add_axes(box)
-        (_curve if len(parameters) == 1 else _pair)(axes, best, seen, pair, parameters)
-        if mean is not None:
-            _mark(axes, mean.x, pair, place == 0)
-        if place == 0:
-            axes.set_title("Every agent's best point, among all that were evaluated")
-            if federation.random_per_replicate:
-                remark(axes, "replicate 0")
-    names = getattr(federation, "agent_names", None)
-    left = 0.68 if names is None else 0.76
-    _ranked(figure.add_axes((left, 0.07, 0.98 - left, 0.725)), best, result.metric(cell), names)
+    x = None if mean is None else mean.x
+    panels = []
+    for pair in pairs:
+        draw = partial(_pair, best=best, seen=seen, pair=pair, parameters=parameters, mean=x)
+        panels.append(Panel("-".join(dict.fromkeys(parameters[place].name for place in pair)), draw))
+    names, metric = getattr(federation, "agent_names", None), result.metric(cell)
+    ranked = partial(_ranked, best=best, metric=metric, names=names)
+    panels.append(Panel("ranking", ranked, rows=min(len(best.agent), MAX_LABELLED)))
+    words = f"best point of an agent{', replicate 0' if federation.random_per_replicate else ''}"
+    legend: list[Artist] = [_dot(CMAP(0.5), 6, words), _dot(PALE, 3, "all that were evaluated")]
+    if x is not None:
+        words = f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}"
+        legend.append(Line2D([], [], label=words, **MEAN))
+    return panels, legend
+
+
+def _dot(colour: Any, size: float, label: str) -> Artist:
+    edge = {"markeredgecolor": INK if size > 4 else colour, "markeredgewidth": 0.5}
+    return Line2D([], [], linestyle="none", marker="o", color=colour, markersize=size, label=label, **edge)
 
 
 def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
@@ -77,62 +86,64 @@ def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:
     return Best(agents, np.array([chosen[agent]["x"] for agent in agents]), score), np.array([row["x"] for row in rows])
 
 
-def _pair(axes: Axes, best: Best, seen: np.ndarray, pair: tuple[int, int], parameters: tuple[Parameter, ...]) -> None:
-    """Draw two parameters of the best points over those of all points."""
+def _pair(
+    axes: Axes,
+    best: Best,
+    seen: np.ndarray,
+    pair: tuple[int, int],
+    parameters: tuple[Parameter, ...],
+    mean: tuple[float, ...] | None,
+) -> Sequence[Artist]:
+    """Draw two parameters of the best points over those of all points; of a single parameter, what the points reach."""
     i, j = pair
-    axes.plot(seen[:, i], seen[:, j], ".", color=PALE, markersize=3, zorder=1)
-    axes.scatter(
-        best.point[:, i], best.point[:, j], c=best.score, cmap="viridis", s=42, edgecolors=INK, linewidths=0.5, zorder=3
-    )
-    _name(axes, best, best.point[:, [i, j]])
-    for axis, parameter in (("x", parameters[i]), ("y", parameters[j])):
-        getattr(axes, f"set_{axis}label")(parameter.name)
-        if parameter.log:
-            getattr(axes, f"set_{axis}scale")("log")
-
-
-def _curve(axes: Axes, best: Best, seen: np.ndarray, pair: tuple[int, int], parameters: tuple[Parameter, ...]) -> None:
-    """Draw what the best points reach over the only parameter."""
-    axes.scatter(best.point[:, 0], best.score, c=best.score, cmap="viridis", s=42, edgecolors=INK, linewidths=0.5, zorder=3)
-    _name(axes, best, np.column_stack([best.point[:, 0], best.score]))
-    axes.set_xlabel(parameters[0].name)
-    axes.set_ylabel("best value")
-    if parameters[0].log:
+    places = np.column_stack([best.point[:, 0], best.score]) if i == j else best.point[:, [i, j]]
+    axes.set_xlabel(parameters[i].name)
+    axes.set_ylabel("best value" if i == j else parameters[j].name)
+    if parameters[i].log:
         axes.set_xscale("log")
-
-
-def _mark(axes: Axes, x: tuple[float, ...], pair: tuple[int, int], named: bool) -> None:
-    """Mark where the mean of all agents' functions is largest."""
-    i, j = pair
-    options: Any = {"color": INK, "linestyle": "--", "linewidth": 1.2, "zorder": 2}
-    axes.axvline(x[i], label=f"best of the mean of all agents: {', '.join(f'{value:.4g}' for value in x)}", **options)
     if i != j:
-        axes.axhline(x[j], **options)
-    if named:
-        axes.legend(loc="best")
+        if parameters[j].log:
+            axes.set_yscale("log")
+        axes.plot(seen[:, i], seen[:, j], ".", color=PALE, markersize=3, zorder=1)
+    axes.scatter(places[:, 0], places[:, 1], c=best.score, cmap=CMAP, s=42, edgecolors=INK, linewidths=0.5, zorder=3)
+    if mean is not None:
+        axes.axvline(mean[i], **MEAN)
+        if i != j:
+            axes.axhline(mean[j], **MEAN)
+    _name(axes, best, places)
+    return ()
 
 
 def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
+    """Number the agents beside their points, where a number covers no other and no other point: the ranking has them all."""
     if len(best.agent) > MAX_LABELLED:
         return
-    for agent, place in zip(best.agent, places, strict=True):
-        axes.annotate(str(agent), tuple(place), (4, 3), textcoords="offset points", fontsize=7.5, color=FAINT, zorder=4)
+    points = axes.transData.transform(places)
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in points]
+    for agent, place, (x, y) in zip(best.agent, places, points, strict=True):
+        wide, high = 7.0 * len(str(agent)), 10.0
+        for dx, dy in ((5, 4), (-5 - wide, 4), (5, -4 - high), (-5 - wide, -4 - high)):
+            box = Bbox.from_bounds(x + dx, y + dy, wide, high)
+            if not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                shift = 72 / axes.get_figure(root=True).dpi * np.array([dx, dy])  # type: ignore[union-attr]
+                options: dict[str, Any] = {"textcoords": "offset points", "fontsize": "x-small", "color": FAINT, "zorder": 4}
+                axes.annotate(str(agent), tuple(place), tuple(shift), **options)
+                break
 
 
-def _ranked(axes: Axes, best: Best, metric: Any, names: Sequence[str] | None) -> None:
+def _ranked(axes: Axes, best: Best, metric: Any, names: Sequence[str] | None) -> Sequence[Artist]:
     """Draw the agents from best to worst, by name where they have names."""
     order = np.argsort(metric.sign * -best.score, kind="stable")
-    axes.set_title(f"The {metric.name} that it has there")
-    axes.scatter(
-        best.score[order], np.arange(len(order)), c=best.score[order], cmap="viridis", s=42, edgecolors=INK, linewidths=0.5
-    )
+    axes.set_title(f"The {metric.name} at each agent's best point")
+    rows = np.arange(len(order))
+    axes.scatter(best.score[order], rows, c=best.score[order], cmap=CMAP, s=42, edgecolors=INK, linewidths=0.5)
     axes.set_xlabel(f"{metric.name}, to {metric.direction}")
     axes.set_ylabel("agent, best first")
     axes.invert_yaxis()
     if len(order) <= MAX_LABELLED:
-        words = [
-            str(best.agent[place]) if names is None else f"{names[best.agent[place]]} {best.agent[place]}" for place in order
-        ]
-        axes.set_yticks(np.arange(len(order)), words, fontsize=8)
+        agents = [best.agent[place] for place in order]
+        row_labels(axes, [str(agent) if names is None else f"{names[agent]} {agent}" for agent in agents])
     else:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    return ()

@@ -2,68 +2,107 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
+import pyarrow.compute as pc
 from matplotlib import rc_context
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.plots.curves import draw_curves
-from fedbo.plots.disruptions import draw_disruptions
-from fedbo.plots.optima import draw_optima
-from fedbo.plots.privacy import draw_privacy
-from fedbo.plots.regret import draw_regret
-from fedbo.plots.style import FAINT, STYLE, save
-from fedbo.plots.sweep import draw_sweep
-from fedbo.plots.timeline import draw_timeline
-from fedbo.plots.workers import draw_workers
+from fedbo.plots.curves import curve_panels
+from fedbo.plots.disruptions import disruption_panels
+from fedbo.plots.layout import Look, Panel, PlotError, Sheet, arrange, draw_into
+from fedbo.plots.optima import optima_panels
+from fedbo.plots.privacy import privacy_panels
+from fedbo.plots.regret import regret_panels
+from fedbo.plots.style import save
+from fedbo.plots.sweep import sweep_panels
+from fedbo.plots.timeline import timeline_panels
 from fedbo.results.compare import target_of
-from fedbo.settings.errors import FedboError
+from fedbo.results.result import Result, check_label
 
 if TYPE_CHECKING:
-    from fedbo.results.result import Result
+    from fedbo.results.compare import TargetValue
 
 KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep")
+ENDINGS = (".png", ".pdf", ".svg")
+_OF_ALL_CELLS = ("sweep", "privacy")
 
 
 class Choices(TypedDict, total=False):
-    """The options of a figure besides its kind and its cell."""
+    """The options of a figure besides its kind and its cell; `View` and `Look` say what they are."""
 
     regret: bool
     algorithm: str | None
     level: float | None
+    algorithms: Sequence[str] | None
+    replicate: int | None
+    panels: Sequence[str] | None
+    width: float | None
+    height: float | None
+    font: str | None
+    font_size: float | None
+    title: bool
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A figure to draw: its kind, its cell, and its options.
+    """A figure to draw: its kind, by default the `overview`, or the `sweep` where there is one, its cell, and its options.
 
-    `regret` instead of values, for curves; `algorithm`, by default the first federated one, whose timeline, trouble or sweep
-    it is; `level`, which is to be reached in a sweep.
+    `regret` instead of values, for curves; `algorithm`, by default the first federated one, or the one whose setting is swept,
+    whose timeline, trouble or sweep it is; `level`, which is to be reached in a sweep. `algorithms` are the only ones shown,
+    `replicate` is the only one that counts, `panels` are the only ones drawn. `look` is the size, the font, and whether there
+    are titles.
     """
 
-    kind: str = "overview"
-    cell: int = 0
+    kind: str | None = None
+    cell: int | None = None
     regret: bool = False
     algorithm: str | None = None
     level: float | None = None
+    algorithms: Sequence[str] | None = None
+    replicate: int | None = None
+    panels: Sequence[str] | None = None
+    look: Look = field(default_factory=Look)
+
+    @classmethod
+    def of(cls, kind: str | None, cell: int | None, choices: Choices) -> View:
+        """Make a view of the arguments of `Result.plot`."""
+        sizes = {one.name for one in fields(Look)}
+        look = Look(**{name: value for name, value in choices.items() if name in sizes})  # type: ignore[arg-type]
+        rest: dict[str, Any] = {name: value for name, value in choices.items() if name not in sizes}
+        return cls(kind, cell, look=look, **rest)
+
+    @property
+    def name(self) -> str:
+        """Return a name for its file, in which what was chosen stands."""
+        words = [self.kind or "figure", *([str(self.cell)] if self.cell else []), *([self.algorithm] if self.algorithm else [])]
+        words += [*(self.algorithms or ()), *([f"replicate-{self.replicate}"] if self.replicate is not None else [])]
+        words += [*(self.panels or ()), *(["regret"] if self.regret else [])]
+        return "-".join("".join(letter if letter.isalnum() else "_" for letter in word) for word in words)
 
 
-class PlotError(FedboError, ValueError):
-    """A figure that cannot be drawn."""
+def draw(result: Result, path: Path | None, view: View) -> Path:
+    """Draw a figure of a run into a file and return its path; PlotError when there is no such figure.
+
+    Without a path, or where it is a folder, the file is named after the figure; without an ending it is a PNG.
+    """
+    view = _settled(result, view)
+    return write(figure_of(result, view), path or result.directory, view.name, view.look)
 
 
-def draw(result: Result, path: Path, view: View) -> Path:
-    """Draw a figure of a run into a file and give its path; PlotError when there is no such figure."""
-    figure = figure_of(result, view)
-    FigureCanvasAgg(figure)
-    with rc_context(STYLE):
+def write(figure: Figure, path: Path, name: str, look: Look) -> Path:
+    """Write a figure to a path, or into a folder under a name; return where it is."""
+    path = path / f"{name}.png" if path.is_dir() else path if path.suffix else path.with_name(f"{path.name}.png")
+    if path.suffix not in ENDINGS:
+        raise PlotError(f"'{path}': must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
+    with rc_context(look.style()):
         try:
-            save(figure, path, 100)
-        except ValueError as error:
-            raise PlotError(f"'{path}': {error}") from None
+            save(figure, path, look.dpi)
         except OSError as error:
             raise PlotError(f"'{path}': no figure can be written there ({error.strerror}); name another file") from None
     return path
@@ -71,90 +110,148 @@ def draw(result: Result, path: Path, view: View) -> Path:
 
 def figure_of(result: Result, view: View) -> Figure:
     """Make the figure itself, to be changed further; PlotError when there is no such figure."""
-    _check(result, view)
-    with rc_context(STYLE):
-        return _figure(result, view)
+    view = _settled(result, view)
+    view.look.check()
+    with rc_context(view.look.style()):
+        return arrange(_sheet(result, view), view.look)
 
 
-def _check(result: Result, view: View) -> None:
+def draw_on(result: Result, axes: Axes, view: View) -> Axes:
+    """Draw one panel into axes, and return them; PlotError when there is no such figure, or it has several panels."""
+    if not isinstance(axes, Axes):
+        raise PlotError(f"ax = {axes!r}: must be one Axes of matplotlib")
+    view = _settled(result, view)
+    sheet = _sheet(result, view if view.panels else replace(view, panels=None))
+    sheet = replace(sheet, panels=sheet.panels if view.panels else sheet.panels[:1])
+    if len(sheet.panels) > 1:
+        raise PlotError(f"ax: takes one panel, got {len(sheet.panels)}; name one in panels")
+    return draw_into(axes, sheet, view.look.title)
+
+
+def _settled(result: Result, view: View) -> View:
+    """Choose the kind and the cell where they are open; PlotError where there is no such figure."""
+    cells = sorted({trace.cell for trace in result.traces})
+    kind = view.kind or ("sweep" if len(cells) > 1 and view.cell is None else "overview")
+    _check(result, replace(view, kind=kind), cells)
+    open_cell = view.cell is None and kind not in _OF_ALL_CELLS
+    return replace(view, kind=kind, cell=cells[0] if open_cell else view.cell)
+
+
+def _check(result: Result, view: View, cells: Sequence[int]) -> None:
     if view.kind not in KINDS:
         raise PlotError(f"no figure '{view.kind}'; there are: {', '.join(KINDS)}")
-    cells = sorted({trace.cell for trace in result.traces})
-    if view.cell not in cells:
-        raise PlotError(f"no observations in cell {view.cell}; there are some in: {', '.join(map(str, cells)) or 'none'}")
-    if view.kind == "privacy" and not any(row.cell == view.cell and row.noise for row in result.spending()):
-        raise PlotError(f"no figure 'privacy' of cell {view.cell}: no algorithm in it is private; draw the curves")
+    if not cells or view.cell not in (*cells, None):
+        raise PlotError(f"no observations in cell {view.cell or 0}; there are some in: {', '.join(map(str, cells)) or 'none'}")
     if view.kind == "sweep" and len(cells) < 2:
         raise PlotError("no figure 'sweep' of this run: it has one cell; sweep something, or draw the curves")
+    if view.kind == "privacy" and not any(row.cell in (view.cell, row.cell if view.cell is None else -1) and row.noise
+                                          for row in result.spending()):  # fmt: skip
+        where = "" if view.cell is None or len(cells) == 1 else f" of cell {view.cell}"
+        raise PlotError(f"no figure 'privacy'{where}: no algorithm in it is private; draw the curves")
+    single, many = (
+        ("overview", "timeline", "trouble", "sweep"),
+        tuple(kind for kind in KINDS if kind not in ("timeline", "sweep")),
+    )
     for given, option, kinds in (
         (view.regret, "regret", ("overview", "curves", "sweep")),
-        (view.algorithm is not None, "algorithm", ("overview", "timeline", "trouble", "sweep")),
+        (view.algorithm is not None, "algorithm", single),
+        (view.algorithms is not None, "choice of algorithms", many),
         (view.level is not None, "level", ("sweep",)),
     ):
         if given and view.kind not in kinds:
             raise PlotError(f"figure '{view.kind}' has no {option}; there is one in: {', '.join(kinds)}")
 
 
-def _figure(result: Result, view: View) -> Figure:
+def part_of(result: Result, algorithms: Sequence[str] | None, replicate: int | None) -> Result:
+    """Return a result of some algorithms and one replicate alone: the tables are the same without the other rows."""
+    for label in algorithms or ():
+        check_label(result, label)
+    there = sorted({trace.replicate for trace in result.traces})
+    if replicate is not None and replicate not in there:
+        raise PlotError(f"no replicate {replicate}; there are: {', '.join(map(str, there))}")
+    if algorithms is None and replicate is None:
+        return result
+    part = Result(result.directory, result.study, result.manifest)
+    for name in ("observations", "histories", "events", "privacy", "spent"):
+        table = getattr(result, name)
+        if algorithms is not None:
+            table = table.filter(pc.is_in(table["algorithm"], value_set=_strings(algorithms)))
+        if replicate is not None:
+            table = table.filter(pc.equal(table["replicate"], replicate))
+        setattr(part, name, table)
+    if not len(part.traces):
+        raise PlotError(f"no runs of {', '.join(algorithms or ())}; show others")
+    return part
+
+
+def _strings(words: Sequence[str]) -> Any:
+    import pyarrow as pa
+
+    return pa.array(list(words), pa.string())
+
+
+def _sheet(result: Result, view: View) -> Sheet:
+    """Collect what the figure shows."""
+    assert view.kind is not None
+    result = part_of(result, view.algorithms, view.replicate)
+    panels, legend = _panels(result, view)
+    names = [panel.name for panel in panels]
+    wanted = view.panels if view.panels is not None else [panel.name for panel in panels if panel.shown]
+    if strange := [name for name in wanted if name not in names]:
+        raise PlotError(f"figure '{view.kind}' has no panel '{strange[0]}'; it has: {', '.join(names)}")
+    if not wanted:
+        raise PlotError(f"figure '{view.kind}': panels must not be empty; it has: {', '.join(names)}")
+    return Sheet([panels[names.index(name)] for name in wanted], legend, result.study.study.name, _facts(result, view))
+
+
+def _panels(result: Result, view: View) -> tuple[list[Panel], list[Artist]]:
+    """Return the panels of a kind of figure, and the entries of the legend that they share."""
+    target, cells = _target(result, view), sorted({trace.cell for trace in result.traces})
+    cell = view.cell if view.cell is not None else cells[0]
+    makers: dict[str, Callable[[], tuple[list[Panel], list[Artist]]]] = {
+        "curves": lambda: curve_panels(result, cell, view.regret),
+        "regret": lambda: regret_panels(result, cell),
+        "timeline": lambda: (timeline_panels(result, cell, target.algorithm), []),
+        "trouble": lambda: (disruption_panels(result, cell, target.algorithm), []),
+        "privacy": lambda: privacy_panels(result, cells if view.cell is None else [view.cell]),
+        "optima": lambda: optima_panels(result, cell),
+        "sweep": lambda: sweep_panels(result, target),
+    }
+    if view.kind != "overview":
+        return makers[view.kind or ""]()
+    curves, legend = makers["curves"]()
+    return [*curves, *makers["timeline"]()[0][:1]], legend
+
+
+def _target(result: Result, view: View) -> TargetValue:
+    """Choose the algorithm whose figure it is; where the study was cut short, one that is there."""
     target = target_of(result, view.algorithm, view.level, view.regret)
-    there = {trace.algorithm for trace in result.traces if view.kind == "sweep" or trace.cell == view.cell}
-    if target.algorithm not in there:  # the study was cut short
-        if view.algorithm is not None:
-            where = "" if view.kind == "sweep" else f" in cell {view.cell}"
-            raise PlotError(f"no runs of '{target.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
-        target = replace(target, algorithm=max(there, key=result.study.labels.index))
-    if view.kind in ("trouble", "privacy", "optima", "sweep"):
-        figure = Figure(figsize=(16, 11))
-        _head(figure, result, view)
-        if view.kind == "privacy":
-            draw_privacy(figure, result, view.cell)
-        elif view.kind == "optima":
-            draw_optima(figure, result, view.cell)
-        elif view.kind == "trouble":
-            draw_disruptions(figure, result, view.cell, target.algorithm)
-        else:
-            draw_sweep(figure, result, target)
-        return figure
-    if view.kind == "timeline":
-        workers = result.study.cluster is not None
-        figure = Figure(figsize=(16, 12 if workers else 7))
-        _head(figure, result, view)
-        agents = (0.06, 0.52, 0.92, 0.36) if workers else (0.06, 0.1, 0.92, 0.69)
-        draw_timeline(figure.add_axes(agents), result, view.cell, target.algorithm)
-        if workers:
-            draw_workers(figure.add_axes((0.06, 0.06, 0.92, 0.36)), result, view.cell, target.algorithm)
-        return figure
-    figure = Figure(figsize=(16, 11) if view.kind == "overview" else (16, 6.4))
-    _head(figure, result, view)
-    bottom, height = (0.545, 0.325) if view.kind == "overview" else (0.12, 0.66)
-    left, right = (figure.add_axes((x, bottom, 0.42, height)) for x in (0.06, 0.56))
-    if view.kind == "regret":
-        draw_regret((left, right), result, view.cell)
-        return figure
-    draw_curves((left, right), result, view.cell, view.regret)
-    if view.kind == "overview":
-        draw_timeline(figure.add_axes((0.06, 0.065, 0.92, 0.37)), result, view.cell, target.algorithm)
-    return figure
+    everywhere = view.kind == "sweep"
+    there = {trace.algorithm for trace in result.traces if everywhere or view.cell is None or trace.cell == view.cell}
+    if target.algorithm in there:
+        return target
+    if view.algorithm is not None:
+        where = "" if everywhere else f" in cell {view.cell}"
+        raise PlotError(f"no runs of '{target.algorithm}'{where}; there are some of: {', '.join(sorted(there))}")
+    return replace(target, algorithm=max(there, key=result.study.labels.index))
 
 
-def _head(figure: Figure, result: Result, view: View) -> None:
-    inches = float(figure.get_size_inches()[1])
+def _facts(result: Result, view: View) -> list[str]:
+    """List what the head of a figure says about the study."""
     header, study = result.study.study, result.study
-    everything = view.kind == "sweep"
-    agents = len({trace.agent for trace in result.traces if everything or trace.cell == view.cell})
-    values = f"{len(study.titles())} cells" if everything else study.titles()[view.cell]
-    figure.text(0.06, 1 - 0.42 / inches, header.name, fontsize=19, fontweight="bold", va="center")
+    agents = len({trace.agent for trace in result.traces if view.cell in (trace.cell, None)})
+    values = f"{len(study.titles())} cells: {' × '.join(study.sweep)}" if view.cell is None else study.titles()[view.cell]
+    count = header.replicates if view.replicate is None else 1
     facts = [
         f"{agents} agents",
-        f"{header.replicates} replicate{'s' * (header.replicates > 1)}",
+        f"{count} replicate{'s' * (count > 1)}" if view.replicate is None else f"replicate {view.replicate}",
         f"{study.budget.pulls:,} evaluations"
         if study.budget.pulls
         else f"{study.budget.iterations} iterations after {study.agents.initial} initial points",
         f"{study.exchange.mode} exchange",
         f"seed {header.seed}",
-        *([values] if values else []),
+        *([values] if values and len(study.titles()) > 1 else []),
         *([result.manifest["status"]] if result.manifest["status"] != "complete" else []),
     ]
     swept = [key.split(".")[0] for key in study.sweep]
-    shown = [fact for fact in facts if not (fact.endswith(" exchange") and "exchange" in swept)]
-    figure.text(0.06, 1 - 0.8 / inches, "   ·   ".join(shown), fontsize=11, color=FAINT, va="center")
+    return [fact for fact in facts if not (fact.endswith(" exchange") and "exchange" in swept)]

@@ -2,86 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.lines import Line2D
 
-from fedbo.plots.style import FAINT, INK, colours, decades, remark
+from fedbo.plots.cells import cell_styles, short
+from fedbo.plots.curves import label_panel
+from fedbo.plots.layout import Panel
+from fedbo.plots.style import FAINT, INK, LINES, decades, entries, styles
 from fedbo.results.privacy_summary import Ledger, ledgers
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
-STYLES = {"epsilon": "-", "pld": (0, (5, 1.5)), "rdp": (0, (2, 1.5)), "moments": (0, (1, 2))}
+ACCOUNTS = {"epsilon": LINES[0], "pld": LINES[1], "rdp": LINES[2], "moments": LINES[3]}
 
 
-def draw_privacy(figure: Figure, result: Result, cell: int) -> None:
-    """Draw the page for one cell."""
-    found = ledgers(result.privacy, cell)
-    boxes = ((0.06, 0.545), (0.56, 0.545), (0.06, 0.075), (0.56, 0.075))
-    panels = [figure.add_axes((x, y, 0.42, 0.325)) for x, y in boxes]
-    shades = colours(result)
-    _epsilon(panels[0], result, found, shades)
-    _utility(panels[1], result, cell, shades)
-    _by_release(panels[2], "Messages that were clipped", "share, %", {k: 100 * v.clipped for k, v in found.items()}, shades)
-    noisy = {label: ledger.signal for label, ledger in found.items() if np.isfinite(ledger.signal).all()}
-    _by_release(panels[3], "Signal to noise", "norm of the sum over that of its noise", noisy, shades)
-    if noisy:
-        panels[3].set_yscale("log")
-    remark(panels[3], "the sum itself is private: for whoever studies the method")
+@dataclass(frozen=True, slots=True)
+class PrivateSeries:
+    """One algorithm in one cell: its name and style in the figure, and its ledger, None where it makes no release."""
+
+    cell: int
+    algorithm: str
+    name: str
+    style: Mapping[str, Any]
+    ledger: Ledger | None
 
 
-def _epsilon(axes: Axes, result: Result, found: Mapping[str, Ledger], shades: Mapping[str, str]) -> None:
-    axes.set_title("Privacy spent")
-    axes.set_xlabel("release")
+def privacy_panels(result: Result, cells: Sequence[int]) -> tuple[list[Panel], list[Artist]]:
+    """Return the panels of some cells together, and the entries of their legend."""
+    series = _series(result, cells)
+    noisy = [one for one in series if one.ledger is not None and np.isfinite(one.ledger.signal).all()]
+    draws: dict[str, Any] = {
+        "epsilon": partial(_epsilon, result=result),
+        "utility": partial(_utility, result=result),
+        "clipped": partial(_by_release, title="Messages that were clipped", unit="share, %", of=_clipped),
+        "signal": _signal,
+    }
+    shown = {name: noisy if name == "signal" else series for name in draws}
+    panels = [Panel(name, partial(draw, series=shown[name])) for name, draw in draws.items()]
+    return panels, entries({one.name: one.style for one in series})
+
+
+def _series(result: Result, cells: Sequence[int]) -> list[PrivateSeries]:
+    """List what is drawn: each algorithm of one cell; of several cells, the private ones in each, and the others once."""
+    known, there = styles(result), {(trace.cell, trace.algorithm) for trace in result.traces}
+    books = {cell: ledgers(result.privacy, cell) for cell in cells}
+    found = list[PrivateSeries]()
+    chosen = cell_styles(result, cells) if len(cells) > 1 else None
+    private = [label for label in result.study.labels if any(label in book for book in books.values())]
+    for label in result.study.labels:
+        for cell in cells if chosen is None or label in private else cells[:1]:
+            if (cell, label) not in there:
+                continue
+            name, style = label, known[label]
+            if chosen is not None and label in private:
+                name = f"{label}, {' · '.join(map(short, chosen.keys))} = {chosen.titles[cell]}"
+                style = {**chosen.lines[cell], **({"linestyle": known[label]["linestyle"]} if len(private) > 1 else {})}
+            found.append(PrivateSeries(cell, label, name, style, books[cell].get(label)))
+    return found
+
+
+def _epsilon(axes: Axes, series: Sequence[PrivateSeries], result: Result) -> Sequence[Artist]:
+    label_panel(axes, "Privacy spent", "release")
     axes.set_ylabel(f"epsilon at delta = {(result.study.privacy.deltas or (np.nan,))[0]:.3g}")
-    for label, ledger in found.items():
-        for by, style in STYLES.items():
-            values = ledger.epsilon[by]
+    drawn = set[str]()
+    for one in series:
+        for by, kind in ACCOUNTS.items():
+            values = one.ledger.epsilon[by] if one.ledger is not None else np.zeros(0)
             if len(values) and np.isfinite(values).all():
-                axes.plot(np.arange(1, len(values) + 1), values, linestyle=style, color=shades[label],
-                          linewidth=2.0 if by == "epsilon" else 1.0)  # fmt: skip
-    for by, style in STYLES.items():
-        axes.plot([], [], linestyle=style, color=INK, linewidth=1.2, label="tightest" if by == "epsilon" else by)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+                drawn.add(by)
+                wide = 2.0 if by == "epsilon" else 1.0
+                axes.plot(np.arange(1, len(values) + 1), values, linestyle=kind, color=one.style["color"], linewidth=wide)
     axes.set_ylim(bottom=0)
-    axes.legend(loc="upper left")
+    names = {by: "tightest" if by == "epsilon" else by for by in ACCOUNTS if by in drawn}
+    return [Line2D([], [], linestyle=ACCOUNTS[by], color=INK, linewidth=1.2, label=name) for by, name in names.items()]
 
 
-def _utility(axes: Axes, result: Result, cell: int, shades: Mapping[str, str]) -> None:
+def _utility(axes: Axes, series: Sequence[PrivateSeries], result: Result) -> Sequence[Artist]:
     """Draw final values against epsilon; those of algorithms that are not private as levels."""
-    metric = result.metric(cell)
-    axes.set_title("What it gives for what it costs")
-    axes.set_xlabel("epsilon in the end, by the tightest accountant")
-    axes.set_ylabel(f"{metric.name} in the end ± se")
-    spent = {row.algorithm: row.epsilon[0] for row in result.spending() if row.cell == cell}
-    points = {label: spent[label] for label in spent if 0 < spent[label] < float("inf")}
-    for row in result.summary():
-        if row.cell != cell:
-            continue
-        label, mean, shade = row.algorithm, row.final.mean, shades[row.algorithm]
-        if label in points:
-            axes.errorbar([points[label]], [mean], yerr=row.final.error, fmt="o", color=shade, capsize=3, markersize=6)
-            axes.annotate(label, (points[label], mean), (7, 5), textcoords="offset points", fontsize=8.5, color=shade)
-            continue
-        axes.axhline(mean, color=shade, linewidth=1.2, linestyle="--")
-        axes.text(0.99, mean, label, transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=8.5, color=shade)
-    if points:
-        decades(axes, 0.7 * min(points.values()), 1.8 * max(points.values()))
+    metric = result.metric(series[0].cell)
+    label_panel(axes, "What it gives for what it costs", "epsilon in the end, by the tightest accountant")
+    axes.set_ylabel(f"best {metric.name} in the end ± se")
+    spent = {(row.cell, row.algorithm): row.epsilon[0] for row in result.spending()}
+    final = {(row.cell, row.algorithm): row.final for row in result.summary()}
+    placed = list[float]()
+    for one in series:
+        end, epsilon = final[one.cell, one.algorithm], spent.get((one.cell, one.algorithm), 0.0)
+        if 0 < epsilon < float("inf"):
+            placed.append(epsilon)
+            mark = {"color": one.style["color"], "marker": one.style.get("marker") or "o", "markersize": 6}
+            axes.errorbar([epsilon], [end.mean], yerr=end.error, capsize=3, linestyle="none", **mark)
+        else:
+            axes.axhline(end.mean, color=one.style["color"], linewidth=1.2, linestyle=one.style["linestyle"])
+    if placed:
+        decades(axes, 0.7 * min(placed), 1.4 * max(placed))
+    return ()
 
 
-def _by_release(axes: Axes, title: str, unit: str, values: Mapping[str, np.ndarray], shades: Mapping[str, str]) -> None:
-    axes.set_title(title)
-    axes.set_xlabel("release")
-    axes.set_ylabel(unit)
-    for label, mine in values.items():
-        axes.plot(np.arange(1, len(mine) + 1), mine, color=shades[label], linewidth=1.6, label=label)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if not values:
-        axes.text(0.5, 0.5, "no algorithm adds noise", transform=axes.transAxes, ha="center", color=FAINT)
+def _clipped(ledger: Ledger) -> Any:
+    return 100 * ledger.clipped
+
+
+def _signal(axes: Axes, series: Sequence[PrivateSeries]) -> Sequence[Artist]:
+    _by_release(
+        axes, series, "Signal to noise (itself private)", "norm of the sum over that of its noise", lambda one: one.signal
+    )
+    if series:
+        axes.set_yscale("log")
     else:
-        axes.legend(loc="best", fontsize=8.5)
+        axes.text(0.5, 0.5, "no algorithm adds noise", transform=axes.transAxes, ha="center", color=FAINT)
+    return ()
+
+
+def _by_release(axes: Axes, series: Sequence[PrivateSeries], title: str, unit: str, of: Any) -> Sequence[Artist]:
+    label_panel(axes, title, "release")
+    axes.set_ylabel(unit)
+    for one in series:
+        if one.ledger is not None:
+            values = of(one.ledger)
+            axes.plot(np.arange(1, len(values) + 1), values, **one.style)
+    if unit.endswith("%"):
+        axes.set_ylim(-3, 103)
+    return ()

@@ -2,46 +2,64 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
-from fedbo.plots.style import colours, remark
+from fedbo.plots.curves import label_panel
+from fedbo.plots.layout import Panel
+from fedbo.plots.style import band_entry, entries, styles
 from fedbo.results.curves import Array
 
 if TYPE_CHECKING:
+    from fedbo.results.regret import RegretCurve
     from fedbo.results.result import Result
 
 WINDOWS = 40  # over each of which the regret of one evaluation is averaged
+ROUNDS = "evaluations of each agent (rounds)"
+
+Line = tuple[Array, Array, Array]  # places, mean and its deviation
 
 
-def draw_regret(axes: tuple[Axes, Axes], result: Result, cell: int) -> None:
-    """Draw both pairs of axes: cumulative regret of each agent on the left, that of one evaluation on the right."""
-    colour = colours(result)
+def regret_panels(result: Result, cell: int) -> tuple[list[Panel], list[Artist]]:
+    """Return both panels, of cumulative regret and of that of one evaluation, and the entries of their legend."""
     found, coarse = ([c for c in result.regret_curves(points) if c.cell == cell] for points in (200, WINDOWS))
-    for curve in found:
-        _line(axes[0], curve.rounds, (curve.mean, curve.deviation), colour[curve.algorithm], curve.algorithm)
-    for curve in coarse:
-        _line(axes[1], curve.rounds, (curve.instant, curve.instant_deviation), colour[curve.algorithm], None)
-    for one, title in zip(axes, ("Cumulative regret of an agent", "Regret of one evaluation"), strict=True):
-        one.set_title(title)
-        one.set_xlabel("evaluations of each agent (rounds)")
-        one.margins(x=0.02)
-    axes[0].set_ylabel("R / M, on the mean of all agents' functions")
-    axes[1].set_ylabel(f"f* - f(x), mean over agents and 1/{WINDOWS} of the rounds")
-    axes[0].set_ylim(bottom=0.0)
-    positive = [float(curve.instant[curve.instant > 0.0].min()) for curve in coarse if (curve.instant > 0.0).any()]
-    if positive:
-        axes[1].set_yscale("log", nonpositive="clip")
-        axes[1].set_ylim(bottom=0.7 * max(1e-7, min(positive)))
-    axes[0].legend(loc="upper left", handlelength=1.6, labelspacing=0.5)
+    legend = entries({label: options for label, options in styles(result).items() if label in {c.algorithm for c in found}})
     if any(np.isfinite(curve.deviation).any() for curve in found):
-        remark(axes[1], "bands: ± 1 standard deviation over replicates")
+        legend.append(band_entry("± 1 standard deviation over replicates"))
+    return [
+        Panel("cumulative", partial(_cumulative, found=found, known=styles(result))),
+        Panel("single", partial(_single, found=coarse, known=styles(result))),
+    ], legend
 
 
-def _line(axes: Axes, x: Array, band: tuple[Array, Array], colour: str, label: str | None) -> None:
-    mean, deviation = band
-    if np.isfinite(deviation).any():
-        axes.fill_between(x, mean - deviation, mean + deviation, color=colour, alpha=0.16, linewidth=0)
-    axes.plot(x, mean, color=colour, label=label, linewidth=2.0, solid_capstyle="round")
+def _cumulative(axes: Axes, found: Sequence[RegretCurve], known: Mapping[str, Any]) -> Sequence[Artist]:
+    _lines(axes, found, known, lambda one: (one.rounds, one.mean, one.deviation))
+    label_panel(axes, "Cumulative regret of an agent", ROUNDS)
+    axes.set_ylabel("R / M, on the mean of all functions")
+    axes.set_ylim(bottom=0.0)
+    return ()
+
+
+def _single(axes: Axes, found: Sequence[RegretCurve], known: Mapping[str, Any]) -> Sequence[Artist]:
+    _lines(axes, found, known, lambda one: (one.rounds, one.instant, one.instant_deviation))
+    label_panel(axes, "Regret of one evaluation", ROUNDS)
+    axes.set_ylabel(f"f* - f(x), mean over agents\nand 1/{WINDOWS} of the rounds")
+    positive = [float(curve.instant[curve.instant > 0.0].min()) for curve in found if (curve.instant > 0.0).any()]
+    if positive:
+        axes.set_yscale("log", nonpositive="clip")
+        axes.set_ylim(bottom=0.7 * max(1e-7, min(positive)))
+    return ()
+
+
+def _lines(axes: Axes, found: Sequence[RegretCurve], known: Mapping[str, Any], numbers: Callable[[RegretCurve], Line]) -> None:
+    for one in found:
+        options = known[one.algorithm]
+        x, mean, deviation = numbers(one)
+        if np.isfinite(deviation).any():
+            axes.fill_between(x, mean - deviation, mean + deviation, color=options["color"], alpha=0.16, linewidth=0)
+        axes.plot(x, mean, solid_capstyle="round", **options)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from fedbo.actors.storage import atomic
@@ -20,18 +24,22 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5
 
 INK, FAINT, PALE = "#262B33", "#6B7280", "#DFE2E8"
 
+# Four kinds of line, and then the same with a marker: twelve series differ in grey too.
+LINES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
+MARKERS = ("", "o", "s", "^", "D", "v")
+
+# Sizes of letters are relative, so that one number changes them all. Fonts of type 42 are those that publishers accept.
 STYLE: Any = {
     "axes.axisbelow": True,
     "axes.edgecolor": "#9AA1AC",
     "axes.grid": True,
     "axes.labelcolor": INK,
-    "axes.labelsize": 10.5,
+    "axes.labelsize": "medium",
     "axes.linewidth": 0.8,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.titlesize": 12,
+    "axes.titlesize": "large",
     "axes.titleweight": "bold",
     "figure.facecolor": "white",
     "font.family": "DejaVu Sans",
@@ -39,8 +47,10 @@ STYLE: Any = {
     "grid.color": "#E6E8EC",
     "grid.linewidth": 0.8,
     "hatch.linewidth": 0.7,
-    "legend.fontsize": 9.5,
+    "legend.fontsize": "medium",
     "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
     "svg.hashsalt": "fedbo",
     "text.color": INK,
     "xtick.color": "#9AA1AC",
@@ -56,19 +66,34 @@ def colour_at(place: int) -> str:
     return "#" + "".join(f"{round(int(colour[at : at + 2], 16) * shade):02X}" for at in (1, 3, 5))
 
 
-def colours(result: Result) -> dict[str, str]:
-    """Give every algorithm its colour, the same in all figures of a study."""
-    return {label: colour_at(place) for place, label in enumerate(result.study.labels)}
+def style_at(place: int) -> dict[str, Any]:
+    """Return the options of the line of the algorithm at a place: its colour, its kind of line and its marker."""
+    marker = MARKERS[place // len(LINES) % len(MARKERS)]
+    shift = 0.02 * (place % len(LINES))  # markers of neighbours do not cover each other
+    return {
+        **{"color": colour_at(place), "linestyle": LINES[place % len(LINES)], "marker": marker},
+        **{"markevery": (0.05 + shift, 0.2), "markersize": 4.5, "markeredgewidth": 0},
+    }
+
+
+def styles(result: Result) -> dict[str, dict[str, Any]]:
+    """Return the options of every algorithm's line, the same in all figures of a study."""
+    return {label: style_at(place) for place, label in enumerate(result.study.labels)}
+
+
+def entries(shown: Mapping[str, Mapping[str, Any]]) -> list[Artist]:
+    """Return the entries of a legend, from the name of each line to its options."""
+    return [Line2D([], [], label=label, **{**options, "markevery": None}) for label, options in shown.items()]
+
+
+def band_entry(words: str) -> Artist:
+    """Return the entry of a legend that says what bands are."""
+    return Patch(facecolor=FAINT, alpha=0.25, linewidth=0, label=words)
 
 
 def time_label(result: Result) -> str:
     """Name the axis of time."""
     return "wall-clock seconds" if result.study.timing.clock == "wall" else "virtual time"
-
-
-def remark(axes: Axes, text: str) -> None:
-    """Write a remark above the right end of a panel."""
-    axes.text(1.0, 1.02, text, transform=axes.transAxes, ha="right", va="bottom", fontsize=9, color=FAINT)
 
 
 def decades(axes: Axes, low: float, high: float) -> None:
@@ -93,5 +118,4 @@ def save(figure: Figure, path: Path, dpi: int) -> None:
     OSError, for instance where the folder is missing, which is a mistake in the name.
     """
     os.stat(os.path.join(path.parent, ""))
-    kind = path.suffix.removeprefix(".") or "png"
-    atomic.write(path, lambda file: figure.savefig(file, format=kind, dpi=dpi))
+    atomic.write(path, lambda file: figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi))

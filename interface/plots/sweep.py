@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
-from fedbo.plots.cells import CellStyles, cell_styles, explain
-from fedbo.plots.curves import label_panel, limits, line
-from fedbo.plots.style import FAINT, decades, remark, time_label
+from fedbo.plots.cells import CellStyles, cell_styles
+from fedbo.plots.curves import BAND, POINTS, axis_label, in_units, label_panel, limits, line, value_name
+from fedbo.plots.layout import Panel
+from fedbo.plots.style import FAINT, LINES, band_entry, decades, time_label
 from fedbo.plots.time_to_target import draw_time_to_target
 from fedbo.results.compare import TargetValue, against_first, metric_of
 from fedbo.results.curves import Array, Axis, Curve, IncumbentTrace, curve, early_span, grid
@@ -27,43 +27,85 @@ if TYPE_CHECKING:
     from fedbo.results.result import Result
 
 
-BOXES = ((0.06, 0.545, 0.42, 0.315), (0.56, 0.545, 0.42, 0.315), (0.06, 0.105, 0.29, 0.305))
-TIMES_BOX = (0.385, 0.105, 0.595, 0.305)
-BY: tuple[Axis, ...] = ("evaluations", "time", "bytes")
-POINTS = 400
+BY: tuple[Axis, ...] = ("evaluations", "time", "bytes", "epsilon", "cost")
+SHOWN = 3  # of these, unless others are asked for
 
 
-def draw_sweep(figure: Figure, result: Result, target: TargetValue) -> None:
-    """Draw all cells of an algorithm: three panels of curves, one line for each cell, and one of times to the level."""
+@dataclass(frozen=True, slots=True)
+class SweepCurves:
+    """What the panels of curves share: the target and its name, a level and a style for each cell, and the baseline."""
+
+    result: Result
+    target: TargetValue
+    words: str
+    levels: Mapping[int, float]
+    chosen: CellStyles
+    baseline: str | None
+
+    def curves(self, axis: Axis, label: str) -> list[Curve]:
+        """Return the curves of an algorithm, one for each cell."""
+        return in_units(_curves(self.result, axis, self.target, label))[0]
+
+    @property
+    def counted(self) -> list[Curve]:
+        """Return all curves against evaluations, which choose the range of values."""
+        labels = [self.target.algorithm, *([self.baseline] if self.baseline else [])]
+        return [one for label in labels for one in self.curves("evaluations", label)]
+
+
+def sweep_panels(result: Result, target: TargetValue) -> tuple[list[Panel], list[Artist]]:
+    """Return the panels of all cells of an algorithm: one line for each cell, and a row for its time to the level."""
     found = against_first(result, target)
     chosen = cell_styles(result, [one.cell for one, _ in found])
+    first = result.study.labels[0]
+    there = first != target.algorithm and any(trace.algorithm == first for trace in result.traces)
     levels = {one.cell: one.level for one, _ in found}
-    first = max(1, result.study.agents.initial)
-    axes = [figure.add_axes(box) for box in BOXES]
-    baseline = result.study.labels[0]
-    drawn = {axis: _curves(result, axis, target, target.algorithm) for axis in BY}
-    others = {axis: _curves(result, axis, target, baseline) if baseline != target.algorithm else [] for axis in BY[:2]}
-    unit, size = _unit(drawn["bytes"])
-    drawn["bytes"] = [replace(one, x=one.x / size) for one in drawn["bytes"]]
-    for panel, axis in zip(axes, BY, strict=True):
-        _lines(panel, drawn[axis], chosen, first)
-        _baseline_lines(panel, others.get(axis, []), chosen, first)
-    limits(axes, [*drawn["evaluations"], *others["evaluations"]], first)
-    _span(axes[1], [*drawn["time"], *others["time"]], result, target)
-    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    _name(axes, result, target, unit)
-    sign = metric_of(result, found[0][0].cell, target.regret).sign
-    for panel in axes:
-        _level(panel, levels, chosen, (_target_words(result, target) if panel is not axes[2] else "", sign))
-    for one in drawn["time"]:
-        _crossing(axes[1], one, levels[one.cell], (sign, str(chosen.lines[one.cell]["color"])))
-    explain(figure, chosen, [("baseline", _entries(baseline, others))] if any(others.values()) else [])
-    draw_time_to_target(
-        figure,
-        TIMES_BOX,
-        (found, chosen, f"Time for {target.algorithm} to reach {_target_words(result, target)}"),
-        time_label(result),
-    )
+    shared = SweepCurves(result, target, _target_words(result, target), levels, chosen, first if there else None)
+    panels = [Panel(axis, partial(_draw, axis=axis, shared=shared), shown=place < SHOWN) for place, axis in enumerate(BY)]
+    title = f"Time for {target.algorithm} to reach {shared.words}"
+    draw = partial(draw_time_to_target, table=(found, chosen, title), unit=time_label(result))
+    panels.append(Panel("times", draw, wide=True, rows=3 * len(found) // 2))
+    return panels, [*chosen.handles, *_other_entries(shared)]
+
+
+def _draw(axes: Axes, axis: Axis, shared: SweepCurves) -> Sequence[Artist]:
+    """Draw all cells against one axis."""
+    result, target, chosen = shared.result, shared.target, shared.chosen
+    first, sign = max(1, result.study.agents.initial), metric_of(result, next(iter(shared.levels)), target.regret).sign
+    drawn, unit = in_units(_curves(result, axis, target, target.algorithm))
+    # What a baseline sends is no measure of its own: against bytes and epsilon it is not drawn.
+    others = shared.curves(axis, shared.baseline) if shared.baseline and axis not in ("bytes", "epsilon") else []
+    for one in drawn:
+        line(
+            axes, one, _shown(one, first), min(0.14, 0.7 / len(drawn)), **{**chosen.lines[one.cell], "gid": f"cell {one.cell}"}
+        )
+    _baseline_lines(axes, others, chosen, first)
+    limits((axes,), shared.counted, first)
+    names = {result.metric(trace.cell).name for trace in result.traces}
+    what = value_name(names.pop() if len(names) == 1 else "value", target.regret)
+    label_panel(axes, f"{target.algorithm}: {what} against {axis}", axis_label(result, axis, unit))
+    axes.set_ylabel(f"{what}, mean over agents")
+    if axis == "time":
+        _span(axes, [*drawn, *others], result, target)
+    _level(axes, shared.levels, chosen)
+    for one in drawn if axis == "time" else ():
+        _crossing(axes, one, shared.levels[one.cell], (sign, str(chosen.lines[one.cell]["color"])))
+    if axis == "bytes" and all(one.x[-1] == 0 for one in drawn):
+        axes.text(0.5, 0.5, f"{target.algorithm} sends nothing", transform=axes.transAxes, ha="center", color=FAINT)
+    return ()
+
+
+def _other_entries(shared: SweepCurves) -> list[Artist]:
+    """Return the entries of what is no cell: the baseline, the level and the bands."""
+    found = list[Artist]()
+    if shared.baseline:
+        same = {_same(shared.curves(axis, shared.baseline)) for axis in BY[:2]}
+        names = {True: (shared.baseline, "-"), False: (f"{shared.baseline}, in the cell's colour", LINES[1])}
+        found = [
+            Line2D([], [], color=FAINT, linewidth=1.2, linestyle=names[one][1], label=names[one][0]) for one in sorted(same)
+        ]
+    found.append(Line2D([], [], color=FAINT, linewidth=1.1, linestyle=(0, (1, 2)), label=shared.words))
+    return [*found, band_entry(BAND)] if shared.result.study.study.replicates > 1 else found
 
 
 def _curves(result: Result, axis: Axis, target: TargetValue, label: str) -> list[Curve]:
@@ -88,18 +130,12 @@ def _wide(begin: float, end: float) -> bool:
     return 0 < 8 * begin < end
 
 
-def _lines(axes: Axes, curves: Sequence[Curve], chosen: CellStyles, first: int) -> None:
-    for one in curves:
-        options = {**chosen.lines[one.cell], "gid": f"cell {one.cell}"}
-        line(axes, one, _shown(one, first), min(0.14, 0.7 / len(curves)), **options)
-
-
 def _baseline_lines(axes: Axes, curves: Sequence[Curve], chosen: CellStyles, first: int) -> None:
     """Draw the baseline: one grey line where it is the same in all cells, else a dashed one in the colour of each."""
     same = _same(curves)
     for one in curves[:1] if same else curves:
         colour, style = (FAINT, "-") if same else (str(chosen.lines[one.cell]["color"]), (0, (4, 2)))
-        keep, steps = _shown(one, first), "steps-post" if one.axis == "time" else "default"
+        keep, steps = _shown(one, first), "default" if one.axis == "evaluations" else "steps-post"
         options: dict[str, Any] = {"color": colour, "linestyle": style, "linewidth": 1.2, "gid": "baseline", "zorder": 1.9}
         axes.plot(one.x[keep], one.mean[keep], drawstyle=steps, **options)
 
@@ -125,17 +161,12 @@ def _span(axes: Axes, curves: Sequence[Curve], result: Result, target: TargetVal
     decades(axes, 0.9 * min((float(x[0]) for x in seen if len(x)), default=begin), 1.1 * end)
 
 
-def _level(axes: Axes, levels: Mapping[int, float], chosen: CellStyles, label: tuple[str, int]) -> None:
-    """Draw the level, in grey where it is the same in all cells, with its name at the end that curves leave free."""
-    words, sign = label
+def _level(axes: Axes, levels: Mapping[int, float], chosen: CellStyles) -> None:
+    """Draw the level, in grey where it is the same in all cells."""
     same = len(set(levels.values())) == 1
     for cell, level in list(levels.items())[:1] if same else levels.items():
         colour = FAINT if same else str(chosen.lines[cell]["color"])
         axes.axhline(level, color=colour, linewidth=1.1, linestyle=(0, (1, 2)), zorder=1.8, gid="level")
-    options: dict[str, Any] = {"xytext": (4, 4 * sign), "textcoords": "offset points", "annotation_clip": True, "fontsize": 8.5}
-    side = "top" if sign < 0 else "bottom"
-    far = min(levels.values()) if sign < 0 else max(levels.values())
-    axes.annotate(words, (0, far), xycoords=axes.get_yaxis_transform(), va=side, color=FAINT, **options)
 
 
 def _crossing(axes: Axes, one: Curve, level: float, options: tuple[int, str]) -> None:
@@ -150,40 +181,6 @@ def _crossing(axes: Axes, one: Curve, level: float, options: tuple[int, str]) ->
     axes.plot([time], [value], "o", color=colour, markersize=6, markeredgecolor="white", markeredgewidth=0.8, zorder=6)
 
 
-def _entries(baseline: str, curves: Mapping[Axis, Sequence[Curve]]) -> list[Artist]:
-    same = {_same(found) for found in curves.values()}
-    entries: list[tuple[str, Any]] = [(baseline, "-"), (f"{baseline}, in the cell's colour", (0, (4, 2)))]
-    return [
-        Line2D([], [], color=FAINT, linewidth=1.2, linestyle=style, label=label)
-        for (label, style), alike in zip(entries, (True, False), strict=True)
-        if alike in same
-    ]
-
-
 def _target_words(result: Result, target: TargetValue) -> str:
     what = "regret" if target.regret else result.metric().name
     return f"{what} {target.level:g}" if target.level is not None else f"the final {what} of {result.study.labels[0]}"
-
-
-def _unit(curves: Sequence[Curve]) -> tuple[str, float]:
-    most = max(float(curve.x[-1]) for curve in curves)
-    return next(((name, size) for name, size in (("MiB", 2.0**20), ("KiB", 2.0**10)) if most >= 4 * size), ("bytes", 1.0))
-
-
-def _name(axes: Sequence[Axes], result: Result, target: TargetValue, unit: str) -> None:
-    names = {result.metric(trace.cell).name for trace in result.traces}
-    what = "simple regret" if target.regret else f"best {names.pop() if len(names) == 1 else 'value'}"
-    label_panel(
-        axes[0], f"{target.algorithm}: {what} against evaluations", "evaluations of each agent, initial points included"
-    )
-    axes[1].set_title(f"{target.algorithm}: {what} against time")
-    axes[1].set_xlabel(time_label(result))
-    label_panel(
-        axes[2], f"{target.algorithm}: {what} against bytes", f"{unit} sent and received, for each agent that optimises"
-    )
-    for one in (axes[0], axes[2]):
-        one.set_ylabel(f"{what}, mean over agents")
-    if result.study.study.replicates > 1:
-        remark(axes[1], "bands: ± 1 standard error over replicates")
-    if all(curve.x[-1] == 0 for curve in result.curves("bytes", 2) if curve.algorithm == target.algorithm):
-        axes[2].text(0.5, 0.5, f"{target.algorithm} sends nothing", transform=axes[2].transAxes, ha="center", color=FAINT)

@@ -5,48 +5,57 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from fedbo.plots.cells import CellStyles
+from fedbo.plots.layout import row_labels
 from fedbo.plots.style import FAINT, INK, decades, rows_only
 from fedbo.results.compare import Comparison, TimeToTarget, short
 
-TABLE = 0.29  # the width of the words beside the rows, as a part of that of the figure
-
-CAPTION = (
-    "large dot and box: geometric mean with its 95 % interval, hatched where some replicates count with the end of their run\n"
-    "small dots: replicates that reached it · ratio to first: paired, with its 95 % interval, up to where the first run ended"
-)
+ROOM = 40.0  # letters: in a panel that is narrower there is no room for the words beside the rows
 
 Rows = Sequence[tuple[TimeToTarget, Comparison | None]]
 
 
-def draw_time_to_target(
-    figure: Figure, box: tuple[float, float, float, float], table: tuple[Rows, CellStyles, str], unit: str
-) -> None:
-    """Draw one row for each cell in a part of the figure; beside it, how the cell compares with the first."""
+def draw_time_to_target(axes: Axes, table: tuple[Rows, CellStyles, str], unit: str) -> Sequence[Artist]:
+    """Draw one row for each cell; beside it, where there is room, how the cell compares with the first."""
     rows, chosen, title = table
     found = [one for one, _ in rows]
-    left, bottom, width, height = box
-    keys = " · ".join(key if len(chosen.keys) == 1 else key.split(".")[-1] for key in chosen.keys)
-    margin = min(0.13, 0.012 + 0.0042 * max(map(len, (keys, *chosen.titles.values()))))
-    axes = figure.add_axes((left + margin, bottom, width - margin - TABLE, height))
-    size = 9.5 if len(found) <= 12 else 7.5 if len(found) <= 24 else 5.5
     _scale(axes, found)
     for row, one in enumerate(found):
         _row(axes, row, one, str(chosen.lines[one.cell]["color"]))
         if one.mean is not None and len(found) <= 8:
             where: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom"}
-            axes.annotate(short(one.mean.mean), (one.mean.mean, row - 0.23), (0, 1.5), fontsize=9, color=INK, **where)
-    axes.set_ylim(len(found) - 0.4, -0.6)
-    axes.set_yticks(range(len(found)), [chosen.titles[one.cell] for one in found], fontsize=size)
+            axes.annotate(short(one.mean.mean), (one.mean.mean, row - 0.23), (0, 1.5), fontsize="small", color=INK, **where)
+    axes.set_ylim(len(found) - 0.4, -0.8)
+    row_labels(axes, [chosen.titles[one.cell] for one in found])
     rows_only(axes)
     axes.set_xlabel(unit)
-    figure.text(left, 0.018, CAPTION, fontsize=9, color=FAINT, va="bottom", linespacing=1.4)
-    axes.set_title(title, x=-margin / (width - margin - TABLE), pad=26)
-    axes.annotate(keys, (0, 1), (-5, 7), "axes fraction", textcoords="offset points", ha="right", fontsize=9, color=FAINT)
-    _side_table(axes, rows, size, 1 / (axes.get_position().width * float(figure.get_size_inches()[0])))
+    axes.set_title(title)
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    if axes.get_window_extent().width / figure.dpi * 72 > ROOM * float(axes.xaxis.label.get_fontsize()):
+        _side_table(axes, rows)
+    keys = " · ".join(key if len(chosen.keys) == 1 else key.split(".")[-1] for key in chosen.keys)
+    axes.set_ylabel(keys)
+    return _row_entries(found)
+
+
+def _row_entries(found: Sequence[TimeToTarget]) -> list[Artist]:
+    """Return the entries of the legend: what dots and boxes are."""
+    plain: dict[str, Any] = {"color": FAINT, "linestyle": "none", "marker": "o"}
+    shown: list[Artist] = [
+        Line2D([], [], markersize=3.6, label="a replicate", **plain),
+        Line2D([], [], markersize=8, label="geometric mean", **plain),
+        Patch(facecolor=FAINT, alpha=0.25, label="its 95 % interval"),
+    ]
+    if any(one.mean is not None and len(one.reached) < len(one.times) for one in found):
+        hatched = {"facecolor": "white", "edgecolor": FAINT, "hatch": "/////", "linewidth": 0.8}
+        shown.append(Patch(label="some replicates count with their end", **hatched))  # type: ignore[arg-type]
+    return shown
 
 
 def _scale(axes: Axes, found: Sequence[TimeToTarget]) -> None:
@@ -68,7 +77,7 @@ def _scale(axes: Axes, found: Sequence[TimeToTarget]) -> None:
 def _row(axes: Axes, row: int, one: TimeToTarget, colour: str) -> None:
     mean = one.mean
     if mean is None:
-        axes.text(0.02, row, "not reached", transform=axes.get_yaxis_transform(), va="center", fontsize=9, color=FAINT)
+        axes.text(0.02, row, "not reached", transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
         return
     options: dict[str, Any] = {"facecolor": "white", "edgecolor": colour, "hatch": "/////", "alpha": 0.6}
     if len(one.reached) == len(one.times):
@@ -79,16 +88,16 @@ def _row(axes: Axes, row: int, one: TimeToTarget, colour: str) -> None:
     axes.plot([mean.mean], [row], "o", color=colour, markersize=9, markeredgecolor="white", markeredgewidth=1.2, zorder=4)
 
 
-def _side_table(axes: Axes, rows: Rows, size: float, inch: float) -> None:
-    """Write a small table to the right of the rows, a line for each."""
-    columns = ((1 + 0.42 * inch, "reached"), (1 + 1.65 * inch, "ratio to first"), (1 + 3.6 * inch, "final minus first"))
-    for place, heading in columns:
-        axes.annotate(
-            heading, (place, 1), (0, 7), "axes fraction", textcoords="offset points", ha="center", fontsize=9, color=FAINT
-        )
+def _side_table(axes: Axes, rows: Rows) -> None:
+    """Write a small table to the right of the rows, a line for each; the ratios are to the first cell, paired."""
+    size = float(axes.xaxis.label.get_fontsize())
+    places = (2.6 * size, 10.5 * size, 23.0 * size)  # points beyond the end of the panel
+    options: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": "small"}
+    for place, heading in zip(places, ("reached", "ratio to first", "final minus first"), strict=True):
+        axes.annotate(heading, (1, -0.7), (place, 0), axes.get_yaxis_transform(), color=FAINT, **options)
     for row, (one, gap) in enumerate(rows):
         words = [f"{len(one.reached)} of {len(one.times)}"]
         if gap is not None:
             words += ["–" if gap.ratio is None else f"× {gap.ratio}", "–" if gap.final is None else str(gap.final)]
-        for (place, _), word in zip(columns, words, strict=False):
-            axes.text(place, row, word, transform=axes.get_yaxis_transform(), ha="center", va="center", fontsize=size - 0.5)
+        for place, word in zip(places, words, strict=False):
+            axes.annotate(word, (1, row), (place, 0), axes.get_yaxis_transform(), **options)

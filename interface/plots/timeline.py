@@ -3,71 +3,101 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from fedbo.plots.marks import corners, draw_marks
+from fedbo.plots.layout import Panel
+from fedbo.plots.marks import add_bars, draw_marks
 from fedbo.plots.style import PALE, rows_only, time_label
-from fedbo.results.timeline_bars import Bars, by_speed, evaluation_bars, horizon, one_run, spans_of
+from fedbo.plots.workers import draw_workers, worker_rows
+from fedbo.results.timeline_bars import (
+    EVALUATION_KINDS,
+    HALF,
+    MAX_AGENTS,
+    Bars,
+    by_speed,
+    evaluation_bars,
+    horizon,
+    one_run,
+    spans_of,
+)
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
+# Their brightness differs too, and what is as bright as another has a hatch.
 EVALUATING = {
+    "waiting": PALE,
     "initial point": "#B9CFE4",
-    "own query": "#3E7CB1",
+    "own query": "#2C6AA0",
     "federated query": "#E8743B",
     "failed or forgotten": "#F2B8B5",
     "work lost": "#F6E3A8",
-    "deciding": "#A9B4C2",
+    "queueing": "#C9B8DC",
+    "deciding": "#8F9BAB",
 }
+HATCHES = {"failed or forgotten": "xxxx", "work lost": "....", "queueing": "\\\\\\\\"}
 
 
-def draw_timeline(axes: Axes, result: Result, cell: int, label: str) -> None:
+def timeline_panels(result: Result, cell: int, label: str) -> list[Panel]:
+    """Return the panel of an algorithm's agents in a cell, and where there is a cluster that of its workers."""
+    agents = len({trace.agent for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label)})
+    draw = partial(_draw, result=result, cell=cell, label=label)
+    found = [Panel("agents", draw, wide=True, rows=min(agents, MAX_AGENTS))]
+    if result.study.cluster is not None:
+        draw_below = partial(draw_workers, result=result, cell=cell, label=label)
+        found.append(Panel("workers", draw_below, wide=True, rows=worker_rows(result, cell)))
+    return found
+
+
+def _draw(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]:
     """Draw an algorithm's first replicate in a cell, one row for each agent, the fastest on top."""
     replicate = min(t.replicate for t in result.traces if (t.cell, t.algorithm) == (cell, label))
     observations, events = (one_run(table, cell, label, replicate) for table in (result.observations, result.events))
     agents = by_speed(observations)
     place = {agent: number for number, agent in enumerate(agents)}
-    kinds = evaluation_bars(observations, events, place)
+    kinds, lanes = evaluation_bars(observations, events, place)
     spans = spans_of(observations, events, place)
-    _bars(axes, spans, PALE)
-    for kind, bars in kinds.items():
-        _bars(axes, bars, EVALUATING[kind], edge="white")
-    handles: list[Artist] = [Patch(facecolor=EVALUATING[kind], label=kind) for kind in EVALUATING if kinds[kind]]
-    handles += [
-        Patch(facecolor=PALE, label="waiting"),
-        *draw_marks(axes, events, place, {agent: spans[row][2] for agent, row in place.items()}),
-    ]
     _label_panel(axes, agents, f"What the agents did: {label}, replicate {replicate}", time_label(result))
-    _crop(axes, {number: end for number, _, end in spans})
-    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=min(7, len(handles)), columnspacing=1.4,
-                handlelength=1.3, handleheight=0.9, borderaxespad=0.2)  # fmt: skip
+    _crop(axes, spans)
+    handles: list[Artist] = []
+    for kind, bars in kinds.items():
+        if bars:
+            options: dict[str, Any] = {
+                "facecolor": EVALUATING[kind],
+                "hatch": HATCHES.get(kind),
+                "edgecolor": "white",
+                "linewidth": 0.5,
+            }
+            add_bars(axes, bars, HALF / lanes if kind in EVALUATION_KINDS else HALF, **options)
+            handles.append(Patch(label=_word(kind, result), **options))
+    return handles + draw_marks(axes, events, place, {agent: spans[row][2] for agent, row in place.items()})
 
 
-def _bars(axes: Axes, bars: Bars, colour: str, edge: str = "none") -> None:
-    axes.add_collection(PolyCollection(corners(bars, 0.36), facecolor=colour, edgecolor=edge, linewidth=0.5), autolim=True)
+def _word(kind: str, result: Result) -> str:
+    """Name a kind in a legend: in real time it is not known whether a step decides, or waits for a process to start."""
+    return "deciding or waiting for a process" if kind == "deciding" and result.study.timing.clock == "wall" else kind
 
 
 def _label_panel(axes: Axes, agents: Sequence[int], title: str, unit: str) -> None:
     axes.set_title(title)
-    axes.autoscale_view()
     axes.set_ylim(len(agents) - 0.4, -0.6)
-    axes.set_yticks(range(len(agents)), [str(agent) for agent in agents], fontsize=9 if len(agents) <= 16 else 7.5)
+    small = "medium" if len(agents) <= 16 else "x-small"
+    axes.set_yticks(range(len(agents)), [str(agent) for agent in agents], fontsize=small)
     rows_only(axes)
     axes.set_xlabel(unit)
-    axes.set_ylabel("agent, fastest first", labelpad=8)
+    axes.set_ylabel("agent, fastest first")
 
 
-def _crop(axes: Axes, ends: dict[int, float]) -> None:
+def _crop(axes: Axes, spans: Bars) -> None:
     """End the axis at its horizon; a straggler that works beyond it has the time of its end written there."""
-    right = horizon(list(ends.values()))
-    axes.set_xlim(0, right)
-    for row, end in ends.items():
+    right = horizon([end for _, _, end in spans])
+    axes.set_xlim(0, right or 1.0)
+    for row, _, end in spans:
         if end > right:
             axes.annotate(
                 f"until {end:.4g} \N{BLACK RIGHT-POINTING SMALL TRIANGLE}",
@@ -76,6 +106,6 @@ def _crop(axes: Axes, ends: dict[int, float]) -> None:
                 textcoords="offset points",
                 ha="right",
                 va="center",
-                fontsize=7.5,
+                fontsize="x-small",
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
             )

@@ -2,65 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch
 
-from fedbo.plots.marks import AWAY, corners
+from fedbo.plots.marks import AWAY, add_bars
 from fedbo.plots.style import FAINT, PALE, rows_only, time_label
 from fedbo.results.grouping import column_of, of_kinds
 from fedbo.results.queueing import placements
-from fedbo.results.timeline_bars import Bars, one_run
+from fedbo.results.timeline_bars import HALF, Bars, in_lanes, merged, one_run
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
 
 MAX_WORKERS = 40  # more workers than this, and the picture shows so many of them, evenly chosen by their numbers
-_EVALUATION, _STOPPED = "#3E7CB1", "#F6E3A8"
+_QUEUE = -1  # the row above the first worker, which shows when anybody waits
 
 
-def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> None:
+def worker_rows(result: Result, cell: int) -> int:
+    """Count the rows of a cell's workers."""
+    return 1 + min(len(_classes(result, cell)), MAX_WORKERS)
+
+
+def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> Sequence[Artist]:
     """Draw the workers of an algorithm's first replicate in a cell, one row for each, and when evaluations waited for them."""
-    study = result.trusted_cells()[cell].study if result.study.sweep else result.study
-    assert study.cluster is not None
     replicate = min(trace.replicate for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label))
     events = one_run(result.events, cell, label, replicate)
-    last = float(column_of(events, "time").max())
-    count = sum(one.count for one in study.cluster.classes())
-    shown = np.unique(np.linspace(0, count - 1, min(count, MAX_WORKERS)).round().astype(int)).tolist()
+    last, names = float(column_of(events, "time").max()), _classes(result, cell)
+    shown = np.unique(np.linspace(0, len(names) - 1, min(len(names), MAX_WORKERS)).round().astype(int)).tolist()
     place = {worker: row for row, worker in enumerate(shown)}
-    evaluated: Bars = []
-    stopped: Bars = []
-    found = placements(events).to_pylist()
-    for one in found:
-        if one["worker"] in place:
-            bars = stopped if one["preempted"] else evaluated
-            bars.append((place[one["worker"]], one["started_at"], one["ended_at"]))
-    handles: list[Artist] = [Patch(facecolor=PALE, label="empty")]
-    _add(axes, [(row, 0.0, last) for row in place.values()], {"facecolor": PALE, "edgecolor": "none"})
-    for bars, word, colour in ((evaluated, "evaluation", _EVALUATION), (stopped, "stopped by a preemption", _STOPPED)):
-        if bars:
-            options: dict[str, Any] = {"facecolor": colour, "edgecolor": "white", "linewidth": 0.5}
-            _add(axes, bars, options)
-            handles.append(Patch(label=word, **options))
-    away = _away(events, place, last, study)
-    if away:
-        options = {"facecolor": "white", "edgecolor": AWAY, "hatch": "//////", "linewidth": 0.6}
-        _add(axes, away, options)
-        handles.append(Patch(label="away", **options))
-    waits = [(-1, one["queued_at"], one["started_at"]) for one in found if one["started_at"] > one["queued_at"]]
-    if waits:
-        axes.add_collection(PolyCollection(corners(waits, 0.1), facecolor=FAINT, edgecolor="none", alpha=0.5))
-        handles.append(Patch(facecolor=FAINT, label="somebody waits"))
-    _label(axes, shown, f"What the workers did: {label}, replicate {replicate}", time_label(result))
+    _label(
+        axes, [names[worker] for worker in shown], f"What the workers did: {label}, replicate {replicate}", time_label(result)
+    )
     axes.set_xlim(0, 1.02 * last if last else 1.0)
-    axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(handles), columnspacing=1.4,
-                handlelength=1.3, handleheight=0.9, borderaxespad=0.2)  # fmt: skip
+    found = placements(events).to_pylist()
+    mine = [one for one in found if one["worker"] in place]
+    here, lanes = in_lanes([(place[one["worker"]], one["started_at"], one["ended_at"]) for one in mine])
+    ended, stopped = ([bar for bar, one in zip(here, mine, strict=True) if one["preempted"] == sign] for sign in (False, True))
+    away = _away(events, place, last, _study(result, cell))
+    waits = [(_QUEUE, *span) for span in merged((one["queued_at"], one["started_at"]) for one in found)]
+    layers: list[tuple[str, Bars, float, dict[str, Any]]] = [
+        ("empty", [(row, 0.0, last) for row in place.values()], HALF, {"facecolor": PALE}),
+        ("evaluation", ended, HALF / lanes, {"facecolor": "#2C6AA0", "edgecolor": "white", "linewidth": 0.5}),
+        ("stopped by a preemption", stopped, HALF / lanes,
+         {"facecolor": "#F6E3A8", "edgecolor": "white", "hatch": "....", "linewidth": 0.5}),
+        ("away", away, HALF, {"facecolor": "white", "edgecolor": AWAY, "hatch": "//////", "linewidth": 0.6}),
+        ("an evaluation waits", waits, 0.14, {"facecolor": FAINT}),
+    ]  # fmt: skip
+    for _, bars, half, options in layers:
+        add_bars(axes, bars, half, **options)
+    return [Patch(label=word, **options) for word, bars, _, options in layers if bars]
+
+
+def _study(result: Result, cell: int) -> Any:
+    return result.trusted_cells()[cell].study if result.study.sweep else result.study
+
+
+def _classes(result: Result, cell: int) -> list[str]:
+    """Name each worker by its number, and by its class where there are several."""
+    classes = _study(result, cell).cluster.classes()
+    names = [one.name if len(classes) > 1 else "" for one in classes for _ in range(one.count)]
+    return [f"{name} {number}".strip() for number, name in enumerate(names)]
 
 
 def _away(events: Any, place: dict[int, int], last: float, study: Any) -> Bars:
@@ -86,14 +92,10 @@ def _rows(events: Any) -> Iterable[tuple[float, str, int]]:
     return zip(*(events[name].to_pylist() for name in ("time", "kind", "step")), strict=True)
 
 
-def _add(axes: Axes, bars: Bars, options: dict[str, Any]) -> None:
-    axes.add_collection(PolyCollection(corners(bars, 0.36), **options), autolim=True)
-
-
-def _label(axes: Axes, shown: list[int], title: str, unit: str) -> None:
+def _label(axes: Axes, names: list[str], title: str, unit: str) -> None:
     axes.set_title(title)
-    axes.set_ylim(len(shown) - 0.4, -1.3)
-    axes.set_yticks(range(len(shown)), [str(worker) for worker in shown], fontsize=9 if len(shown) <= 16 else 7.5)
+    axes.set_ylim(len(names) - 0.4, -1.5)
+    axes.set_yticks(range(len(names)), names, fontsize="medium" if len(names) <= 16 else "x-small")
     rows_only(axes)
     axes.set_xlabel(unit)
-    axes.set_ylabel("worker", labelpad=8)
+    axes.set_ylabel("worker")

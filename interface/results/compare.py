@@ -101,8 +101,22 @@ class TargetValue:
 
 
 def target_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> TargetValue:
-    """Give the target of an algorithm, by default of the main one; ResultError when there is no such algorithm."""
-    return TargetValue(check_label(result, algorithm or main_algorithm(result.summary(), result.study.labels)), level, regret)
+    """Return the target of an algorithm; ResultError when there is no such algorithm.
+
+    By default that is the one whose settings are swept, or else the main one.
+    """
+    chosen = algorithm or swept_algorithm(result) or main_algorithm(result.summary(), result.study.labels)
+    return TargetValue(check_label(result, chosen), level, regret)
+
+
+def swept_algorithm(result: Result) -> str | None:
+    """Return the first algorithm whose setting is swept; None where no setting of a single one is."""
+    labels, there = result.study.labels, {trace.algorithm for trace in result.traces}
+    for key in result.study.sweep:
+        mine = [label for place, label in enumerate(labels) if key.startswith((f"algorithm.{label}.", f"algorithm.{place}."))]
+        if mine and mine[0] in there:
+            return mine[0]
+    return None
 
 
 def times_to_target(result: Result, target: TargetValue) -> list[TimeToTarget]:

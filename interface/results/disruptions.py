@@ -89,6 +89,17 @@ def staleness_of(events: Any) -> Array:
     return np.array(details, dtype=np.float64)
 
 
+def falsified_arrivals(events: Any) -> int:
+    """Count the messages of one run that took effect although the agent that sent them lied."""
+    lies = set(_steps_of(events, "falsified"))
+    return sum(step in lies for step in _steps_of(events, "arrived"))
+
+
+def _steps_of(events: Any, kind: str) -> list[tuple[int, int]]:
+    found = of_kinds(events, kind)
+    return list(zip(found["agent"].to_pylist(), found["step"].to_pylist(), strict=True))
+
+
 def _averaged(cell: int, label: str, found: Sequence[Mapping[str, Any]]) -> Disruptions:
     gaps, stale = (np.concatenate([facts[name] for facts in found]) for name in ("gaps", "staleness"))
     mean = {name: float(np.mean([facts[name] for facts in found])) for name in found[0] if name not in ("gaps", "staleness")}

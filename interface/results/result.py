@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import pyarrow as pa
 
@@ -35,6 +35,7 @@ from fedbo.study.study import Cell, Study, recall_study
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
     from fedbo.plots.plot import Choices
     from fedbo.results.compare import Comparison
@@ -269,19 +270,43 @@ class Result:
             rows.append(row if label == reference else replace(row, difference=difference(mine, other, metric)))
         return Records("summary", SummaryRow, rows)
 
-    def plot(self, path: str | Path | None = None, kind: str = "overview", cell: int = 0, **choices: Unpack[Choices]) -> Path:
-        """Draw a figure and say where it is: of a cell, or the `sweep`; see `fedbo.plots.plot.KINDS`.
+    @overload
+    def plot(
+        self, path: str | Path | None = None, kind: str | None = None, cell: int | None = None, **choices: Unpack[Choices]
+    ) -> Path: ...
 
-        Without a path it goes into the run directory, as PNG; other endings (pdf, svg) are understood. `choices` are
-        `regret` (draw it instead of values), `algorithm` (whose figure it is, where it is that of one) and `level` (the one
-        to be reached, in a sweep).
+    @overload
+    def plot(
+        self, path: None = None, kind: str | None = None, cell: int | None = None, *, ax: Axes, **choices: Unpack[Choices]
+    ) -> Axes: ...
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        kind: str | None = None,
+        cell: int | None = None,
+        *,
+        ax: Axes | None = None,
+        **choices: Unpack[Choices],
+    ) -> Path | Axes:
+        """Draw a figure and return its path: of a cell, or the `sweep`; see `fedbo.plots.plot.KINDS`.
+
+        Without a path it goes into the run directory, as PNG; a folder, and other endings (pdf, svg), are understood. With
+        `ax` one panel is drawn into these axes, in the style that holds there, and they are returned. `choices` are `regret`
+        (draw it instead of values), `algorithm` (whose figure it is, where it is that of one), `level` (the one to be reached,
+        in a sweep), `algorithms` (the only ones shown), `replicate` (the only one that counts), `panels` (the only ones drawn),
+        `width` and `height` in inches, `font` and `font_size`, and `title=False`.
         """
-        from fedbo.plots.plot import View, draw
+        from fedbo.plots.plot import View, draw, draw_on
 
+        view = View.of(kind, cell, choices)
+        if ax is not None:
+            if path is not None:
+                raise ResultError("path and ax exclude each other; set one of them")
+            return draw_on(self, ax, view)
         if path is None and self.address is not None:
             raise ResultError(f"'{self.address}': no figure is written there; give it a path of this machine (--out)")
-        name = f"{kind}-{cell}.png" if cell else f"{kind}.png"
-        return draw(self, Path(path) if path else self.directory / name, View(kind, cell, **choices))
+        return draw(self, None if path is None else Path(path), view)
 
 
 def check_label(result: Result, algorithm: str) -> str:

@@ -9,12 +9,17 @@ import numpy as np
 
 from fedbo.results.agent_states import EventInterval, event_intervals, state_intervals
 from fedbo.results.grouping import by_run, column_of, grouped, of_kinds
+from fedbo.results.queueing import placements
 from fedbo.results.summary import FEDERATED
 
-Bars = list[tuple[int, float, float]]  # row, begin, end
+Bars = list[tuple[float, float, float]]  # row, which may be a lane within one, begin, end
+
+Span = tuple[float, float]
 
 MAX_AGENTS = 40  # more agents than this, and a timeline shows so many of them, from the fastest to the slowest
-BAR_KINDS = ("initial point", "own query", "federated query", "failed or forgotten", "work lost", "deciding")
+EVALUATION_KINDS = ("initial point", "own query", "federated query", "failed or forgotten")
+BAR_KINDS = ("waiting", *EVALUATION_KINDS, "work lost", "queueing", "deciding")
+HALF = 0.36  # of the height of a row is above its middle, and as much below
 PAUSES = (("absent", "returned"), ("crashed", "restarted"), ("hung", "woke"))
 
 
@@ -41,26 +46,81 @@ def by_speed(observations: Any) -> list[int]:
     return [order[round(float(spot))] for spot in np.linspace(0, len(order) - 1, MAX_AGENTS)]
 
 
-def evaluation_bars(observations: Any, events: Any, place: Mapping[int, int]) -> dict[str, Bars]:
-    """Give the bars of each kind of evaluation, interrupted where its agent paused, and those of work that came to nothing."""
+def evaluation_bars(observations: Any, events: Any, place: Mapping[int, int]) -> tuple[dict[str, Bars], int]:
+    """Return the bars of each kind of evaluation, and of what steps did besides, and the number of lanes in a row.
+
+    Evaluations are interrupted where their agent paused. Those of an agent that overlap are in lanes of their own.
+    """
     kinds: dict[str, Bars] = {kind: [] for kind in BAR_KINDS}
     pauses = _by_agent([interval for pair in PAUSES for interval in event_intervals(events, *pair)])
-    covered: dict[int, list[tuple[float, float]]] = {}
-    for row in observations.select(["agent", "phase", "origin", "started", "finished", "error"]).to_pylist():
-        agent = row["agent"]
-        if agent in place and row["phase"] != "history":
-            covered.setdefault(agent, []).append((row["started"], row["finished"]))
-            bars = without((row["started"], row["finished"]), pauses.get(agent, ()))
-            kinds[kind_of(row)] += [(place[agent], begin, end) for begin, end in bars]
-    broken = _broken(events)
-    for agent, begin, end in state_intervals(events).of("evaluating"):
+    evaluated = observations.select(["agent", "phase", "origin", "started", "finished", "error"]).to_pylist()
+    rows = [row for row in evaluated if row["agent"] in place and row["phase"] != "history"]
+    whole, count = in_lanes([(place[row["agent"]], row["started"], row["finished"]) for row in rows])
+    for row, (middle, *span) in zip(rows, whole, strict=True):
+        cuts = without((span[0], span[1]), pauses.get(row["agent"], ()))
+        kinds[kind_of(row)] += [(middle, begin, end) for begin, end in cuts]
+    own = grouped(rows, lambda row: row["agent"])
+    _between(kinds, events, place, {agent: [(row["started"], row["finished"]) for row in rows] for agent, rows in own.items()})
+    for agent, *span in state_intervals(events).of("waiting"):
         if agent in place:
-            # Between evaluations a step decides; one that was begun again had evaluated too, and to no effect.
-            rest = without((begin, end), [span for span in covered.get(agent, ()) if span[0] < end and span[1] > begin])
-            kinds["work lost"] += [(place[agent], *cut) for span in rest for cut in within(span, broken.get(agent, ()))]
-            kinds["deciding"] += [(place[agent], *cut) for span in rest for cut in without(span, broken.get(agent, ()))]
+            busy = merged((row["started"], row["finished"]) for row in own.get(agent, ()))
+            kinds["waiting"] += [(place[agent], *cut) for cut in without((span[0], span[1]), busy)]
     tiny = 1e-9 * max((end for bars in kinds.values() for _, _, end in bars), default=0.0)
-    return {kind: [bar for bar in bars if bar[2] - bar[1] > tiny] for kind, bars in kinds.items()}
+    return {kind: [bar for bar in bars if bar[2] - bar[1] > tiny] for kind, bars in kinds.items()}, count
+
+
+def _between(kinds: dict[str, Bars], events: Any, place: Mapping[int, int], evaluated: Mapping[int, Sequence[Span]]) -> None:
+    """Add the bars of what steps did while none of their evaluations ran: lost work, queueing for workers, deciding."""
+    broken, (preempted, queued) = _broken(events), _placed(events)
+    for agent, begin, end in state_intervals(events).of("evaluating"):
+        if agent not in place:
+            continue
+        rest = without((begin, end), [span for span in evaluated.get(agent, ()) if span[0] < end and span[1] > begin])
+        # One that was begun again had evaluated too, and to no effect; a decision is what nothing else explains.
+        for kind, holes in (
+            ("work lost", [*broken.get(agent, ()), *preempted.get(agent, ())]),
+            ("queueing", queued.get(agent, ())),
+        ):
+            joined = merged(holes)
+            kinds[kind] += [(place[agent], *cut) for span in rest for cut in within(span, joined)]
+            rest = [left for span in rest for left in without(span, joined)]
+        kinds["deciding"] += [(place[agent], *cut) for cut in rest]
+
+
+def _placed(events: Any) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
+    """List for each agent of a run when workers evaluated for it in vain, and when evaluations waited for workers."""
+    preempted, queued = dict[int, list[Span]](), dict[int, list[Span]]()
+    for row in placements(events).to_pylist():
+        queued.setdefault(row["agent"], []).append((row["queued_at"], row["started_at"]))
+        if row["preempted"]:
+            preempted.setdefault(row["agent"], []).append((row["started_at"], row["ended_at"]))
+    return preempted, queued
+
+
+def in_lanes(bars: Bars) -> tuple[Bars, int]:
+    """Move bars that overlap in their row into lanes of it, the same number in all rows; return both, in the same order."""
+    lane, free = [0] * len(bars), dict[float, list[float]]()
+    for number in sorted(range(len(bars)), key=lambda number: bars[number]):
+        row, begin, end = bars[number]
+        until = free.setdefault(row, [])
+        lane[number] = next((place for place, time in enumerate(until) if time <= begin), len(until))
+        until[lane[number] :] = [end, *until[lane[number] + 1 :]]
+    count = 1 + max(lane, default=0)
+    moved = [
+        (row + 2 * HALF * ((own + 0.5) / count - 0.5), begin, end) for own, (row, begin, end) in zip(lane, bars, strict=True)
+    ]
+    return moved, count
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """Join spans that overlap or touch; return them in order."""
+    found = list[Span]()
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        elif end > begin:
+            found.append((begin, end))
+    return found
 
 
 def kind_of(row: Mapping[str, Any]) -> str:

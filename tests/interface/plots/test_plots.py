@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.artist import Artist
 from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.legend import Legend
 from synthetic_run import document, write_run
 
 import fedbo
-from fedbo.plots.cells import cell_styles
+from fedbo.plots.cells import MAX_ENTRIES, cell_styles
 from fedbo.plots.plot import PlotError, View, figure_of
-from fedbo.plots.style import COLOURS, colour_at
+from fedbo.plots.style import COLOURS, PALE, colour_at
 from fedbo.results.result import Result, ResultError
 from fedbo.results.timeline_bars import within, without
 
@@ -37,13 +40,24 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
     return run
 
 
+def legends(figure: Figure) -> list[Legend]:
+    """List the legends of a figure that belong to all of its panels."""
+    return [legend for part in (figure, *figure.subfigs) for legend in part.legends]
+
+
+def plain(text: str) -> str:
+    """Undo the breaks of lines."""
+    return text.replace("\n", " ")
+
+
 def words(figure: Figure) -> str:
     """Give everything that is written on a figure, the panels' titles and legends included."""
-    found = [text.get_text() for text in figure.texts]
-    for legend in figure.legends:
-        found += [legend.get_title().get_text(), *(text.get_text() for text in legend.get_texts())]
+    found = [plain(text.get_text()) for part in (figure, *figure.subfigs) for text in part.texts]
+    for legend in legends(figure):
+        found += [text.get_text() for text in legend.get_texts()]
     for axes in figure.axes:
-        found += [axes.get_title("left"), axes.get_xlabel(), axes.get_ylabel(), *(text.get_text() for text in axes.texts)]
+        found += [plain(one) for one in (axes.get_title("left"), axes.get_xlabel(), axes.get_ylabel())]
+        found += [plain(text.get_text()) for text in axes.texts]
         legend = axes.get_legend()
         found += [text.get_text() for text in legend.get_texts()] if legend else []
         found += [text.get_text() for text in axes.get_yticklabels()]
@@ -82,7 +96,9 @@ def test_bars_of_evaluations_cover_no_pause(make: Make) -> None:
             since[row["agent"]] = row["time"]
         elif row["kind"] in ("returned", "restarted", "woke"):
             pauses.append((place[row["agent"]], since.pop(row["agent"]), row["time"]))
-    bars = [c for c in axes.collections if isinstance(c, PolyCollection) and c.get_zorder() == 1][1:]  # the first is waiting
+    bars = [c for c in axes.collections if isinstance(c, PolyCollection) and c.get_zorder() == 1]
+    assert to_hex(bars[0].get_facecolor()[0]) == PALE.lower()
+    del bars[0]  # waiting
     spans = [path.vertices for one in bars for path in one.get_paths()]
     boxes = [(round(float(v[:, 1].mean() + 1e-9)), float(v[:, 0].min()), float(v[:, 0].max())) for v in map(_corners, spans)]
     assert len(pauses) > 10 and len(boxes) > 100
@@ -98,10 +114,10 @@ def test_a_page_of_trouble_has_a_row_for_each_algorithm(make: Make) -> None:
     result = make(agents=10, iterations=12)
     figure = figure_of(result, View("trouble"))
     growth, staleness, time, fate = figure.axes[:4]
-    assert (growth.get_xlabel(), growth.get_ylabel()) == ("virtual time", "$t_n$, good observations of each agent")
-    assert staleness.get_xlabel() == "rounds closed since the sender began the step"
-    assert time.get_xlabel() == "share of the time of an agent that optimises, %"
-    assert fate.get_xlabel() == "transmissions to the coordinator, in one replicate"
+    assert (growth.get_xlabel(), growth.get_ylabel()) == ("virtual time", "$t_n$, good observations")
+    assert plain(staleness.get_xlabel()) == "rounds closed since the sender began the step"
+    assert plain(time.get_xlabel()) == "share of the time of an agent that optimises, %"
+    assert plain(fate.get_xlabel()) == "transmissions to the coordinator, in one replicate"
     for axes in (staleness, time, fate):
         assert [text.get_text() for text in axes.get_yticklabels()] == ["Alone", "Together"]
     assert "sends nothing" in words(figure) and "no message took effect" in words(figure)
@@ -119,10 +135,10 @@ def test_bars_of_time_and_of_messages_have_the_lengths_of_the_measures(make: Mak
     result = make(agents=10, iterations=12)
     _, _, time, fate = figure_of(result, View("trouble")).axes[:4]
     rows = result.trouble()
-    busy = [bar.get_width() for bar in time.containers[0]]
-    assert busy == pytest.approx([100 * row.utilisation for row in rows])
-    assert [bar.get_width() for bar in fate.containers[0]] == pytest.approx([row.arrived for row in rows])
-    assert sum(bar.get_width() for one in time.containers for bar in one) == pytest.approx(200)
+    widths = [[patch.get_width() for patch in axes.patches] for axes in (time, fate)]
+    assert widths[0][:2] == pytest.approx([100 * row.utilisation for row in rows])
+    assert widths[1][:2] == pytest.approx([row.arrived for row in rows])
+    assert sum(widths[0]) == pytest.approx(200)
 
 
 def test_regret_is_drawn_where_optima_are_known_and_refused_elsewhere(make: Make) -> None:
@@ -134,21 +150,28 @@ def test_regret_is_drawn_where_optima_are_known_and_refused_elsewhere(make: Make
         unknown.plot(kind="curves", regret=True)
 
 
-def test_few_cells_have_a_legend_and_many_numbers_a_bar_of_colours(make: Make) -> None:
+def labels(handles: Iterable[Artist]) -> list[str]:
+    """List what the entries of a legend say."""
+    return [str(handle.get_label()) for handle in handles]
+
+
+def test_cells_have_shades_and_many_numbers_show_some_of_theirs_in_the_legend(make: Make) -> None:
     few = cell_styles(make(agents=4, replicates=3, objective__alpha=[0.1, 0.3, 0.5]), [0, 1, 2])
-    assert few.bar is None and few.titles == {0: "0.1", 1: "0.3", 2: "0.5"}
+    assert few.titles == {0: "0.1", 1: "0.3", 2: "0.5"} and labels(few.handles) == ["alpha = 0.1", "alpha = 0.3", "alpha = 0.5"]
     assert len({str(options["color"]) for options in few.lines.values()}) == 3
     many = make(agents=2, iterations=2, replicates=2, objective__alpha=[round(0.1 * step, 1) for step in range(1, 11)])
     chosen = cell_styles(many, list(range(10)))
-    assert chosen.bar is not None and chosen.handles == []
-    assert figure_of(many, View("sweep")).axes[-2].get_title("left") == "objective.alpha"  # the last has the rows
+    shown = labels(chosen.handles)
+    assert len(shown) == MAX_ENTRIES and (shown[0], shown[-1]) == ("alpha = 0.1", "alpha = 1")
+    assert len({str(options["color"]) for options in chosen.lines.values()}) == 10
+    assert "10 cells: objective.alpha" in words(figure_of(many, View("sweep")))
 
 
 def test_two_swept_keys_are_colours_and_styles_of_lines(make: Make) -> None:
     both = make(agents=2, iterations=2, replicates=2, objective__alpha=[0.1, 0.3, 0.5], exchange__mode=["immediate", "barrier"])
     chosen = cell_styles(both, list(range(6)))
     assert list(chosen.keys) == ["objective.alpha", "exchange.mode"]
-    assert [key for key, _ in chosen.handles] == ["objective.alpha", "exchange.mode"]
+    assert labels(chosen.handles) == [*(f"alpha = {value}" for value in (0.1, 0.3, 0.5)), "mode = immediate", "mode = barrier"]
     styles = {(str(options["color"]), str(options["linestyle"])) for options in chosen.lines.values()}
     assert len(styles) == 6 and len({style for _, style in styles}) == 2
     assert chosen.titles[3] == "0.3 · barrier"
@@ -217,7 +240,7 @@ def test_optima_show_every_agents_best_point_and_rank_the_agents(make: Make) -> 
     assert (left.get_xlabel(), left.get_ylabel(), left.get_xscale(), left.get_yscale()) == ("C", "gamma", "log", "log")
     order = sorted(best, key=lambda agent: -best[agent]["score"])
     assert [label.get_text() for label in right.get_yticklabels()] == [str(agent) for agent in order]
-    assert right.get_xlabel() == "error, to minimise" and "replicate 0" in words(left.figure)
+    assert right.get_xlabel() == "error, to minimise" and "best point of an agent, replicate 0" in words(right.get_figure(root=True))
 
 
 @pytest.mark.parametrize(("dimensions", "panels"), [(1, 1), (3, 3), (5, 6)])

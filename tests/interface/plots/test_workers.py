@@ -38,8 +38,8 @@ def test_placements_and_the_rows_of_workers_are_what_happened(tmp_path: Path) ->
     figure = figure_of(result, View("timeline"))
     assert len(figure.axes) == 2
     below = figure.axes[1]
-    assert [label.get_text() for label in below.get_yticklabels()] == ["0", "1", "2", "3"]
+    assert [label.get_text() for label in below.get_yticklabels()] == ["own 0", "own 1", "spot 2", "spot 3"]
     words = [text.get_text() for text in below.get_legend().get_texts()]
-    assert words == ["empty", "evaluation", "stopped by a preemption", "away", "somebody waits"]
+    assert words == ["empty", "evaluation", "stopped by a preemption", "away", "an evaluation waits"]
     drawn = sum(len(one.get_paths()) for one in below.collections if isinstance(one, PolyCollection))
     assert drawn >= 4 + len(rows)

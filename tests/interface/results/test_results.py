@@ -69,9 +69,10 @@ def test_figures_are_drawn_without_a_display_and_are_not_empty(result: Result, k
 
 
 def test_an_overview_names_its_axes_and_every_algorithm(result: Result) -> None:
-    left, right, below = figure_of(result, View()).axes
-    legend = left.get_legend()
-    assert legend is not None and [text.get_text() for text in legend.get_texts()] == ["Alone", "Together"]
+    figure = figure_of(result, View())
+    left, right, below = figure.axes
+    (legend,) = figure.subfigs[1].legends
+    assert [text.get_text() for text in legend.get_texts()] == ["Alone", "Together", "± 1 standard error over replicates"]
     assert left.get_xlabel() == "evaluations of each agent, initial points included"
     assert left.get_ylabel() == "best error, mean over agents"
     assert right.get_xlabel() == below.get_xlabel() == "virtual time"

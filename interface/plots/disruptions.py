@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.plots.cells import cell_styles
+from fedbo.plots.cells import cell_styles, short
 from fedbo.plots.growth import draw_growth
 from fedbo.plots.layout import Panel, row_labels
 from fedbo.plots.style import FAINT, INK, PALE, rows_only, styles
@@ -42,6 +42,7 @@ FATE_STYLES: dict[str, dict[str, Any]] = {
     "duplicates": {"facecolor": "#D8A7C7", "hatch": "...."},
 }
 BINS, FEWEST = 30, 4
+MANY = 12  # more rows than these have one line of words instead of two
 LEAST = 0.04  # of the height of a row: what is rare can be seen
 
 
@@ -64,7 +65,7 @@ class PanelRows:
 def disruption_panels(result: Result, cell: int, label: str) -> list[Panel]:
     """Return the panels: growth in one cell; the rest for each cell of a sweep, or else for each algorithm."""
     rows = _rows(result, label)
-    count = max(FEWEST, len(rows.names))
+    count = max(FEWEST, len(rows.names)) * (2 if len(rows.names) <= MANY else 1)
     found = [Panel("growth", partial(draw_growth, result=result, cell=cell, label=label))]
     for name, draw in (("staleness", _staleness), ("time", _time_by_state), ("messages", _fates)):
         found.append(Panel(name, partial(_in_rows, draw=draw, rows=rows), rows=count))
@@ -94,7 +95,7 @@ def _rows(result: Result, label: str) -> PanelRows:
         chosen, measures = cell_styles(result, cells), [row for row in measures if row.algorithm == label]
         names = [chosen.titles[row.cell] for row in measures]
         shades = [str(chosen.lines[row.cell]["color"]) for row in measures]
-        about = f"{label} by {' and '.join(chosen.keys)}"
+        about = f"{label} by {' and '.join(map(short, chosen.keys))}"
     stale, lies, queueing = list[Array](), list[float](), list[float]()
     evaluated, targets = dict(by_run(result.shown[0])), targets_of(result.shown[0])
     for row in measures:
@@ -138,7 +139,7 @@ def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
         }
         axes.bar(edges[:-1], -height, np.diff(edges), place + 0.38, align="edge", **options)
         axes.plot([found.mean()], [place + 0.38], "^", color=INK, markersize=5.5, clip_on=False, zorder=4)
-        words = f"mean {found.mean():.2g}\nmax {found.max():.3g}"
+        words = f"mean {found.mean():.2g}{_apart(rows)}max {found.max():.3g}"
         axes.text(1.01, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
     return [Line2D([], [], linestyle="none", marker="^", color=INK, markersize=5.5, label="mean")]
 
@@ -166,7 +167,8 @@ def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     ends = sum(parts.values())
     axes.set_xlim(0, 1.02 * (float(np.max(ends)) or 1.0))
     for place, (row, end) in enumerate(zip(rows.measures, ends, strict=True)):
-        words = _fate_in_words(row) if end else "sends nothing"
+        astray = f"{_apart(rows)}{row.answers_lost:.0f} lost" if row.answers_lost else ""
+        words = f"answers: {row.answers:.0f}{astray}" if end else "sends nothing"
         axes.text(1.01, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)
     return handles
 
@@ -182,6 +184,5 @@ def _stacked(axes: Axes, parts: Mapping[str, Array], known: Mapping[str, Mapping
     return [Patch(label=name, edgecolor="white", **known[name]) for name, part in parts.items() if part.any()]
 
 
-def _fate_in_words(row: Disruptions) -> str:
-    astray = f"\n{row.answers_lost:.0f} lost" if row.answers_lost else ""
-    return f"answers: {row.answers:.0f}{astray}"
+def _apart(rows: PanelRows) -> str:
+    return "\n" if len(rows.names) <= MANY else ", "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib import rc_context
+from matplotlib import rc_context, rcParams
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -120,17 +121,24 @@ def arrange(sheet: Sheet, look: Look) -> Figure:
         FigureCanvasAgg(figure)  # without one, each measure of a text draws an empty figure
         if not look.title:
             inches = _body(figure, sheet, look)
-            figure.set_size_inches(look.inches, look.height or inches)
+            figure.set_size_inches(look.inches, _height(look, 0.0, inches))
             return figure
         outer = figure.add_gridspec(2, 1)
         above = _head(figure.add_subfigure(outer[0]), sheet, look)
-        inches = _body(figure.add_subfigure(outer[1]), sheet, look)
-        whole = look.height or above + inches
-        if whole < 1.5 * above:
-            raise PlotError(f"height = {whole:g}: leaves no room below the title; add --no-title or make it higher")
+        whole = _height(look, above, _body(figure.add_subfigure(outer[1]), sheet, look))
         outer.set_height_ratios([above, whole - above])
         figure.set_size_inches(look.inches, whole)
         return figure
+
+
+def _height(look: Look, above: float, wanted: float) -> float:
+    """Return the height of a figure: what its head and its panels want, or what is asked for, if these have room there."""
+    least = above + 0.4 * wanted
+    if look.height is not None and look.height < least:
+        raise PlotError(
+            f"height = {look.height:g}: is too low for these panels; make it at least {math.ceil(10 * least) / 10:g}"
+        )
+    return look.height or above + wanted
 
 
 def draw_into(axes: Axes, sheet: Sheet, title: bool) -> Axes:
@@ -151,7 +159,7 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> float:
     if handles:
         options: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.25}
         height = _fitted(lambda own, n: axes.legend(handles=own, ncols=n, **SPACING, **options), handles, width)
-    axes.set_title(_wrapped(words, width, BOLD * size), loc="left", pad=72 * height + 5)
+    axes.set_title(_wrapped(words, width, BOLD * size), loc="left", pad=72 * height + 0.3 * size + 3)
     axes.set_xlabel(_wrapped(axes.get_xlabel(), width, axes.xaxis.label.get_fontsize()))
     return height
 
@@ -177,6 +185,8 @@ def row_labels(axes: Axes, names: Sequence[str]) -> None:
 
 def _fitted(make: Callable[[Sequence[Artist], int], Any], handles: Sequence[Artist], width: float) -> float:
     """Make a legend of as many columns as fit into a width in inches, read row by row; return its height in inches."""
+    for handle in handles:
+        handle.set_label(_wrapped(str(handle.get_label()), width - 0.4, rcParams["font.size"]))
     for columns in range(min(len(handles), 8), 0, -1):
         # matplotlib fills columns from top to bottom, the longer ones first.
         legend = make([handles[place] for column in range(columns) for place in range(column, len(handles), columns)], columns)

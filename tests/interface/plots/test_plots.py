@@ -240,7 +240,9 @@ def test_optima_show_every_agents_best_point_and_rank_the_agents(make: Make) -> 
     assert (left.get_xlabel(), left.get_ylabel(), left.get_xscale(), left.get_yscale()) == ("C", "gamma", "log", "log")
     order = sorted(best, key=lambda agent: -best[agent]["score"])
     assert [label.get_text() for label in right.get_yticklabels()] == [str(agent) for agent in order]
-    assert right.get_xlabel() == "error, to minimise" and "best point of an agent, replicate 0" in words(right.get_figure(root=True))
+    assert right.get_xlabel() == "error, to minimise" and "best point of an agent, replicate 0" in words(
+        right.get_figure(root=True)
+    )
 
 
 @pytest.mark.parametrize(("dimensions", "panels"), [(1, 1), (3, 3), (5, 6)])

@@ -1,0 +1,137 @@
+"""Figures for papers: sizes, fonts, chosen algorithms and panels, axes of others, and legends that lie on nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib import rc_context
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+from synthetic_run import document, write_run
+from test_plots import legends, plain
+
+from fedbo.plots.layout import Look
+from fedbo.plots.plot import PlotError, View, draw_on, figure_of
+from fedbo.plots.style import style_at
+from fedbo.results.result import Result, ResultError
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Write a small troubled run of a sweep."""
+    study = document(
+        agents=5, iterations=4, replicates=2, objective__alpha=[0.1, 0.3, 0.5], exchange__mode=["immediate", "barrier"]
+    )
+    return Result.open(write_run(tmp_path_factory.mktemp("runs") / "swept", study, troubled=True))
+
+
+def boxes(figure: Figure) -> Iterator[tuple[str, Bbox]]:
+    """Give the places of all legends, titles, panels and names of axes, in pixels."""
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    for number, legend in enumerate([*legends(figure), *(axes.get_legend() for axes in figure.axes if axes.get_legend())]):
+        yield f"legend {number}", legend.get_window_extent(renderer)
+    for axes in figure.axes:
+        name = plain(axes.get_title("left"))
+        yield f"panel {name}", axes.get_window_extent(renderer)
+        texts = {"title": axes._left_title, "x": axes.xaxis.label, "y": axes.yaxis.label}  # type: ignore[attr-defined]
+        yield from ((f"{what} of {name}", text.get_window_extent(renderer)) for what, text in texts.items() if text.get_text())
+    for part in figure.subfigs[:1]:
+        yield from ((f"head {number}", text.get_window_extent(renderer)) for number, text in enumerate(part.texts))
+
+
+@pytest.mark.parametrize("kind", ["sweep", "overview", "trouble", "optima"])
+@pytest.mark.parametrize("width", [3.5, *(pytest.param(width, marks=pytest.mark.long) for width in (2.5, 7.0, None))])
+def test_legends_titles_names_and_panels_never_overlap(swept: Result, kind: str, width: float | None) -> None:
+    figure = figure_of(swept, View(kind, look=Look(width=width)))
+    figure.draw_without_rendering()
+    found = list(boxes(figure))
+    assert any(name.startswith("legend") for name, _ in found)
+    within = figure.bbox.padded(1.0)
+    for name, box in found:
+        assert within.x0 <= box.x0 and box.x1 <= within.x1 and within.y0 <= box.y0 and box.y1 <= within.y1, name
+    shrunk = [(name, Bbox.from_extents(box.x0 + 1, box.y0 + 1, box.x1 - 1, box.y1 - 1)) for name, box in found]
+    assert [(a, b) for (a, one), (b, other) in combinations(shrunk, 2) if one.overlaps(other)] == []
+
+
+def test_twelve_series_can_be_told_apart_in_grey() -> None:
+    looks = {(str(style["linestyle"]), style["marker"]) for style in map(style_at, range(12))}
+    assert len(looks) == 12
+    grey = [float(np.dot(to_rgb(style_at(place)["color"]), (0.299, 0.587, 0.114))) for place in range(12)]
+    assert max(grey) < 0.75  # on white
+
+
+def test_fonts_are_embedded_as_true_type_and_chosen(swept: Result, tmp_path: Path) -> None:
+    path = swept.plot(tmp_path / "paper.pdf", "curves", width=3.5, font="DejaVu Serif", title=False, panels=["evaluations"])
+    data = path.read_bytes()
+    assert b"/Subtype /Type3" not in data and b"/Subtype /CIDFontType2" in data
+    assert set(re.findall(rb"/BaseFont /(?:[A-Z]{6}\+)?([\w-]+)", data)) == {b"DejaVuSerif"}
+    assert b"/MediaBox [ 0 0 252 " in data  # 3.5 inches
+    with pytest.raises(PlotError, match="font 'Comic': is not installed; name one such as"):
+        swept.plot(kind="curves", font="Comic")
+
+
+def test_a_figure_has_the_size_that_was_asked_for_and_no_titles_if_none_are_wanted(swept: Result) -> None:
+    figure = figure_of(swept, View("curves", look=Look(width=7.0, height=3.0, title=False)))
+    assert tuple(figure.get_size_inches()) == (7.0, 3.0) and not figure.subfigs
+    assert [axes.get_title("left") for axes in figure.axes] == ["", ""]
+    for choice, value in (("width", 300.0), ("height", 0.5), ("font_size", 1.0)):
+        with pytest.raises(PlotError, match=f"{choice} = {value:g}: must be between"):
+            figure_of(swept, View("curves", look=Look(**{choice: value})))
+    with pytest.raises(PlotError, match=r"height = 1: is too low for these panels; make it at least \d"):
+        figure_of(swept, View("curves", look=Look(width=3.5, height=1.0)))
+
+
+def test_axes_of_others_get_one_panel_in_their_own_style(swept: Result) -> None:
+    with rc_context({"font.size": 5.0}):
+        axes = Figure().subplots()
+        assert swept.plot(kind="curves", cell=1, panels=["cost"], ax=axes, title=False) is axes
+        assert axes.xaxis.label.get_fontsize() == 5.0 and axes.get_xlabel() == "virtual time of each agent in evaluations"
+    assert [line.get_label() for line in axes.get_legend().get_lines()] == ["Alone", "Together"]
+    assert axes.get_title("left") == "" and len(axes.figure.axes) == 1
+    with pytest.raises(PlotError, match="ax: takes one panel, got 2; name one in panels"):
+        draw_on(swept, axes, View("curves", panels=["time", "bytes"]))
+    with pytest.raises(PlotError, match="must be one Axes of matplotlib"):
+        swept.plot(kind="curves", ax=[axes])  # type: ignore[call-overload]
+    with pytest.raises(ResultError, match="path and ax exclude each other; set one of them"):
+        swept.plot("x.png", ax=axes)  # type: ignore[call-overload]
+
+
+def test_chosen_algorithms_and_a_replicate_are_what_is_drawn_in_the_same_style(swept: Result) -> None:
+    both = figure_of(swept, View("curves", panels=["evaluations"])).axes[0]
+    alone = figure_of(swept, View("curves", panels=["evaluations"], algorithms=["Together"], replicate=1)).axes[0]
+    (line,) = alone.lines
+    assert (line.get_color(), line.get_linestyle()) == (both.lines[1].get_color(), both.lines[1].get_linestyle())
+    (trace,) = [one for one in swept.curves("evaluations") if (one.cell, one.algorithm) == (0, "Together")]
+    mine = [one for one in swept.traces if (one.cell, one.algorithm, one.replicate) == (0, "Together", 1)]
+    assert line.get_ydata()[-1] == pytest.approx(-np.mean([one.best[-1] for one in mine]))
+    assert line.get_ydata()[-1] != pytest.approx(trace.mean[-1])
+    with pytest.raises(PlotError, match="no replicate 7; there are: 0, 1"):
+        figure_of(swept, View("curves", replicate=7))
+    with pytest.raises(ResultError, match="no algorithm 'Both'; there are: Alone, Together"):
+        figure_of(swept, View("curves", algorithms=["Both"]))
+    with pytest.raises(PlotError, match="figure 'curves' has no panel 'byte'; it has: evaluations, time, bytes, epsilon, cost"):
+        figure_of(swept, View("curves", panels=["byte"]))
+
+
+def test_a_file_is_where_the_figure_says_it_is(swept: Result, tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {"kind": "curves", "width": 2.5, "title": False, "panels": ["time"]}
+    assert swept.plot(tmp_path / "x", **chosen) == tmp_path / "x.png"
+    assert swept.plot(tmp_path, **chosen) == tmp_path / "curves-time.png"
+    names = {View("timeline", 1, algorithm=label).name for label in swept.study.labels}
+    assert names == {"timeline-1-Alone", "timeline-1-Together"}
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["curves-time.png", "x.png"]
+    for ending in ("jpg", "eps", "gif", "doc"):
+        with pytest.raises(PlotError, match=rf"x\.{ending}': must end in \.png, \.pdf or \.svg"):
+            swept.plot(tmp_path / f"x.{ending}", **chosen)
+
+
+def test_a_sweep_is_drawn_as_one_figure_unless_a_cell_is_chosen(swept: Result) -> None:
+    assert [axes.get_xlabel() for axes in figure_of(swept, View()).axes][1] == "virtual time"
+    assert len(figure_of(swept, View()).axes) == 4 and len(figure_of(swept, View(cell=2)).axes) == 3

@@ -125,7 +125,7 @@ def _finish(carry_out: Callable[[], Result], printed: Format) -> None:
     with ends_at_once(f"interrupted; the run is complete, and its results are in {quoted(result.directory)}"):
         from fedbo.page.page import REPORT, write_report
 
-        figures = [str(result.plot(cell=cell)) for cell in sorted({trace.cell for trace in result.traces})]
+        figures = [str(result.plot())] if result.traces else []
         _print_run(result, printed, figures, write_report([result], result.directory / REPORT))
     failed, first = result.failures()
     say_failures(failed, len(result.observations), first)

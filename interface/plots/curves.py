@@ -12,7 +12,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from fedbo.plots.layout import Panel
+from fedbo.plots.layout import FigurePanel
 from fedbo.plots.style import band_entry, entries, styles, time_label
 from fedbo.results.compare import metric_of
 from fedbo.results.curves import Array, Axis, Curve
@@ -27,7 +27,7 @@ POINTS = 400
 BAND = "± 1 standard error over replicates"
 
 
-def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[Panel], list[Artist]]:
+def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[FigurePanel], list[Artist]]:
     """Return a panel for each axis, and the entries of their legend: a line for each algorithm in a cell."""
     known = styles(result)
     found = [one for one in result.curves("evaluations", regret=regret) if one.cell == cell]
@@ -36,7 +36,7 @@ def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[
     if any(np.isfinite(one.error).any() for one in found):
         legend.append(band_entry(BAND))
     draw = partial(_draw, result=result, cell=cell, regret=regret, counted=found)
-    return [Panel(axis, partial(draw, axis=axis), shown=place < SHOWN) for place, axis in enumerate(AXES)], legend
+    return [FigurePanel(axis, partial(draw, axis=axis), shown=place < SHOWN) for place, axis in enumerate(AXES)], legend
 
 
 def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, counted: Sequence[Curve]) -> Sequence[Artist]:

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from fedbo.plots.cells import cell_styles, short
 from fedbo.plots.growth import draw_growth
-from fedbo.plots.layout import Panel, row_labels
+from fedbo.plots.layout import FigurePanel, row_labels
 from fedbo.plots.style import FAINT, INK, PALE, rows_only, styles
 from fedbo.results.curves import Array, targets_of
 from fedbo.results.disruptions import Disruptions, falsified_arrivals, staleness_of
@@ -62,13 +62,13 @@ class PanelRows:
     about: str
 
 
-def disruption_panels(result: Result, cell: int, label: str) -> list[Panel]:
+def disruption_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:
     """Return the panels: growth in one cell; the rest for each cell of a sweep, or else for each algorithm."""
     rows = _rows(result, label)
     count = max(FEWEST, len(rows.names)) * (2 if len(rows.names) <= MANY else 1)
-    found = [Panel("growth", partial(draw_growth, result=result, cell=cell, label=label))]
+    found = [FigurePanel("growth", partial(draw_growth, result=result, cell=cell, label=label))]
     for name, draw in (("staleness", _staleness), ("time", _time_by_state), ("messages", _fates)):
-        found.append(Panel(name, partial(_in_rows, draw=draw, rows=rows), rows=count))
+        found.append(FigurePanel(name, partial(_in_rows, draw=draw, rows=rows), rows=count))
     return found
 
 

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from fedbo.objectives.base import Metric
 from fedbo.plots.cells import SHADES
 from fedbo.plots.curves import label_panel, line
-from fedbo.plots.layout import Panel, PlotError, Sheet, arrange
+from fedbo.plots.layout import FigurePanel, PlotError, Sheet, arrange
 from fedbo.plots.plot import Choices, View, write
 from fedbo.plots.style import FAINT, INK, LINES, band_entry, entries, styles, time_label
 from fedbo.results.curves import Array, IncumbentTrace, curve, grid, mean_and_error, replicate_means
@@ -40,8 +40,8 @@ def draw_fork(fork: Fork, path: Path | None, cell: int = 0, look: Choices | None
 
 def _sheet(fork: Fork, cell: int) -> Sheet:
     """Collect what the figure shows: all ways against time, and the effect."""
-    panels = [Panel("time", partial(_draw_ways, fork=fork, cell=cell))]
-    panels.append(Panel("effect", partial(_draw_gap if len(fork.branches) == 1 else _draw_effects, fork=fork, cell=cell)))
+    panels = [FigurePanel("time", partial(_draw_ways, fork=fork, cell=cell))]
+    panels.append(FigurePanel("effect", partial(_draw_gap if len(fork.branches) == 1 else _draw_effects, fork=fork, cell=cell)))
     legend = entries({label: _line_of(fork, label) for label in fork.original.study.labels})
     legend.append(Line2D([], [], color=INK, linestyle=LINES[2], label="as it was"))
     if len(fork.branches) > 1:

@@ -89,7 +89,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
+class FigurePanel:
     """A panel: its name, a function that draws it and returns the entries of its own legend, and its size.
 
     One that is `wide` has a row of its own. One of bars has so many `rows` of them. One that is not `shown` is drawn only on
@@ -107,7 +107,7 @@ class Panel:
 class Sheet:
     """What a figure shows: its panels, the entries of the legend that they share, and its head: a title and facts."""
 
-    panels: Sequence[Panel]
+    panels: Sequence[FigurePanel]
     entries: Sequence[Artist] = ()
     title: str = ""
     facts: Sequence[str] = ()
@@ -238,14 +238,14 @@ def _body(figure: Any, sheet: Sheet, look: Look) -> float:
     return sum(heights) + legend
 
 
-def _columns(panels: Sequence[Panel], look: Look) -> int:
+def _columns(panels: Sequence[FigurePanel], look: Look) -> int:
     """Choose the number of columns for the panels that share rows."""
     if look.inches < COLUMN or len(panels) < 2:
         return 1
     return 3 if len(panels) == 3 or (len(panels) > 4 and look.inches >= PAPER) else 2
 
 
-def _inches(panel: Panel, look: Look, columns: int) -> float:
+def _inches(panel: FigurePanel, look: Look, columns: int) -> float:
     """Choose the height of a panel without its legend."""
     width = look.inches / (1 if panel.wide else columns)
     plain = min(0.75 * width, 5.2)
@@ -253,7 +253,7 @@ def _inches(panel: Panel, look: Look, columns: int) -> float:
     return max(bars, 0.6 * min(plain, 3.2)) if panel.rows else plain
 
 
-def _places(panels: Sequence[Panel], columns: int) -> list[tuple[int, int]]:
+def _places(panels: Sequence[FigurePanel], columns: int) -> list[tuple[int, int]]:
     """Give each panel a row and a column, in order."""
     found, row, column = list[tuple[int, int]](), 0, 0
     for panel in panels:

@@ -16,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 from fedbo.objectives.base import Parameter
-from fedbo.plots.layout import Panel, row_labels
+from fedbo.plots.layout import FigurePanel, row_labels
 from fedbo.plots.style import FAINT, INK, PALE
 from fedbo.results.mean_objective import best_of_mean
 
@@ -37,7 +37,7 @@ class Best(NamedTuple):
     score: np.ndarray
 
 
-def optima_panels(result: Result, cell: int) -> tuple[list[Panel], list[Artist]]:
+def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Artist]]:
     """Return a panel for each pair of parameters and one of the agents by what they reach, and the entries of their legend."""
     federation = result.trusted_cells()[cell].study.federation()
     best, seen = _found(result, cell, drawn=federation.random_per_replicate)
@@ -47,10 +47,10 @@ def optima_panels(result: Result, cell: int) -> tuple[list[Panel], list[Artist]]
     panels = []
     for pair in pairs:
         draw = partial(_pair, best=best, seen=seen, pair=pair, parameters=parameters, mean=x)
-        panels.append(Panel("-".join(dict.fromkeys(parameters[place].name for place in pair)), draw))
+        panels.append(FigurePanel("-".join(dict.fromkeys(parameters[place].name for place in pair)), draw))
     names, metric = getattr(federation, "agent_names", None), result.metric(cell)
     ranked = partial(_ranked, best=best, metric=metric, names=names)
-    panels.append(Panel("ranking", ranked, rows=min(len(best.agent), MAX_LABELLED)))
+    panels.append(FigurePanel("ranking", ranked, rows=min(len(best.agent), MAX_LABELLED)))
     words = f"best point of an agent{', replicate 0' if federation.random_per_replicate else ''}"
     legend: list[Artist] = [_dot(CMAP(0.5), 6, words), _dot(PALE, 3, "all that were evaluated")]
     if x is not None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from fedbo.plots.curves import curve_panels
 from fedbo.plots.disruptions import disruption_panels
-from fedbo.plots.layout import Look, Panel, PlotError, Sheet, arrange, draw_into
+from fedbo.plots.layout import Look, FigurePanel, PlotError, Sheet, arrange, draw_into
 from fedbo.plots.optima import optima_panels
 from fedbo.plots.privacy import privacy_panels
 from fedbo.plots.regret import regret_panels
@@ -204,11 +204,11 @@ def _sheet(result: Result, view: View) -> Sheet:
     return Sheet([panels[names.index(name)] for name in wanted], legend, result.study.study.name, _facts(result, view))
 
 
-def _panels(result: Result, view: View) -> tuple[list[Panel], list[Artist]]:
+def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]]:
     """Return the panels of a kind of figure, and the entries of the legend that they share."""
     target, cells = _target(result, view), sorted({trace.cell for trace in result.traces})
     cell = view.cell if view.cell is not None else cells[0]
-    makers: dict[str, Callable[[], tuple[list[Panel], list[Artist]]]] = {
+    makers: dict[str, Callable[[], tuple[list[FigurePanel], list[Artist]]]] = {
         "curves": lambda: curve_panels(result, cell, view.regret),
         "regret": lambda: regret_panels(result, cell),
         "timeline": lambda: (timeline_panels(result, cell, target.algorithm), []),

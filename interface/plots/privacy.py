@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from fedbo.plots.cells import cell_styles, short
 from fedbo.plots.curves import label_panel
-from fedbo.plots.layout import Panel
+from fedbo.plots.layout import FigurePanel
 from fedbo.plots.style import FAINT, INK, LINES, decades, entries, styles
 from fedbo.results.privacy_summary import Ledger, ledgers
 
@@ -35,7 +35,7 @@ class PrivateSeries:
     ledger: Ledger | None
 
 
-def privacy_panels(result: Result, cells: Sequence[int]) -> tuple[list[Panel], list[Artist]]:
+def privacy_panels(result: Result, cells: Sequence[int]) -> tuple[list[FigurePanel], list[Artist]]:
     """Return the panels of some cells together, and the entries of their legend."""
     series = _series(result, cells)
     noisy = [one for one in series if one.ledger is not None and np.isfinite(one.ledger.signal).all()]
@@ -46,7 +46,7 @@ def privacy_panels(result: Result, cells: Sequence[int]) -> tuple[list[Panel], l
         "signal": _signal,
     }
     shown = {name: noisy if name == "signal" else series for name in draws}
-    panels = [Panel(name, partial(draw, series=shown[name])) for name, draw in draws.items()]
+    panels = [FigurePanel(name, partial(draw, series=shown[name])) for name, draw in draws.items()]
     return panels, entries({one.name: one.style for one in series})
 
 

@@ -11,7 +11,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 
 from fedbo.plots.curves import label_panel
-from fedbo.plots.layout import Panel
+from fedbo.plots.layout import FigurePanel
 from fedbo.plots.style import band_entry, entries, styles
 from fedbo.results.curves import Array
 
@@ -25,15 +25,15 @@ ROUNDS = "evaluations of each agent (rounds)"
 Line = tuple[Array, Array, Array]  # places, mean and its deviation
 
 
-def regret_panels(result: Result, cell: int) -> tuple[list[Panel], list[Artist]]:
+def regret_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Artist]]:
     """Return both panels, of cumulative regret and of that of one evaluation, and the entries of their legend."""
     found, coarse = ([c for c in result.regret_curves(points) if c.cell == cell] for points in (200, WINDOWS))
     legend = entries({label: options for label, options in styles(result).items() if label in {c.algorithm for c in found}})
     if any(np.isfinite(curve.deviation).any() for curve in found):
         legend.append(band_entry("± 1 standard deviation over replicates"))
     return [
-        Panel("cumulative", partial(_cumulative, found=found, known=styles(result))),
-        Panel("single", partial(_single, found=coarse, known=styles(result))),
+        FigurePanel("cumulative", partial(_cumulative, found=found, known=styles(result))),
+        FigurePanel("single", partial(_single, found=coarse, known=styles(result))),
     ], legend
 
 

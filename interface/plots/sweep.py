@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 
 from fedbo.plots.cells import CellStyles, cell_styles
 from fedbo.plots.curves import BAND, POINTS, axis_label, in_units, label_panel, limits, line, value_name
-from fedbo.plots.layout import Panel
+from fedbo.plots.layout import FigurePanel
 from fedbo.plots.style import FAINT, LINES, band_entry, decades, time_label
 from fedbo.plots.time_to_target import draw_time_to_target
 from fedbo.results.compare import TargetValue, against_first, metric_of
@@ -53,7 +53,7 @@ class SweepCurves:
         return [one for label in labels for one in self.curves("evaluations", label)]
 
 
-def sweep_panels(result: Result, target: TargetValue) -> tuple[list[Panel], list[Artist]]:
+def sweep_panels(result: Result, target: TargetValue) -> tuple[list[FigurePanel], list[Artist]]:
     """Return the panels of all cells of an algorithm: one line for each cell, and a row for its time to the level."""
     found = against_first(result, target)
     chosen = cell_styles(result, [one.cell for one, _ in found])
@@ -61,10 +61,10 @@ def sweep_panels(result: Result, target: TargetValue) -> tuple[list[Panel], list
     there = first != target.algorithm and any(trace.algorithm == first for trace in result.traces)
     levels = {one.cell: one.level for one, _ in found}
     shared = SweepCurves(result, target, _target_words(result, target), levels, chosen, first if there else None)
-    panels = [Panel(axis, partial(_draw, axis=axis, shared=shared), shown=place < SHOWN) for place, axis in enumerate(BY)]
+    panels = [FigurePanel(axis, partial(_draw, axis=axis, shared=shared), shown=place < SHOWN) for place, axis in enumerate(BY)]
     title = f"Time for {target.algorithm} to reach {shared.words}"
     draw = partial(draw_time_to_target, table=(found, chosen, title), unit=time_label(result))
-    panels.append(Panel("times", draw, wide=True, rows=3 * len(found) // 2))
+    panels.append(FigurePanel("times", draw, wide=True, rows=3 * len(found) // 2))
     return panels, [*chosen.handles, *_other_entries(shared)]
 
 

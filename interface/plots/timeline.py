@@ -10,7 +10,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from fedbo.plots.layout import Panel
+from fedbo.plots.layout import FigurePanel
 from fedbo.plots.marks import add_bars, draw_marks
 from fedbo.plots.style import PALE, rows_only, time_label
 from fedbo.plots.workers import draw_workers, worker_rows
@@ -43,14 +43,14 @@ EVALUATING = {
 HATCHES = {"failed or forgotten": "xxxx", "work lost": "....", "queueing": "\\\\\\\\"}
 
 
-def timeline_panels(result: Result, cell: int, label: str) -> list[Panel]:
+def timeline_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:
     """Return the panel of an algorithm's agents in a cell, and where there is a cluster that of its workers."""
     agents = len({trace.agent for trace in result.traces if (trace.cell, trace.algorithm) == (cell, label)})
     draw = partial(_draw, result=result, cell=cell, label=label)
-    found = [Panel("agents", draw, wide=True, rows=min(agents, MAX_AGENTS))]
+    found = [FigurePanel("agents", draw, wide=True, rows=min(agents, MAX_AGENTS))]
     if result.study.cluster is not None:
         draw_below = partial(draw_workers, result=result, cell=cell, label=label)
-        found.append(Panel("workers", draw_below, wide=True, rows=worker_rows(result, cell)))
+        found.append(FigurePanel("workers", draw_below, wide=True, rows=worker_rows(result, cell)))
     return found
 
 

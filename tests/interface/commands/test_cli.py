@@ -89,7 +89,7 @@ def test_a_swept_study_has_a_figure_and_rows_for_each_cell(
     swept = ("--set", "sweep.objective.spread=[0.0, 0.5]", "--quiet", "--out", str(tmp_path / "run"))
     shown = printed(capsys, "run", study, *swept)
     assert "objective.spread = 0.0" in shown and "objective.spread = 0.5" in shown
-    assert {path.name for path in (tmp_path / "run").glob("*.png")} == {"overview.png", "overview-1.png"}
+    assert {path.name for path in (tmp_path / "run").glob("*.png")} == {"sweep.png"}
 
 
 def test_a_failing_objective_ends_the_run_with_one_line_and_its_own_code(

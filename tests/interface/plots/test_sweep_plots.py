@@ -146,3 +146,13 @@ def test_a_level_that_no_replicate_reaches_is_shown_as_such(swept: Result) -> No
 
 def test_an_algorithm_that_sends_nothing_is_said_to(swept: Result) -> None:
     assert "Alone sends nothing" in words(figure_of(swept, View("sweep", algorithm="Alone")))
+
+
+def test_a_sweep_shows_the_algorithm_whose_setting_is_swept(tmp_path: Path) -> None:
+    """Without a choice; where no algorithm's own setting is swept it is the main one, as before."""
+    study = document(agents=2, iterations=1, replicates=1)
+    study["algorithm"] = [{"name": "random", "label": "Alone"}, {"name": "fts", "label": "A"}, {"name": "fts", "label": "B"}]
+    study["sweep"] = {"algorithm.B.features": [10, 20]}
+    result = Result.open(write_run(tmp_path / "run", study))
+    assert target_of(result, None).algorithm == "B" and target_of(result, "A").algorithm == "A"
+    assert figure_of(result, View()).axes[0].get_title("left").replace("\n", " ").startswith("B: best error")

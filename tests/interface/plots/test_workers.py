@@ -5,10 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
 
 from fedbo.execution.runner import run_study
+from fedbo.plots.marks import add_bars
 from fedbo.plots.plot import View, figure_of
+from fedbo.results.result import Result
+from fedbo.results.timeline_bars import EVALUATION_KINDS, evaluation_bars
 from fedbo.study.study import load_study
 
 STUDY: dict[str, Any] = {
@@ -43,3 +48,38 @@ def test_placements_and_the_rows_of_workers_are_what_happened(tmp_path: Path) ->
     assert words == ["empty", "evaluation", "stopped by a preemption", "away", "an evaluation waits"]
     drawn = sum(len(one.get_paths()) for one in below.collections if isinstance(one, PolyCollection))
     assert drawn >= 4 + len(rows)
+    _overlapping_evaluations_are_in_lanes(result)
+    _queueing_is_no_decision(result)
+
+
+def _overlapping_evaluations_are_in_lanes(result: Result) -> None:
+    """Two evaluations of each agent run at once: all are drawn, and no bars of evaluations cover each other."""
+    kinds, lanes = evaluation_bars(result.observations, result.events, {agent: agent for agent in range(3)})
+    assert lanes == 2
+    spans = sorted(bar for kind in EVALUATION_KINDS for bar in kinds[kind])
+    assert len(spans) == len(result.observations) and {round(row) for row, _, _ in spans} == {0, 1, 2}
+    assert all(end <= begin for (row, _, end), (other, begin, _) in zip(spans, spans[1:], strict=False) if row == other)
+
+
+def _queueing_is_no_decision(result: Result) -> None:
+    """Decisions take no time here: what no evaluation covers is queueing for workers, or work that a preemption stopped."""
+    kinds, _ = evaluation_bars(result.observations, result.events, {agent: agent for agent in range(3)})
+    assert kinds["deciding"] == [] and kinds["queueing"] and kinds["work lost"]
+    time = figure_of(result, View("trouble", panels=["time"])).axes[0]
+    assert "queueing" in [text.get_text() for text in time.get_legend().get_texts()]
+    rows = result.trouble()
+    total = sum(getattr(rows[0], state) for state in ("evaluating", "waiting", "away", "down"))
+    queueing = sum(end - begin for _, begin, end in kinds["queueing"]) / 3
+    widths = [patch.get_width() for patch in time.patches]
+    assert widths[1] == pytest.approx(100 * queueing / total)
+
+
+def test_short_bars_have_no_edges_and_no_seams(tmp_path: Path) -> None:
+    axes = Figure(figsize=(4, 2), dpi=100).subplots()
+    axes.set_xlim(0, 1000)
+    bars = [(0.0, float(at), at + 1.0) for at in range(0, 600)] + [(0.0, 700.0, 900.0), (1.0, 0.0, 1.0)]
+    add_bars(axes, bars, 0.36, facecolor="blue", edgecolor="white", linewidth=0.5)
+    long, short = axes.collections
+    assert len(long.get_paths()) == 1 and long.get_edgecolor().tolist() == [[1.0, 1.0, 1.0, 1.0]]
+    assert len(short.get_paths()) == 2 and not len(short.get_edgecolor())  # 600 that touch are one
+    assert short.get_paths()[0].get_extents().width == pytest.approx(600)

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from fedbo.plots.curves import curve_panels
 from fedbo.plots.disruptions import disruption_panels
-from fedbo.plots.layout import Look, FigurePanel, PlotError, Sheet, arrange, draw_into
+from fedbo.plots.layout import FigurePanel, Look, PlotError, Sheet, arrange, draw_into
 from fedbo.plots.optima import optima_panels
 from fedbo.plots.privacy import privacy_panels
 from fedbo.plots.regret import regret_panels

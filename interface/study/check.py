@@ -12,11 +12,10 @@ from fedbo.objectives.derived.differences import DifferingFederation
 from fedbo.objectives.derived.mean import BatchFunction
 from fedbo.study.agents.checks import group_budgets, history_combinations
 from fedbo.study.agents.histories import has_history, history_sources
-from fedbo.study.check_privacy import privacy_asked, private_combinations
+from fedbo.study.check_privacy import privacy_asked, private_combinations, sends_once
 from fedbo.study.environment.checks import agents_remedy, exchange_combinations, group_combinations, world_combinations
 from fedbo.study.environment.cluster_checks import cluster_combinations
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
-from fedbo.study.limits import STEPS
 from fedbo.study.settings import invalid_from
 from fedbo.study.stopping import stopping_combinations
 
@@ -172,7 +171,7 @@ def _one_message(study: Study) -> Iterator[InvalidSetting]:
         return
     for number, table in enumerate(study.algorithm):
         made = table.make()
-        if made.sends(0) and not any(made.sends(step) for step in range(1, min(study.budget.decisions, STEPS) + 1)):
+        if sends_once(study, made):
             remedy = f"sends one message, before the start; under '{study.exchange.mode}' hardly one is answered in time"
             yield InvalidSetting(
                 ("algorithm", number, "name"), f'{remedy}: set [exchange] mode = "barrier", or let it send again'

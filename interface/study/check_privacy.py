@@ -10,6 +10,7 @@ from fedbo.algorithms.reveals import Reveals, revealed_by
 from fedbo.coordinator.environment.faults import Lie
 from fedbo.coordinator.privacy.secure_aggregation import why_not_masked
 from fedbo.study.invalid import InvalidSetting
+from fedbo.study.limits import STEPS
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -60,8 +61,21 @@ def private_combinations(study: Study, number: int, algorithm: Algorithm) -> Ite
         remedy = f"'{name}' draws by its own share whom to ask; leave the selection out, or set who = \"all\""
         yield InvalidSetting(("exchange", "selection", "who"), remedy)
     if not exchange.is_synchronous and mechanism.share < 1:
-        remedy = f"under '{exchange.mode}' there are no rounds to sample, and nothing is gained by it; set share = 1"
-        yield InvalidSetting(("algorithm", number, "share"), remedy)
+        remedy = f"has no rounds from which '{study.algorithm[number].title}' could draw its share of agents"
+        yield InvalidSetting(("exchange", "mode"), f'{remedy}; set mode = "barrier", or share = 1 in that algorithm')
+
+
+def needs_rounds(study: Study, algorithm: Algorithm) -> bool:
+    """Check whether an algorithm is of no use without rounds: it samples them, or sends one message, before the start."""
+    if isinstance(algorithm, Private) and algorithm.mechanism(_problem(study)).share < 1:
+        return True
+    return sends_once(study, algorithm)
+
+
+def sends_once(study: Study, algorithm: Algorithm) -> bool:
+    """Check whether an algorithm sends before the start, and never again."""
+    steps = range(1, min(study.budget.decisions, STEPS) + 1)
+    return algorithm.sends(0) and not any(map(algorithm.sends, steps))
 
 
 def _problem(study: Study) -> Problem:

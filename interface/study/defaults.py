@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fedbo.algorithms.base import LocallyPrivate, Private
 from fedbo.study.agents.tables import AgentsTable, HistoryTable
-from fedbo.study.check_privacy import WEAK_DELTA
+from fedbo.study.check_privacy import WEAK_DELTA, needs_rounds
 from fedbo.study.document import Loc, fault_labels
+from fedbo.study.environment.tables import ExchangeTable
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 from fedbo.study.sweeps import NAMES
-from fedbo.study.tables import HostingTable, PrivacyTable
+from fedbo.study.tables import AlgorithmTable, HostingTable, PrivacyTable
 
 if TYPE_CHECKING:
     from fedbo.study.study import Study
@@ -38,7 +39,7 @@ def with_defaults(study: Study, swept: set[Loc]) -> Study:
         "timing": _models(study.timing, fill, "timing"),
         "availability": fill(study.availability, "availability"),
         "group": tuple(_models(table, fill, "group", number) for number, table in enumerate(study.group)),
-        "exchange": fill(study.exchange, "exchange"),
+        "exchange": fill(_exchange(study), "exchange"),
         "evaluation": fill(study.evaluation, "evaluation"),
         "stopping": None if study.stopping is None else fill(study.stopping, "stopping"),
         "fault": tuple(
@@ -93,6 +94,28 @@ def _privacy(study: Study, fill: Callable[..., Any]) -> PrivacyTable:
         return given
     least = min(1e-3, max(1e-9, 1 / count**2))
     return given.model_copy(update={"deltas": (count**-1.1, least) if count**-1.1 <= WEAK_DELTA else (least,)})
+
+
+def _exchange(study: Study) -> ExchangeTable:
+    """Set the mode that is not given: "barrier" where an algorithm is of no use without rounds."""
+    given = study.exchange
+    if "mode" in given.model_fields_set:
+        return given
+    try:
+        rounds = any(needs_rounds(study, table.make()) for table in _algorithms(study))
+    except (InvalidSettings, ValueError):  # told where they are filled in
+        return given
+    return given.model_copy(update={"mode": "barrier"}) if rounds else given
+
+
+def _algorithms(study: Study) -> Iterator[AlgorithmTable]:
+    """List the algorithms, and each with every setting that is swept, since all cells have the same default mode."""
+    yield from study.algorithm
+    for table in study.algorithm:
+        start = f"algorithm.{table.title}."
+        for key, values in study.sweep.items():
+            if key.startswith(start):
+                yield from (table.model_copy(update={key.removeprefix(start): value}) for value in values)
 
 
 def _hides(algorithm: Any) -> bool:

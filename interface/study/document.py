@@ -19,6 +19,7 @@ MAX_BYTES = 16 * 2**20  # bytes of a study file
 MAX_DEPTH = 16  # tables and lists in each other
 _TOO_DEEP = f"tables and lists lie in each other more than {MAX_DEPTH} deep; no study needs that"
 
+_WORKERS = "cluster.worker."
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WORD = re.compile(r"[\w./~-][^\[\]{}\"',=]*")  # a word or a path
 _AT = re.compile(r"(.*) \(at (.*)\)", re.DOTALL)
@@ -105,19 +106,28 @@ def parse_override(text: str) -> tuple[str, Any]:
 def locate(document: Mapping[str, Any], key: str) -> Loc:
     """Turn a dotted key into a path; KeyError when it names an algorithm, a group or a fault that is not there.
 
-    They are found by label or name: `algorithm.<label>.<setting>`, `group.<name>.<setting>`, `fault.<label>.<setting>`.
+    They are found by label or name: `algorithm.<label>.<setting>`, `group.<name>.<setting>`, `fault.<label>.<setting>`,
+    `cluster.worker.<name>.<setting>`.
     """
     head, _, rest = key.partition(".")
     if head == "sweep" and rest:
         return (head, rest)
     if head in LISTS and rest:
-        titles = LISTS[head](_tables(document, head))
-        for number, title in enumerate(titles):
-            if rest.startswith(f"{title}."):
-                return (head, number, *rest.removeprefix(f"{title}.").split("."))
-        word = "name" if head == "group" else "label"
-        raise KeyError(f"{key}: begins with no {head}'s {word} and a dot; {word}s are: {', '.join(titles) or 'none'}")
+        return (head, *_among(LISTS[head](_tables(document, head)), rest, key, head))
+    cluster = document.get("cluster")
+    if key.startswith(_WORKERS) and isinstance(cluster, dict):
+        titles = [str(table.get("name", "")) for table in _tables(cluster, "worker")]
+        return ("cluster", "worker", *_among(titles, key.removeprefix(_WORKERS), key, "worker"))
     return tuple(key.split("."))
+
+
+def _among(titles: list[str], rest: str, key: str, head: str) -> Loc:
+    """Find the table of a list by its label or name, with which a dotted key begins, and the place in it; KeyError."""
+    for number, title in enumerate(titles):
+        if rest.startswith(f"{title}."):
+            return (number, *rest.removeprefix(f"{title}.").split("."))
+    word = "name" if head in ("group", "worker") else "label"
+    raise KeyError(f"{key}: begins with no {head}'s {word} and a dot; {word}s are: {', '.join(titles) or 'none'}")
 
 
 def _tables(document: Mapping[str, Any], head: str) -> list[Document]:

@@ -39,7 +39,7 @@ from fedbo.study.document import (
     to_toml,
     with_value,
 )
-from fedbo.study.environment.cluster_table import ClusterTable
+from fedbo.study.environment.cluster_table import ClusterTable, WorkerTable
 from fedbo.study.environment.tables import (
     AvailabilityTable,
     ExchangeTable,
@@ -52,7 +52,7 @@ from fedbo.study.files import hash_files, resolve_paths, source_hashes
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.plugins import code_in, distributions
 from fedbo.study.stopping import StoppingTable
-from fedbo.study.sweeps import applies_to, at_sweep, check_values, not_named_by, swept
+from fedbo.study.sweeps import applies_to, at_sweep, check_values, not_named_by, swept, with_first_values
 from fedbo.study.tables import (
     SETTINGS_TOO,
     AlgorithmTable,
@@ -246,8 +246,8 @@ def _line(fault: InvalidSetting, document: Document, name: str, changed: Sequenc
     return f"{'--set' if overridden else name}: {fault.line(document)}"
 
 
-def _checked(document: Document) -> Study:
-    """Check everything, table by table, then the combinations, then every cell; InvalidSettings."""
+def _checked_alone(document: Document) -> Study:
+    """Check a study without the cells of its sweep: table by table, then the combinations; InvalidSettings."""
     single = [key for key in LISTS if isinstance(document.get(key), dict)]
     try:
         study = Study.model_validate(document)
@@ -261,6 +261,12 @@ def _checked(document: Document) -> Study:
     resolved = with_defaults(study, swept(document, study.sweep))
     if faults := list(limits.memory(resolved)) or list(combinations(resolved)):
         raise InvalidSettings(faults)
+    return resolved
+
+
+def _checked(document: Document) -> Study:
+    """Check everything, also every cell of a sweep; InvalidSettings."""
+    resolved = with_first_values(document, _checked_alone)
     _check_cells(resolved)
     points = resolved.initial_points()
     if points is None:
@@ -304,6 +310,7 @@ def _known() -> dict[Loc, Sequence[str]]:
     """List the keys of every table, for suggestions."""
     known: dict[Loc, Sequence[str]] = {(): list(Study.model_fields)}
     known |= {(key,): [field.alias or name for name, field in table.model_fields.items()] for key, table in _TABLES.items()}
+    known[("cluster", "worker")] = list(WorkerTable.model_fields)
     return known | {(key, "history"): list(HistoryTable.model_fields) for key in ("agents", "group")}
 
 

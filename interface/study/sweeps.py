@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from fedbo.study.document import Document, Loc, locate, one_line
+from fedbo.study.document import LISTS, Document, Loc, locate, one_line, with_value
 from fedbo.study.invalid import InvalidSetting, InvalidSettings
 
+T = TypeVar("T")
 NAMES = ("name", "preset", "model", "mode", "kind")  # keys that say whose settings the other keys of a table are
 
 
@@ -74,6 +75,41 @@ def _is_fixed(key: str) -> bool:
     if head == "group":
         return rest.endswith(".name")
     return head in ("hosting", "recovery") or key in ("study.name", "study.description")
+
+
+def with_first_values(document: Document, check: Callable[[Document], T]) -> T:
+    """Check a study; where that fails and there is a sweep, with the first of the swept values in it; InvalidSettings.
+
+    So a value of which the sweep is about to put others in the place, such as a default, need not be good.
+    """
+    try:
+        return check(document)
+    except InvalidSettings as found:
+        values, filled = _filled(document)
+        if filled == document:
+            raise
+        try:
+            return check(filled)
+        except InvalidSettings as again:
+            faults = (fault if fault in found.faults else at_sweep(fault, values, filled) for fault in again.faults)
+            raise InvalidSettings(dict.fromkeys(faults)) from None
+
+
+def _filled(document: Document) -> tuple[dict[str, Any], Document]:
+    """Return the first value of each swept key, and the document with these; as it is, where a key leads nowhere."""
+    sweep = document.get("sweep")
+    lists = sweep.items() if isinstance(sweep, dict) else ()
+    values = {str(key): listed[0] for key, listed in lists if isinstance(listed, list) and listed}
+    filled: Any = document
+    try:
+        for key, value in values.items():
+            loc = locate(document, key)
+            if loc[-1] in NAMES and loc[0] in ("algorithm", "fault"):  # whose label would follow the name
+                filled = with_value(filled, (*loc[:-1], "label"), LISTS[str(loc[0])](document[loc[0]])[int(loc[1])])
+            filled = with_value(filled, loc, value)
+    except KeyError:
+        return {}, document
+    return values, filled
 
 
 def at_sweep(fault: InvalidSetting, values: Mapping[str, Any], document: Document) -> InvalidSetting:

@@ -99,7 +99,6 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
         | {"iterations": options.get("iterations", 20)},
         "algorithm": [_algorithm(options.get("algorithm", "fts" if agents > 1 else "gp_ei"))],
         "timing": {"clock": "wall"},
-        "exchange": {"mode": "immediate"},
         "evaluation": _given(
             options, retries="retries", failure="failure", time_limit="time_limit", memory_limit="memory_limit"
         )

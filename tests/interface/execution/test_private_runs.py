@@ -158,8 +158,8 @@ def test_what_a_run_without_privacy_says(tmp_path: Path, capsys: pytest.CaptureF
     [
         (
             {"exchange": {"mode": "immediate"}},
-            "[[algorithm]] 1 share: under 'immediate' there are no rounds to sample, and nothing is gained by "
-            "it; set share = 1",
+            "[exchange] mode = 'immediate': has no rounds from which 'dp_fts_de' could draw its share of agents; "
+            'set mode = "barrier", or share = 1 in that algorithm',
         ),
         (
             {"exchange": {"mode": "barrier", "selection": {"who": "poisson", "share": 0.5}}},

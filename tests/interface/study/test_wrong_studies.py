@@ -118,7 +118,7 @@ WRONG: list[tuple[str, str]] = [
     (changed(SEED, 'name = "right"\nreplicates = 2')
      + "\n[agents.history]\nalgorithm = 'random'\nobservations = 5\nfresh = false\n",
      "[agents.history] fresh = false: 'quadratic' gives every replicate other functions; set fresh = true"),
-    (added("[[algorithm]]\nname = 'fts'\nevery = 0"),
+    (added("[exchange]\nmode = 'immediate'\n[[algorithm]]\nname = 'fts'\nevery = 0"),
      "[[algorithm]] 2 name = 'fts': sends one message, before the start; under 'immediate' hardly one is answered in time: "
      'set [exchange] mode = "barrier", or let it send again'),
     (added("[[algorithm]]\nname = 'fts'\nweights = [1.0, 2.0]"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedbo.results.result import Result, ResultError
     from fedbo.settings.errors import ArgumentError, FedboError, SettingError, UnknownChoice
     from fedbo.settings.exits import ExitError
+    from fedbo.settings.own_code import CodeError
     from fedbo.settings.plugins import PluginError
     from fedbo.settings.trust import UntrustedError
     from fedbo.study.document import StudyError
@@ -45,6 +46,7 @@ __all__ = [
     "ArgumentError",
     "CheckpointError",
     "ClusterError",
+    "CodeError",
     "Damaged",
     "DataDamaged",
     "DataMissing",
@@ -109,6 +111,7 @@ _PLACES = {
     "SettingError": "fedbo.settings.errors",
     "UnknownChoice": "fedbo.settings.errors",
     "ExitError": "fedbo.settings.exits",
+    "CodeError": "fedbo.settings.own_code",
     "PluginError": "fedbo.settings.plugins",
     "UntrustedError": "fedbo.settings.trust",
     "StudyError": "fedbo.study.document",

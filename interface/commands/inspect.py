@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from fedbo.results.result import Result
 
 # Those of `fedbo.plots.plot.KINDS`, which this command does not import before it draws.
-FIGURES = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep")
+FIGURES = (
+    *("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep"),
+    *("history", "importance", "slices", "parallel"),
+)
 
 
 def validate(

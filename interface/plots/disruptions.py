@@ -132,12 +132,7 @@ def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
             continue
         share = np.histogram(found, edges)[0] / len(found)
         height = np.where(share > 0, np.maximum(0.8 * share / share.max(), LEAST), 0.0)
-        options: dict[str, Any] = {
-            "color": shade,
-            "edgecolor": "white" if len(edges) <= BINS // 2 else "none",
-            "linewidth": 0.6,
-        }
-        axes.bar(edges[:-1], -height, np.diff(edges), place + 0.38, align="edge", **options)
+        axes.bar(edges[:-1], -height, 0.96 * np.diff(edges), place + 0.38, align="edge", color=shade, linewidth=0)
         axes.plot([found.mean()], [place + 0.38], "^", color=INK, markersize=5.5, clip_on=False, zorder=4)
         words = f"mean {found.mean():.2g}{_apart(rows)}max {found.max():.3g}"
         axes.text(1.01, place, words, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=FAINT)

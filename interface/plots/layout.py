@@ -248,7 +248,7 @@ def _columns(panels: Sequence[FigurePanel], look: Look) -> int:
 def _inches(panel: FigurePanel, look: Look, columns: int) -> float:
     """Choose the height of a panel without its legend."""
     width = look.inches / (1 if panel.wide else columns)
-    plain = min(0.75 * width, 5.2)
+    plain = min((0.5 if panel.wide and look.inches >= COLUMN else 0.75) * width, 5.2)
     bars = look.points / 72 * (7 + 1.35 * panel.rows)
     return max(bars, 0.6 * min(plain, 3.2)) if panel.rows else plain
 

@@ -19,6 +19,7 @@ from fedbo.plots.layout import FigurePanel, Look, PlotError, Sheet, arrange, dra
 from fedbo.plots.optima import optima_panels
 from fedbo.plots.privacy import privacy_panels
 from fedbo.plots.regret import regret_panels
+from fedbo.plots.search import search_panels
 from fedbo.plots.style import save
 from fedbo.plots.sweep import sweep_panels
 from fedbo.plots.timeline import timeline_panels
@@ -28,7 +29,8 @@ from fedbo.results.result import Result, check_label
 if TYPE_CHECKING:
     from fedbo.results.compare import TargetValue
 
-KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep")
+_SEARCH = ("history", "importance", "slices", "parallel")
+KINDS = ("overview", "curves", "regret", "timeline", "trouble", "privacy", "optima", "sweep", *_SEARCH)
 ENDINGS = (".png", ".pdf", ".svg")
 _OF_ALL_CELLS = ("sweep", "privacy")
 
@@ -217,6 +219,8 @@ def _panels(result: Result, view: View) -> tuple[list[FigurePanel], list[Artist]
         "optima": lambda: optima_panels(result, cell),
         "sweep": lambda: sweep_panels(result, target),
     }
+    if view.kind in _SEARCH:
+        return search_panels(result, cell, view.kind)
     if view.kind != "overview":
         return makers[view.kind or ""]()
     curves, legend = makers["curves"]()

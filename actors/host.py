@@ -17,6 +17,7 @@ from fedbo.actors.evaluation.overlap import AsyncEvaluations, EvaluationPool, Re
 from fedbo.actors.host_storage import HostConfig, HostStorage
 from fedbo.actors.lazy_records import LazyRecords
 from fedbo.actors.stopping.reported import ReportedStopping
+from fedbo.actors.storage.printed import keep_printed
 from fedbo.actors.storage.run_folder import Superseded
 from fedbo.actors.task import DecisionSize, StepReport, StepRequest, Task
 from fedbo.actors.threads import blas_threads
@@ -59,6 +60,8 @@ class Host:
             delay = self._delay if config.real else None
             evaluator = Evaluator(task.policy, config.real, storage.log, delay, config.recorded)
             evaluator.stopping = _reported(task, config)
+            if task.calls_user_code:
+                evaluator.printed = partial(keep_printed, config.folder.path)
         self.agents = LazyRecords(lambda number: HostedAgent(task, number, self.clock, evaluator))
         for number in numbers if config is not None and (config.real or config.recorded) else ():
             self.agents[number]  # in real time nothing that is done once shall take the time of a step

@@ -137,6 +137,11 @@ class Task:
     noise_scope: str = ""
     code: tuple[str, ...] = ()
 
+    @property
+    def calls_user_code(self) -> bool:
+        """Return whether objectives may run code that is not fedbo's: of a place that the study names, or of a plug-in."""
+        return bool(self.code) or not type(self.federation).__module__.startswith("fedbo.")
+
     def costs_at(self, u: Array) -> tuple[float, ...] | None:
         """Give what evaluations cost at points `(q, d)` of the unit cube, where that is not for the objective to say."""
         if not self.slopes:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedbo.commands.arguments import CODES, FAILED, INTERRUPTED, OK, WRONG_INPUT, Stop
+from fedbo.commands.arguments import CODES, FAILED, INTERRUPTED, OK, WRONG_INPUT, Stop, restore_stdout
 from fedbo.commands.bench import bench
 from fedbo.commands.doctor import doctor
 from fedbo.commands.export import export
@@ -99,7 +99,10 @@ def _command() -> Any:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; an error is one line on standard error. All that it prints is `shown`."""
     with redirect_stdout(ShownStream(sys.stdout)), redirect_stderr(ShownStream(sys.stderr)):
-        return _main(arguments)
+        try:
+            return _main(arguments)
+        finally:
+            restore_stdout()
 
 
 def _main(arguments: Sequence[str] | None) -> int:

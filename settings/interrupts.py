@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from types import FrameType
 
 FIRST = "stopping once the present evaluation has ended; press Ctrl-C again to stop at once\n"
 SECOND = "stopped while an evaluation was running; what was written before is kept; go on with: fedbo resume RUN\n"
+_SOON = 0.5  # seconds after which the first Ctrl-C is answered where the run has not ended by then
 _PATIENCE = 0.8  # seconds in which Python may act on the second Ctrl-C
 _ASKING = (signal.SIGINT, signal.SIGTERM)
 
@@ -86,14 +88,18 @@ def interrupts() -> Iterator[Callable[[], bool]]:
 
 
 def _watch(reader: int, obeyed: threading.Event) -> None:
-    """Answer the first signal, and end the process at the second where nothing obeys it."""
-    asked = False
-    while byte := os.read(reader, 1):
-        if byte[0] not in _ASKING:
-            continue
-        if not asked:
+    """Answer the first signal unless it is obeyed soon, and end the process at the second where nothing obeys it."""
+    asked = answered = False
+    while True:
+        waiting = asked and not answered
+        if waiting and not select.select([reader], [], [], _SOON)[0]:
             os.write(2, FIRST.encode())  # no stream, which may be locked by what was interrupted
-        elif byte[0] == signal.SIGINT and not obeyed.wait(_PATIENCE):
+            answered = True
+            continue
+        byte = os.read(reader, 1)
+        if not byte:
+            return
+        if asked and byte[0] == signal.SIGINT and not obeyed.wait(_PATIENCE):
             os.write(2, SECOND.encode())
             os._exit(128 + signal.SIGINT)  # as a shell reports it
-        asked = True
+        asked = asked or byte[0] in _ASKING

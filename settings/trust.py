@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,7 +82,9 @@ def _absolute(place: str) -> str:
 def _import_file(file: Path) -> ModuleType:
     """Import a file, so that other processes, which are given this one's folders, find its module as well."""
     if not file.is_file():
-        raise ValueError(f"there is no file '{file}'")
+        if find_spec(file.stem) is None:
+            raise ValueError(f"there is no file '{file}'")
+        return importlib.import_module(file.stem)  # another host, on which the module is elsewhere
     folder = str(file.absolute().parent)
     if folder not in sys.path:
         sys.path.append(folder)

@@ -9,6 +9,7 @@ from math import isfinite
 import numpy as np
 
 import fedbo.actors.evaluation.children  # noqa: F401  # which binds what objectives fork to this process
+from fedbo.actors.evaluation.contained import contained
 from fedbo.actors.evaluation.failures import failure_text
 from fedbo.actors.evaluation.isolated import Isolated
 from fedbo.actors.evaluation.policy import Policy
@@ -32,7 +33,7 @@ class Evaluator:
     """Evaluates queries under a policy, with a log in which nothing that was computed is ever lost.
 
     After each evaluation in real time `delay` is called with the agent and the seconds that it took. With `stopping`, what
-    evaluations report is judged.
+    evaluations report is judged. `printed`, where objectives may run code of a user, is called with what one printed.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Evaluator:
         recorded: bool = False,
     ) -> None:
         self.stopping: ReportedStopping | None = None
+        self.printed: Callable[[Query, str], None] | None = None
         self._policy, self._real, self._log, self._delay, self._recorded = policy, real, log, delay, recorded
         self._again = policy.failure == "stop" and not recorded  # what stopped the run may have been mended
         limited = real and (policy.time_limit is not None or policy.memory_limit is not None)
@@ -82,6 +84,15 @@ class Evaluator:
 
     def evaluate(self, objective: Objective, query: Query, streams: Streams) -> EvaluationRecord:
         """Make one evaluation, and give its record, without times."""
+        if self.printed is None:
+            return self._judged(objective, query, streams)
+        with contained() as kept:
+            record = self._judged(objective, query, streams)
+        if text := kept.text:
+            self.printed(query, text)
+        return record
+
+    def _judged(self, objective: Objective, query: Query, streams: Streams) -> EvaluationRecord:
         judge = None if self.stopping is None else self.stopping.judge(query, streams)
         try:
             with _UNJUDGED if judge is None else answered_by(judge):

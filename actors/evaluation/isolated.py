@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import pickle
 import resource
@@ -11,11 +12,13 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import IO, Any
 
 from fedbo.actors.evaluation.children import die_with_parent
+from fedbo.actors.evaluation.contained import LONGEST, SentText
 from fedbo.actors.evaluation.failures import text_of
 from fedbo.actors.storage.evaluations import Pulls
 from fedbo.algorithms.base import Array
@@ -27,6 +30,27 @@ from fedbo.settings.interrupts import mark_interrupts
 
 _HEAD = struct.Struct("<Q")
 MIB = 2**20
+
+
+_sending = threading.Lock()  # an objective may print in several threads
+
+
+class _SendingStream(io.TextIOBase):
+    """The standard output of that process."""
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink, self._left = sink, LONGEST
+
+    def write(self, text: str) -> int:
+        """Send a text, as far as it would be kept."""
+        if self._left > 0:
+            send(self._sink, SentText(text[: self._left]))
+            self._left -= len(text)
+        return len(text)
+
+    def begin(self) -> None:
+        """Begin with another evaluation."""
+        self._left = LONGEST
 
 
 class Isolated:
@@ -112,6 +136,9 @@ class Isolated:
             selector.register(pipe, selectors.EVENT_READ)
             while until is None or selector.select(max(0.0, until - time.monotonic())):
                 found = receive(pipe)
+                if isinstance(found, SentText):
+                    sys.stdout.write(found)
+                    continue
                 if not isinstance(found, Report):
                     return found
                 said.append(found)
@@ -122,8 +149,9 @@ class Isolated:
 def send(pipe: IO[bytes], value: Any) -> None:
     """Write one value."""
     data = pickle.dumps(value)
-    pipe.write(_HEAD.pack(len(data)) + data)
-    pipe.flush()
+    with _sending:
+        pipe.write(_HEAD.pack(len(data)) + data)
+        pipe.flush()
 
 
 def receive(pipe: IO[bytes]) -> Any:
@@ -154,7 +182,8 @@ def main() -> None:
     if limit:
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the objective prints is no answer
+    os.dup2(2, 1)  # what programs that the objective starts print is no answer
+    sys.stdout = printed = _SendingStream(sink)
     send(sink, "ready")
 
     def ask(report: Report) -> Answer:
@@ -174,6 +203,7 @@ def main() -> None:
             continue
         try:
             x, pulls = point
+            printed.begin()
             with answered_by(ask):
                 found = evaluate(objectives[agent], x, streams, pulls)
             send(sink, found)

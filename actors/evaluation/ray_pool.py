@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbo.actors.evaluation.evaluator import Evaluator
@@ -15,6 +16,7 @@ from fedbo.actors.late_ray import ray
 from fedbo.actors.retry_limits import MACHINE_LOSSES
 from fedbo.actors.stopping.reported import ReportedStopping
 from fedbo.actors.storage.evaluations import EvaluationRecord, Query
+from fedbo.actors.storage.printed import keep_printed
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Objective
 from fedbo.settings.interrupts import mark_interrupts
@@ -42,6 +44,7 @@ def _evaluator(limits: Limits) -> Evaluator:
         _evaluators.clear()
         _evaluators[limits] = Evaluator(Policy(time_limit=limits.seconds, memory_limit=limits.memory), real=True)
         _evaluators[limits].stopping = limits.stopping
+        _evaluators[limits].printed = partial(keep_printed, Path(limits.run))
     return _evaluators[limits]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -53,7 +55,10 @@ Callbacks = Annotated[
     ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Import the Python code that the study names: you know whose it is.")]
-Printed = Annotated[Format, typer.Option("--format", help="Words, or one JSON object on standard output.")]
+Printed = Annotated[
+    Format,
+    typer.Option("--format", help="Words, or one JSON object on standard output.", callback=lambda given: _divert(given)),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")]
 Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
 Chosen = Annotated[str | None, typer.Option(help="Label of the algorithm shown alone; default: the first federated one.")]
@@ -92,6 +97,34 @@ def say_failures(failed: int, total: int, first: str) -> None:
             raise Stop(FAILED)
 
 
+_diverted: list[tuple[TextIO, int | None]] = []  # standard output, and its file, while it is standard error
+
+
+def _divert(printed: Format) -> Format:
+    """Send all that objectives, callbacks and their programs print to standard error, where the answer is JSON."""
+    if printed is Format.json and not _diverted:
+        stream, file = sys.stdout, None
+        with suppress(OSError, ValueError):
+            stream.flush()
+            if stream.fileno() == 1:
+                file = os.dup(1)
+                os.dup2(2, 1)
+        _diverted.append((stream, file))
+        sys.stdout = sys.stderr
+    return printed
+
+
+def restore_stdout() -> None:
+    """Set standard output back."""
+    for stream, file in _diverted:
+        sys.stdout = stream
+        if file is not None:
+            os.dup2(file, 1)
+            os.close(file)
+    _diverted.clear()
+
+
 def print_json(value: Any) -> None:
-    """Print one JSON object."""
+    """Print one JSON object, on standard output even where all else goes to standard error."""
+    restore_stdout()
     print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -77,6 +77,7 @@ def show(
     trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
     privacy: Annotated[bool, typer.Option("--privacy", help="What was spent in privacy instead.")] = False,
     regret: Annotated[bool, typer.Option("--regret", help="Regret on the mean of all agents' functions instead.")] = False,
+    prints: Annotated[bool, typer.Option("--printed", help="What evaluations of your own code printed instead.")] = False,
     algorithm: Chosen = None,
     level: Level = None,
     trust: Trust = False,
@@ -96,8 +97,11 @@ def show(
         return
     result, terminal = Result.open(folder, trust), console()
     target = target_of(result, algorithm, level)
-    if trouble + privacy + regret > 1:
-        raise typer.BadParameter("--trouble, --privacy and --regret exclude each other; give one of them")
+    if trouble + privacy + regret + prints > 1:
+        raise typer.BadParameter("--trouble, --privacy, --regret and --printed exclude each other; give one of them")
+    if prints:
+        _show_prints(result, printed)
+        return
     if printed is Format.json:
         spent = _spent(result) if privacy else {}
         lost = {"regret": plain(result.regret_summary())} if regret else {}
@@ -110,6 +114,20 @@ def show(
     else:
         terminal.print(tables_of(result, baseline, target, trouble, terminal.width))
     print(f"results: {result.address or result.directory}")
+
+
+def _show_prints(result: Result, printed: Format) -> None:
+    """Print what each evaluation printed, below a line that names the evaluation."""
+    rows = result.printed.to_pylist()
+    if printed is Format.json:
+        print_json({"printed": rows})
+        return
+    for row in rows:
+        cell = f"cell {row['cell']}, " if len(result.manifest["cells"]) > 1 else ""
+        place = f"replicate {row['replicate']}, agent {row['agent']}, step {row['step']}, evaluation {row['number']}"
+        print(f"{cell}{row['algorithm']}, {place}, x = {row['x']}:\n{row['text'].rstrip()}")
+    if not rows:
+        print("no evaluation printed anything; prints of fedbo's own objectives are not kept")
 
 
 def _spent(result: Result) -> dict[str, Any]:

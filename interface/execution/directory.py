@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from fedbo.actors.storage import atomic
 from fedbo.actors.storage.history_files import read_history_table
+from fedbo.actors.storage.printed import PRINTED, printed_table
 from fedbo.actors.storage.rows import EVALUATIONS, OBSERVATIONS, RunKey, read_table, write_table
 from fedbo.actors.storage.run_folder import RunFolder
 from fedbo.actors.storage.sealed import Damaged, OtherFormat, check_file, sha256_of
@@ -178,6 +179,10 @@ def gather(study: Study, directory: Path, keys: Sequence[RunKey], kept: Collecti
         made = pa.concat_tables(rows("evaluations", EVALUATIONS) or [EVALUATIONS.empty_table()])
         whole["evaluations"] = made.sort_by([(name, "ascending") for name in _NUMBERED])
     whole |= _ledger(study, folders, kept)
+    earlier = parts / KEPT / "printed.parquet"
+    printed = printed_table(folders, read_table(earlier, PRINTED) if earlier.is_file() else None)
+    if len(printed):
+        whole["printed"] = canonical(printed, study.labels)
     learned = sorted((directory / "parts" / "histories").glob("*/*.parquet"))
     if learned:
         whole["histories"] = pa.concat_tables([read_history_table(path).select(OBSERVATIONS.names) for path in learned])

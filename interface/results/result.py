@@ -23,7 +23,7 @@ from fedbo.results.privacy_summary import PrivacySummary, PrivacyTotal, privacy_
 from fedbo.results.queueing import placements
 from fedbo.results.regret import RegretCurve, RegretRow, RegretTrace, regret_curves, regret_row, regret_traces
 from fedbo.results.remote import open_copy
-from fedbo.results.schemas import OBSERVATIONS, PRIVACY, SPENT
+from fedbo.results.schemas import OBSERVATIONS, PRINTED, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
 from fedbo.results.trials import trials
 from fedbo.settings.errors import FedboError
@@ -113,6 +113,11 @@ class Result:
     def placements(self) -> Any:
         """Give each time that an evaluation was on a worker of a `[cluster]`, as an Arrow table; empty without one."""
         return placements(self.events)
+
+    @cached_property
+    def printed(self) -> Any:
+        """Give what evaluations of your own code printed, as an Arrow table; empty if they printed nothing."""
+        return self._table("printed", PRINTED)
 
     @cached_property
     def privacy(self) -> Any:

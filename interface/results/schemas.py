@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedbo.actors.storage.printed import PRINTED as PRINTED
 from fedbo.actors.storage.rows import OBSERVATIONS as OBSERVATIONS
 from fedbo.coordinator.privacy.ledger import PRIVACY as PRIVACY
 from fedbo.coordinator.privacy.ledger import SPENT as SPENT
@@ -19,17 +20,20 @@ PHASES = ("history", "initial", "search")
 def canonical(table: Any, labels: Sequence[str]) -> Any:
     """Sort a table of a run into the one order in which it is stored; `labels` gives that of the algorithms.
 
-    All go by cell, algorithm, replicate; then observations by agent, phase, step, query, events by sequence, releases of the
-    privacy ledger by number, and what agents have spent by agent. KeyError when a row has a label or a phase that is not known.
+    All go by cell, algorithm, replicate; then observations by agent, phase, step, query, prints by agent and number, events by
+    sequence, releases of the privacy ledger by number, and what agents have spent by agent. KeyError when a row has a label
+    or a phase that is not known.
     """
     keys = {"cell": table["cell"], "algorithm": _ranks(table["algorithm"], labels), "replicate": table["replicate"]}
     if "phase" in table.column_names:
         keys |= {name: table[name] for name in ("agent", "step", "query", "t_n")}
         keys["phase"] = _ranks(table["phase"], PHASES)
+    elif "number" in table.column_names:
+        keys |= {name: table[name] for name in ("agent", "number")}
     else:
         number = next(name for name in ("sequence", "release", "agent") if name in table.column_names)
         keys[number] = table[number]
-    order = ("cell", "algorithm", "replicate", "agent", "phase", "step", "query", "t_n", "sequence", "release")
+    order = ("cell", "algorithm", "replicate", "agent", "phase", "step", "query", "t_n", "number", "sequence", "release")
     indices = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in order if name in keys])
     return table.take(indices)
 

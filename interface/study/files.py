@@ -6,7 +6,6 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from fedbo.objectives.catalog import catalogue
@@ -35,10 +34,13 @@ _PLACES: tuple[Loc, ...] = (
 _OBSERVATIONS = "observations.parquet"
 
 
-def resolve_paths(document: Document, folder: Path, trust: bool = False) -> Document:
-    """Resolve the paths of files against a folder; with `trust`, the code that the document names may be imported."""
+def resolve_paths(document: Document, folder: Path, trust: bool = False, modules: bool = True) -> Document:
+    """Resolve the paths of files against a folder, and with `modules` those of modules that lie in it.
+
+    With `trust`, the code that the document names may be imported.
+    """
     for loc, place in _objects(document):
-        document = with_value(document, loc, _place_in(folder, place))
+        document = with_value(document, loc, _place_in(folder, place, modules))
     if trust:
         admit(places_in(document))
     for loc, path in _named(document):  # the objective says which of its settings are paths
@@ -89,17 +91,13 @@ def _function_source(function: object) -> bytes | None:
         return None
 
 
-def _place_in(folder: Path, place: str) -> str:
-    """Resolve the place of an object: a file counts from the study's folder, and so does a module that lies there alone."""
+def _place_in(folder: Path, place: str, modules: bool) -> str:
+    """Resolve the place of an object, "file.py:object" or "module:object"."""
     module, _, name = place.rpartition(":")
     if (file := file_of(place)) is not None:
         return f"{folder / file}:{name}"
     beside = folder / f"{module}.py"
-    if not module.isidentifier() or place in GIVEN or not beside.is_file():
-        return place
-    spec = None if module in sys.modules and sys.modules[module].__spec__ is None else find_spec(module)
-    same = spec is not None and spec.origin is not None and Path(spec.origin).resolve() == beside.resolve()
-    return place if same else f"{beside}:{name}"
+    return f"{beside}:{name}" if modules and module.isidentifier() and beside.is_file() else place
 
 
 def _sha256(path: Path) -> str:

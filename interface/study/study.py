@@ -213,7 +213,8 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
     if isinstance(document.get("sweep"), dict):
         document = {**document, "sweep": flatten(document["sweep"])}
     try:
-        return _checked(resolve_paths(document, folder, trust))
+        modules = not isinstance(source, Mapping)  # of which Python itself knows where they are
+        return _checked(resolve_paths(document, folder, trust, modules))
     except UntrustedError as error:
         raise StudyError(f"{name}: {code_in(document, error)}") from None
     except InvalidSettings as found:

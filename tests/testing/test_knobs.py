@@ -30,7 +30,7 @@ FIXED = {
         *("cluster._CONNECT_TIMEOUT", "cluster._INSTALL_TIMEOUT", "cluster._SHARE_TIMEOUT", "ray_pool._POLL"),
         *("progress._ROWS", "progress._EVERY", "progress._SURE"),
     },
-    "is a limit that a user is told": {"fork._MOST", "messages._FEW_WORDS", "rows._SHARE_OF_MEMORY"},
+    "is a limit that a user is told": {"fork._MOST", "messages._FEW_WORDS", "rows._SHARE_OF_MEMORY", "contained.LONGEST"},
 }
 
 

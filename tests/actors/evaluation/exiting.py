@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import time
@@ -86,3 +87,25 @@ class Quitter:
 def slow(x: Any) -> float:
     time.sleep(0.06)
     return -1.0
+
+
+def prints(x: Any, agent: int) -> float:
+    """Print, leave the working directory, and fail at small values."""
+    print(f"agent {agent} tries {x[0]:.3f}")
+    os.chdir("/")
+    os.system("echo a program of it")
+    if x[0] < 0.205:
+        raise ValueError("too small")
+    return float(x[0])
+
+
+def dies(x: Any) -> float:
+    print("begun", end="")
+    os._exit(7)
+
+
+class Talking:
+    """A callback that prints."""
+
+    def on_evaluation(self, evaluation: Any) -> None:
+        print("a callback prints")

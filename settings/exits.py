@@ -56,7 +56,7 @@ def exits_as_errors(function: Callable[P, R]) -> Callable[P, R]:
                 raise
             raise found from error
         except BaseException as error:
-            if ends_process(error):
+            if isinstance(error, KeyboardInterrupt) or ends_process(error):  # that of an evaluation is a failure before
                 raise
             raise ExitError(exit_words(error)) from error
 

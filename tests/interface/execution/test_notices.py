@@ -171,7 +171,7 @@ def test_callbacks_are_named_on_the_command_line(tmp_path: Path, capsys: pytest.
     ]
     place = str(tmp_path / "kept_by_a_test.py")
     assert main([*arguments, f"{place}:Kept"]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("count")]
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("count")]
     result = fedbo.Result.open(tmp_path / "run")
     rounds = result.events["kind"].to_pylist().count("round")
     expected = {"evaluations": result.observations.num_rows, "events": result.events.num_rows, "rounds": rounds}

@@ -20,7 +20,8 @@ def hill(x: Any, agent: int, rng: np.random.Generator) -> float:
     what, _, number = os.environ.get(ORDER, "").partition(" ")
     if what and count.stat().st_size == int(number):
         if what == "die":
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # the second one is not waited for
         os.kill(os.getpid(), getattr(signal, what))
     return float(-((x[0] - 0.3) ** 2) - (x[1] - 0.1 * agent) ** 2 + 0.01 * rng.standard_normal())
 

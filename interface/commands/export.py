@@ -15,19 +15,22 @@ class Tool(StrEnum):
     """A tool for which runs can be exported."""
 
     optuna = "optuna"
+    perfetto = "perfetto"
 
 
 def export(
     folder: RunFolderArgument,
-    to: Annotated[Tool, typer.Option(help="The tool: a journal file with an Optuna study for each agent.")] = Tool.optuna,
-    out: Annotated[Path | None, typer.Option(help="A new file; default: optuna.journal in the run.")] = None,
+    to: Annotated[
+        Tool, typer.Option(help="optuna: a journal with a study for each agent; perfetto: a timeline as JSON.")
+    ] = Tool.optuna,
+    out: Annotated[Path | None, typer.Option(help="A new file; default: optuna.journal or perfetto.json in the run.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="Label of one algorithm; default: all.")] = None,
     replicate: Annotated[int, typer.Option(min=-1, help="Which replicate; -1 is all.")] = 0,
     public: Annotated[
         Path | None, typer.Option(help="In place of that: a new JSON file of what a private run may publish.")
     ] = None,
 ) -> None:
-    """Export the evaluations of a run for Optuna's dashboard, or with --public what a private run may publish."""
+    """Export the evaluations of a run for Optuna's dashboard, its timeline for Perfetto, or what a private run may publish."""
     from fedbo.results.result import Result, ResultError
 
     result = Result.open(folder)
@@ -36,6 +39,13 @@ def export(
 
         labels = export_public(result, public)
         print(f"{public}: releases of {', '.join(labels)}, and nothing of single agents")
+        return
+    if to is Tool.perfetto:
+        from fedbo.reports.perfetto import export_to_perfetto
+
+        path = out or folder / f"{to}.json"
+        count = export_to_perfetto(result, path, algorithm, None if replicate < 0 else replicate)
+        print(f"{path}: {count:,} events; open it at https://ui.perfetto.dev or chrome://tracing")
         return
     try:
         from fedbo.tuning.optuna_export import RunChoice, export_to_optuna

@@ -99,17 +99,23 @@ def _placed(events: Any) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
 
 def in_lanes(bars: Bars) -> tuple[Bars, int]:
     """Move bars that overlap in their row into lanes of it, the same number in all rows; return both, in the same order."""
+    lane = lanes_of(bars)
+    count = 1 + max(lane, default=0)
+    moved = [
+        (row + 2 * HALF * ((own + 0.5) / count - 0.5), begin, end) for own, (row, begin, end) in zip(lane, bars, strict=True)
+    ]
+    return moved, count
+
+
+def lanes_of(bars: Bars) -> list[int]:
+    """Give each bar the first lane of its row that is free when it begins, so that no two in a lane overlap."""
     lane, free = [0] * len(bars), dict[float, list[float]]()
     for number in sorted(range(len(bars)), key=lambda number: bars[number]):
         row, begin, end = bars[number]
         until = free.setdefault(row, [])
         lane[number] = next((place for place, time in enumerate(until) if time <= begin), len(until))
         until[lane[number] :] = [end, *until[lane[number] + 1 :]]
-    count = 1 + max(lane, default=0)
-    moved = [
-        (row + 2 * HALF * ((own + 0.5) / count - 0.5), begin, end) for own, (row, begin, end) in zip(lane, bars, strict=True)
-    ]
-    return moved, count
+    return lane
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fedbo.objectives.datasets.data import DataDamaged, DataMissing
     from fedbo.objectives.tables.table import TableError
     from fedbo.page.page import ReportError
-    from fedbo.plots.plot import PlotError
+    from fedbo.plots.layout import PlotError
     from fedbo.results.fork import Fork
     from fedbo.results.result import Result, ResultError
     from fedbo.settings.errors import ArgumentError, FedboError, SettingError, UnknownChoice
@@ -104,7 +104,7 @@ _PLACES = {
     "DataMissing": "fedbo.objectives.datasets.data",
     "TableError": "fedbo.objectives.tables.table",
     "ReportError": "fedbo.page.page",
-    "PlotError": "fedbo.plots.plot",
+    "PlotError": "fedbo.plots.layout",
     "ResultError": "fedbo.results.result",
     "ArgumentError": "fedbo.settings.errors",
     "FedboError": "fedbo.settings.errors",

@@ -12,7 +12,7 @@ from fedbo.objectives.base import LibraryMissing
 from fedbo.objectives.datasets.data import DataDamaged, DataMissing
 from fedbo.objectives.tables.table import TableError
 from fedbo.page.page import ReportError
-from fedbo.plots.plot import PlotError
+from fedbo.plots.layout import PlotError
 from fedbo.results.result import ResultError
 from fedbo.settings.exits import ExitError
 from fedbo.settings.trust import UntrustedError

@@ -190,7 +190,7 @@ def plot(
         **{"regret": regret, "algorithm": algorithm, "level": level, "replicate": replicate},
         **{"algorithms": _listed(algorithms), "panels": _listed(panels)},
     }
-    print(Result.open(folder, trust).plot(out, kind, cell, **choices, **look))
+    print(Result.open(folder, trust).plot(out, kind, cell, **{**choices, **look}))
 
 
 def _listed(words: str | None) -> list[str] | None:

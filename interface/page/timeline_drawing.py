@@ -144,7 +144,7 @@ def draw_timeline(result: Result, cell: int, label: str) -> TimelineDrawing:
         layers.append(Layer(kind, EVALUATING[kind], "", -half, half, _rounded(bars, digits)))
     for name, pair, colour, top, bottom, pattern in _SPANS:
         layers.append(Layer(name, colour, pattern, top, bottom, _rounded(during(events, pair, place, ends), digits)))
-    down = [(row, one.begin, one.end) for one in event_intervals(events, "down", "up") for row in place.values()]
+    down: Bars = [(row, one.begin, one.end) for one in event_intervals(events, "down", "up") for row in place.values()]
     layers.append(Layer("coordinator down", OUTAGE, "veil", -0.5, 0.5, _rounded(down, digits)))
     crashed, lost = ([(row, round(time, digits)) for row, time in found] for found in crashes(events, place, ends))
     return TimelineDrawing(

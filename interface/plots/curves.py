@@ -94,8 +94,8 @@ def line(axes: Axes, curve: Curve, keep: np.typing.NDArray[np.bool_], alpha: flo
         axes.axhline(float(mean[0]), **where)
         return
     if np.isfinite(error).any():
-        step = "post" if amounts else None
-        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=alpha, linewidth=0, step=step)
+        steps: Any = {"step": "post"} if amounts else {}
+        axes.fill_between(x, mean - error, mean + error, color=colour, alpha=alpha, linewidth=0, **steps)
     axes.plot(x, mean, drawstyle="steps-post" if amounts else "default", **{"solid_capstyle": "round", **options})
 
 

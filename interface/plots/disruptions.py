@@ -86,7 +86,7 @@ def _in_rows(axes: Axes, draw: Callable[[Axes, PanelRows], Sequence[Artist]], ro
 
 def _rows(result: Result, label: str) -> PanelRows:
     runs = runs_by_algorithm(result.shown[1])
-    measures = result.trouble()
+    measures: Sequence[Disruptions] = result.trouble()
     cells = sorted({row.cell for row in measures})
     known = styles(result)
     if len(cells) == 1:
@@ -147,7 +147,7 @@ def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     parts = {name: np.array([getattr(row, name, 0.0) for row in rows.measures]) for name in STATE_STYLES}
     parts["queueing"] = np.array(rows.queueing)
     parts["evaluating"] = parts["evaluating"] - parts["queueing"]
-    whole = np.maximum(1e-300, sum(parts.values()))
+    whole = np.maximum(1e-300, np.sum(list(parts.values()), axis=0))
     return _stacked(axes, {name: 100 * part / whole for name, part in parts.items()}, STATE_STYLES)
 
 
@@ -159,7 +159,7 @@ def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     parts["falsified"] = np.array(rows.lies)
     parts["arrived"] = parts["arrived"] - parts["falsified"]
     handles = _stacked(axes, parts, FATE_STYLES)
-    ends = sum(parts.values())
+    ends = np.sum(list(parts.values()), axis=0)
     axes.set_xlim(0, 1.02 * (float(np.max(ends)) or 1.0))
     for place, (row, end) in enumerate(zip(rows.measures, ends, strict=True)):
         astray = f"{_apart(rows)}{row.answers_lost:.0f} lost" if row.answers_lost else ""
@@ -170,9 +170,10 @@ def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
 
 def _stacked(axes: Axes, parts: Mapping[str, Array], known: Mapping[str, Mapping[str, Any]]) -> list[Artist]:
     """Stack bars of parts, with edges where they can be seen; return the entries of those that occur."""
-    left, most = 0.0, float(np.max(sum(parts.values()), initial=0.0)) or 1.0
+    ends = np.sum(list(parts.values()), axis=0)
+    left, most = np.zeros_like(ends), float(np.max(ends, initial=0.0)) or 1.0
     for name, part in parts.items():
-        for place, (begin, width) in enumerate(zip(np.broadcast_to(left, part.shape), part, strict=True)):
+        for place, (begin, width) in enumerate(zip(left, part, strict=True)):
             edge = {"edgecolor": "white", "linewidth": 0.6} if width > 0.02 * most else {"linewidth": 0}
             axes.barh([place], [width], left=[begin], height=0.66, **{**edge, **known[name]})
         left = left + part

@@ -23,7 +23,7 @@ PAPER = 10.0  # inches: a narrower figure is for print, with smaller letters
 COLUMN = 5.5  # inches: a narrower figure has one column of panels
 LETTER, BOLD = 0.52, 1.25  # the mean width of a letter as a share of its size, and how much wider bold ones are
 NARROWEST, WIDEST = 2.5, 40.0
-SPACING = {
+SPACING: dict[str, Any] = {
     "columnspacing": 1.3,
     "handlelength": 2.2,
     "handletextpad": 0.5,
@@ -62,7 +62,7 @@ class Look:
         """Return the pixels for each inch: many for print."""
         return 100 if self.width is None else 300
 
-    def style(self) -> dict[str, Any]:
+    def style(self) -> Any:
         """Return the settings of matplotlib."""
         scale = self.points / 10.0
         thin = {name: scale * STYLE[name] for name in ("axes.linewidth", "grid.linewidth", "hatch.linewidth")}
@@ -154,13 +154,13 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> float:
     """Put a legend between a panel and its title, and wrap its words to its width; return the legend's height in inches."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    width, size = _width(axes), axes.title.get_fontsize()
+    width, size = _width(axes), float(axes.title.get_fontsize())
     words, height = axes.get_title("left"), 0.0
     if handles:
         options: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.25}
         height = _fitted(lambda own, n: axes.legend(handles=own, ncols=n, **SPACING, **options), handles, width)
     axes.set_title(_wrapped(words, width, BOLD * size), loc="left", pad=72 * height + 0.3 * size + 3)
-    axes.set_xlabel(_wrapped(axes.get_xlabel(), width, axes.xaxis.label.get_fontsize()))
+    axes.set_xlabel(_wrapped(axes.get_xlabel(), width, float(axes.xaxis.label.get_fontsize())))
     return height
 
 
@@ -179,7 +179,7 @@ def row_labels(axes: Axes, names: Sequence[str]) -> None:
     assert figure is not None
     small = "medium" if len(names) <= 12 else "small" if len(names) <= 24 else "xx-small"
     width = 0.32 * axes.get_window_extent().width / figure.dpi
-    size = axes.xaxis.label.get_fontsize()
+    size = float(axes.xaxis.label.get_fontsize())
     axes.set_yticks(range(len(names)), [_wrapped(name, max(width, 0.6), size) for name in names], fontsize=small)
 
 

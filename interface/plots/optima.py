@@ -60,8 +60,9 @@ def optima_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Ar
 
 
 def _dot(colour: Any, size: float, label: str) -> Artist:
-    edge = {"markeredgecolor": INK if size > 4 else colour, "markeredgewidth": 0.5}
-    return Line2D([], [], linestyle="none", marker="o", color=colour, markersize=size, label=label, **edge)
+    edge = INK if size > 4 else colour
+    options: dict[str, Any] = {"linestyle": "none", "marker": "o", "markeredgewidth": 0.5}
+    return Line2D([], [], color=colour, markersize=size, markeredgecolor=edge, label=label, **options)
 
 
 def _found(result: Result, cell: int, drawn: bool) -> tuple[Best, np.ndarray]:

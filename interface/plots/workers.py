@@ -44,9 +44,9 @@ def draw_workers(axes: Axes, result: Result, cell: int, label: str) -> Sequence[
     here, lanes = in_lanes([(place[one["worker"]], one["started_at"], one["ended_at"]) for one in mine])
     ended, stopped = ([bar for bar, one in zip(here, mine, strict=True) if one["preempted"] == sign] for sign in (False, True))
     away = _away(events, place, last, _study(result, cell))
-    waits = [(_QUEUE, *span) for span in merged((one["queued_at"], one["started_at"]) for one in found)]
+    waits: Bars = [(_QUEUE, *span) for span in merged((one["queued_at"], one["started_at"]) for one in found)]
     layers: list[tuple[str, Bars, float, dict[str, Any]]] = [
-        ("empty", [(row, 0.0, last) for row in place.values()], HALF, {"facecolor": PALE}),
+        ("empty", [(float(row), 0.0, last) for row in place.values()], HALF, {"facecolor": PALE}),
         ("evaluation", ended, HALF / lanes, {"facecolor": "#2C6AA0", "edgecolor": "white", "linewidth": 0.5}),
         ("stopped by a preemption", stopped, HALF / lanes,
          {"facecolor": "#F6E3A8", "edgecolor": "white", "hatch": "....", "linewidth": 0.5}),

@@ -22,7 +22,7 @@ from fedbo.commands.fit import fit
 from fedbo.commands.fork import fork
 from fedbo.commands.help import GroupedCommands, help_of
 from fedbo.commands.inspect import plot, replay, show, validate
-from fedbo.commands.listing import list_data, list_names, schema
+from fedbo.commands.listing import fetch_data, list_data, list_names, schema
 from fedbo.commands.new import examples, new
 from fedbo.commands.privacy import privacy
 from fedbo.commands.report import report
@@ -71,6 +71,7 @@ app = typer.Typer(
 )
 data = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 data.command("list")(list_data)
+data.command("fetch")(fetch_data)
 
 
 @app.callback(invoke_without_command=True)

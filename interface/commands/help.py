@@ -50,7 +50,7 @@ GROUPS: dict[str, dict[str, CommandHelp]] = {
     },
     "Look things up": {
         "list": CommandHelp("List methods, objectives, models and their settings.", "fedbo list algorithms"),
-        "data": CommandHelp("List and fetch public data sets.", "fedbo data list"),
+        "data": CommandHelp("List and fetch public data sets.", "fedbo data fetch landmine"),
         "doctor": CommandHelp("Check the installation.", "fedbo doctor"),
     },
 }

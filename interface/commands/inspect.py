@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,32 +42,43 @@ def validate(
     timed: Annotated[
         bool, typer.Option("--time", help="Begin each run for some seconds, to say how long all will take.")
     ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print the study with every default instead, as a study file.")] = False,
     trust: Trust = False,
     printed: Printed = Format.text,
 ) -> None:
-    """Check a study without running it: print it with every default, and what it will cost."""
+    """Check a study without running it, and print what it will cost.
+
+    A data set or a library that its objectives need and that is not on this machine is a warning: other hosts may have it.
+    """
     from dataclasses import asdict
 
     from fedbo.estimates.cost import estimate_cost
     from fedbo.estimates.privacy import privacy_estimates, total_estimate
+    from fedbo.execution.requirements import missing
     from fedbo.reports.tables import console, plain, study_facts
     from fedbo.study.check_privacy import revealed
     from fedbo.study.study import load_study
 
     checked = load_study(study, sets or [], trust)
+    if full and printed is Format.text:
+        print(checked.to_toml())
+        return
     cost, private, total = estimate_cost(checked), privacy_estimates(checked), total_estimate(checked)
     if timed:
         from fedbo.world.forecasts import forecast, forecast_line
 
     found = forecast(checked, time.process_time()) if timed else None
+    lacking = missing(checked)
     if printed is Format.json:
         facts = {**asdict(cost), "assumptions": cost.assumptions, "epsilon": plain(private), "reveals": revealed(checked)}
         facts["epsilon_together"] = None if total is None else asdict(total)
+        facts["missing"] = lacking
         facts |= {"time": None if found is None else {**asdict(found), "virtual": found.virtual}} if timed else {}
         print_json({"study": checked.document(), "sha256": checked.digest(), "estimate": facts})
         return
-    print(checked.to_toml())
     console().print(study_facts(cost, private, revealed(checked), total))
+    if lacking is not None:
+        print(f"warning: {lacking}", file=sys.stderr)
     if timed:
         print(forecast_line(found))
 

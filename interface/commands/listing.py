@@ -48,6 +48,30 @@ def list_data(printed: Printed = Format.text) -> None:
         console().print(data_table(rows))
 
 
+def fetch_data(
+    name: Annotated[str, typer.Argument(help="A data set: see fedbo data list.", show_default=False)],
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PLACE", help="A file, a folder or an address to take it from, not its publisher's."),
+    ] = None,
+    printed: Printed = Format.text,
+) -> None:
+    """Fetch a data set into the user's cache, check its sum, and print where it is.
+
+    PLACE is the file itself or the published archive, a folder that holds one of them, or its address.
+    """
+    from fedbo.objectives.datasets.data import fetch
+
+    try:
+        folder = fetch(name, source)
+    except KeyError as error:
+        raise typer.BadParameter(str(error.args[0])) from None
+    if printed is Format.json:
+        print_json({"name": name, "where": str(folder)})
+    else:
+        print(f"{name}: {folder}")
+
+
 def schema() -> None:
     """Print the JSON Schema of study files, with the plug-ins that are installed, for editors."""
     from fedbo.study.schema import schema as generated

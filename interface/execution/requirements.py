@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import LibraryMissing
-from fedbo.objectives.datasets.data import DataDamaged, DataMissing
+from fedbo.objectives.datasets.data import DataDamaged, DataMissing, without_fetching
 from fedbo.study.study import Study
 
 ABSENT = (DataMissing, DataDamaged, LibraryMissing)
@@ -28,6 +28,16 @@ def require_objectives(study: Study) -> None:
                 raise
             except Exception:
                 continue
+
+
+def missing(study: Study) -> str | None:
+    """Return what the objectives of a study lack on this machine, without fetching anything; None where nothing is missing."""
+    try:
+        with without_fetching():
+            require_objectives(study)
+    except ABSENT as error:
+        return str(error)
+    return None
 
 
 def require_objective(study: Study) -> None:

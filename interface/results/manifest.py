@@ -53,7 +53,7 @@ def back(path: Path) -> str:
         return f"put its copy back: cp {shlex.quote(str(copy))} {shlex.quote(str(path))}"
     study, anew = (shlex.quote(str(each)) for each in (directory / STUDY, f"{directory}-anew"))
     if path.name == STUDY:
-        return f"put the study back that it was run from: fedbo validate STUDY > {study}"
+        return f"put the study back that it was run from: fedbo validate STUDY --full > {study}"
     if _names_code(directory / STUDY):  # which may be of another person, and would run
         return f"run the study again, which names Python code: read {study} first"
     return f"run the study again: fedbo run {study} --out {anew}"

@@ -10,17 +10,21 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import shutil
 import tarfile
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Literal
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
 
 import platformdirs
 
@@ -59,7 +63,38 @@ def locate(name: str) -> Path:
     is not the published one.
     """
     data_set = _named(name)
-    return _found(data_set) or _fetched(data_set)
+    if found := _found(data_set):
+        return found
+    if not _may_fetch.get():
+        raise DataMissing(f"the data set {name!r} is not on this machine; fetch it with: fedbo data fetch {name}")
+    return _fetched(data_set)
+
+
+def fetch(name: str, source: str | None = None) -> Path:
+    """Fetch a data set into the user's cache unless it is found whole, and return its folder.
+
+    `source` is where to take it from instead of its publisher: the file itself or the published archive of it, a folder with
+    these, or the address of one. Raises: as `locate`.
+    """
+    data_set = _named(name)
+    with suppress(DataDamaged):  # a damaged one in the cache is replaced
+        if found := _found(data_set):
+            return found
+    _fetched(data_set, source)
+    return locate(name)
+
+
+_may_fetch: ContextVar[bool] = ContextVar("may fetch", default=True)
+
+
+@contextmanager
+def without_fetching() -> Iterator[None]:
+    """Look only for what is on this machine."""
+    token = _may_fetch.set(False)
+    try:
+        yield
+    finally:
+        _may_fetch.reset(token)
 
 
 def inventory() -> list[InventoryRow]:
@@ -115,9 +150,15 @@ def _check(path: Path, file: DataFile) -> None:
     found = _digest(path, file.made_from.digest if file.made_from else _of_content if file.gzipped else _of_bytes)
     if found != file.sha256:
         raise DataDamaged(
-            f"{path} is not the published {file.name}: expected sha256 {file.sha256}, found {found}; "
+            f"{path} is not the published {file.name}: expected sha256 {file.sha256}, found {found}{_sizes(path, file)}; "
             f"delete it and fetch it again from {file.address}"
         )
+
+
+def _sizes(path: Path, file: DataFile) -> str:
+    """Return both sizes where they differ; others may pack the same content in other bytes."""
+    size = path.stat().st_size
+    return "" if file.gzipped or file.made_from or size == file.size else f" ({size:,} bytes in place of {file.size:,})"
 
 
 def _digest(path: Path, of: Callable[[Path], str]) -> str:
@@ -150,20 +191,25 @@ def _sha256(stream: IO[bytes] | gzip.GzipFile) -> str:
     return digest.hexdigest()
 
 
-def _fetched(data_set: DataSet) -> Path:
+def _fetched(data_set: DataSet, source: str | None = None) -> Path:
     folder = cache() / data_set.name
     folder.mkdir(parents=True, exist_ok=True)
     for file in data_set.files:
         # several processes may fetch at once: each in its own folder, and the last step is a rename
         with tempfile.TemporaryDirectory(dir=folder) as workshop:
-            fresh = _download(data_set, file, Path(workshop))
+            fresh = _download(data_set, file, Path(workshop), source)
             _check(fresh, file)
             fresh.replace(folder / file.name)
     return folder
 
 
-def _download(data_set: DataSet, file: DataFile, workshop: Path) -> Path:
-    got = _archive(data_set, file) or _retrieved(data_set, file, workshop)
+def _download(data_set: DataSet, file: DataFile, workshop: Path, source: str | None) -> Path:
+    if source is None:
+        got = _archive(data_set, file) or _retrieved(data_set, file, workshop)
+    else:
+        got = _taken(source, data_set, file, workshop)
+        if _is(got, file):  # as it is, and no archive of it
+            return got
     if file.made_from:
         try:
             file.made_from.make(got, workshop / "made")
@@ -179,8 +225,31 @@ def _archive(data_set: DataSet, file: DataFile) -> Path | None:
     return next((path for path in own if path.is_file()), None)
 
 
-def _retrieved(data_set: DataSet, file: DataFile, workshop: Path) -> Path:
-    if file.by_hand:
+def _taken(source: str, data_set: DataSet, file: DataFile, workshop: Path) -> Path:
+    """Copy a file, or its archive, from a place that a user names."""
+    scheme = urlsplit(source).scheme
+    if scheme in ("http", "https"):
+        return _retrieved(data_set, file, workshop, f"{source}{file.name}" if source.endswith("/") else source)
+    place = Path(url2pathname(urlsplit(source).path)) if scheme == "file" else Path(source)
+    archive = file.made_from.archive if file.made_from else unquote(file.address.rpartition("/")[2])
+    names = dict.fromkeys((file.name, archive))
+    found = [place / name for name in names if (place / name).is_file()] if place.is_dir() else [place]
+    if not found or not found[0].is_file():
+        held = f"holds no {' and no '.join(names)}" if place.is_dir() else "is no file"
+        raise DataMissing(f"'{source}' {held}; name a file, a folder, or an address that begins with http:// or https://")
+    return Path(shutil.copyfile(found[0], workshop / "taken"))
+
+
+def _is(path: Path, file: DataFile) -> bool:
+    try:
+        _check(path, file)
+    except (DataDamaged, ValueError, OSError):  # what makes a digest of arrays reads no archive
+        return False
+    return True
+
+
+def _retrieved(data_set: DataSet, file: DataFile, workshop: Path, address: str = "") -> Path:
+    if file.by_hand and not address:
         raise DataMissing(_how_to_get(data_set, file, None))
     import pooch  # only here: it waits for what is needed to fetch by any protocol, and most runs fetch nothing
 
@@ -188,7 +257,11 @@ def _retrieved(data_set: DataSet, file: DataFile, workshop: Path) -> Path:
     try:
         # the hash of an archive says nothing of its member, so the check is ours, after unpacking
         got = pooch.retrieve(
-            file.address, known_hash=None, path=workshop, fname="download", downloader=pooch.HTTPDownloader(timeout=PATIENCE)
+            address or file.address,
+            known_hash=None,
+            path=workshop,
+            fname="download",
+            downloader=pooch.HTTPDownloader(timeout=PATIENCE),
         )
     except (OSError, ValueError) as failure:
         raise DataMissing(_how_to_get(data_set, file, failure)) from failure
@@ -235,5 +308,5 @@ def _how_to_get(data_set: DataSet, file: DataFile, failure: Exception | None) ->
         f"the data set {data_set.name!r} is not on this machine and {why}. "
         f"Get {name} from {file.address}{within}{rest}, and put it at "
         f"{cache() / data_set.name / name}, or into a folder {data_set.name!r} of your own whose parent the "
-        "environment names as FEDBO_DATA"
+        f"environment names as FEDBO_DATA, or run: fedbo data fetch {data_set.name} --from FILE"
     )

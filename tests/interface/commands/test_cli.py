@@ -18,6 +18,7 @@ from synthetic_run import document, write_run
 from fedbo.cli import FAILED, INTERRUPTED, OK, WRONG_INPUT, main
 from fedbo.settings.interrupts import FIRST
 from fedbo.study.document import to_toml
+from fedbo.study.study import load_study
 
 STUDY: dict[str, Any] = {
     "study": {"name": "tiny", "replicates": 2},
@@ -138,9 +139,13 @@ def test_ctrl_c_keeps_what_was_done_and_says_where(study: str, tmp_path: Path) -
     assert main(["show", str(folder)]) == OK
 
 
-def test_validate_prints_the_resolved_study_and_an_estimate(capsys: pytest.CaptureFixture[str], study: str) -> None:
+def test_validate_prints_an_estimate_or_the_resolved_study(
+    capsys: pytest.CaptureFixture[str], study: str, tmp_path: Path
+) -> None:
     shown = printed(capsys, "validate", study)
-    assert 'mode = "immediate"' in shown and "assuming: " in shown
+    assert 'mode = "immediate"' not in shown and "assuming: " in shown
+    (tmp_path / "full.toml").write_text(printed(capsys, "validate", study, "--full"))
+    assert load_study(tmp_path / "full.toml").digest() == load_study(study).digest()
     facts = json.loads(printed(capsys, "validate", study, "--format", "json", "--set", "hosting.kind=dedicated"))
     assert facts["estimate"]["evaluations"] == 2 * (15 + 21)
     assert facts["estimate"]["actors"] == 1 + 3 and facts["estimate"]["bytes_up"] == 0

@@ -14,6 +14,7 @@ from threading import Thread
 
 import pytest
 
+from fedbo.cli import main
 from fedbo.objectives.datasets import data
 from fedbo.objectives.datasets.data import DataDamaged, DataMissing, inventory, locate
 from fedbo.objectives.datasets.inventory import DataFile, DataSet, MadeFrom
@@ -245,3 +246,73 @@ def test_the_landmine_fields_are_registered_with_their_source() -> None:
     (row,) = (row for row in inventory() if row.name == "landmine")
     assert (row.files, row.size) == (("LandmineData.mat",), 1_085_456)
     assert "JMLR 8, 2007" in row.citation
+
+
+@pytest.mark.parametrize(
+    "what", ["file", "archive", "folder", "folder of an archive", "file address", "address", "address of a folder"]
+)
+def test_a_set_is_fetched_from_wherever_a_user_has_it(
+    what: str, published: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(monkeypatch, CLOSED, "inner/tiny.txt")
+    folder, alone = tmp_path / "published", tmp_path / "alone"
+    alone.mkdir()
+    (alone / "tiny.zip").write_bytes((folder / "tiny.zip").read_bytes())
+    source = {
+        "file": str(folder / "tiny.txt"),
+        "archive": str(folder / "tiny.zip"),
+        "folder": str(folder),
+        "folder of an archive": str(alone),
+        "file address": (folder / "tiny.tar.gz").as_uri(),
+        "address": f"{published}/tiny.zip",
+        "address of a folder": f"{published}/",
+    }[what]
+    assert main(["data", "fetch", "tiny", "--from", source]) == 0
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said == f"tiny: {locate('tiny')}" and (locate("tiny") / "tiny.txt").read_bytes() == CONTENT
+    assert (folder / "tiny.txt").read_bytes() == CONTENT, "what a user has stays where it is"
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "said"),
+    [
+        ("other.txt", 1, "has no inner/tiny.txt to unpack"),
+        ("", 1, "holds no tiny.txt and no tiny.zip"),
+        ("gone.zip", 1, "is no file; name a file, a folder, or an address"),
+        ("empty.zip", 1, "has no inner/tiny.txt to unpack"),
+    ],
+)
+def test_a_place_that_has_no_such_set_is_one_line(
+    source: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(monkeypatch, CLOSED, "inner/tiny.txt")
+    (folder := tmp_path / "published").mkdir()
+    (folder / "other.txt").write_bytes(b"something else")
+    with zipfile.ZipFile(folder / "empty.zip", "w") as archive:
+        archive.writestr("readme.txt", b"moved")
+    place = folder if source else tmp_path / "published" / ".."
+    assert main(["data", "fetch", "tiny", "--from", str(place / source)]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert main(["data", "fetch", "tinny"]) == 2
+    assert "no data set 'tinny'; did you mean 'tiny'?" in capsys.readouterr().err
+
+
+def test_a_damaged_copy_in_the_cache_is_replaced_and_says_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(monkeypatch, CLOSED)
+    whole, held = tmp_path / "tiny.txt", data.cache() / "tiny" / "tiny.txt"
+    whole.write_bytes(CONTENT)
+    held.parent.mkdir(parents=True)
+    held.write_bytes(CONTENT[:-1])
+    with pytest.raises(DataDamaged, match=rf"\({len(CONTENT) - 1:,} bytes in place of {len(CONTENT):,}\)"):
+        locate("tiny")
+    assert data.fetch("tiny", str(whole)) == held.parent and held.read_bytes() == CONTENT
+
+
+def test_validate_warns_of_a_missing_set_and_fetches_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    examples = Path(__file__).parents[3] / "examples"
+    assert main(["validate", str(examples / "fts_landmine.toml"), "--set", "study.replicates=1"]) == 0
+    assert "warning: the data set 'landmine' is not on this machine; fetch it with: fedbo data fetch" in capsys.readouterr().err
+    assert not data.cache().exists()

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+from fedbo.settings import arguments as checks
+
 if TYPE_CHECKING:
     from fedbo.actors.storage.record_types import CheckpointError
     from fedbo.actors.storage.rows import TooLargeError
     from fedbo.actors.storage.sealed import Damaged, OtherFormat
+    from fedbo.call_arguments import Overrides
     from fedbo.coordinator.errors import EndlessError, ForkError, ProtocolError, ReplayError
     from fedbo.execution.cluster import ClusterError
     from fedbo.execution.notices import Callback
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from fedbo.settings.trust import UntrustedError
     from fedbo.study.document import StudyError
     from fedbo.study.paths import DirectoryError
-    from fedbo.study.study import Study, load_study
+    from fedbo.study.study import Study
     from fedbo.tuning.ask_tell import Agent
     from fedbo.tuning.message_folder import Meeting
     from fedbo.tuning.spaces import log
@@ -123,16 +126,28 @@ _PLACES = {
     "Terms": "fedbo.tuning.terms",
     "Result": "fedbo.results.result",
     "Study": "fedbo.study.study",
-    "load_study": "fedbo.study.study",
     "log": "fedbo.tuning.spaces",
 }
+
+
+def load_study(source: str | Path | Mapping[str, Any], overrides: Overrides = (), trust: bool = False) -> Study:
+    """Load a study from a TOML file or from a dictionary of its tables, and check all of it.
+
+    `overrides` are `dotted.key=value`, or a dictionary by dotted keys. Checking a study that names Python code imports that
+    code, which needs `trust`. StudyError, with one line for each fault, when anything is wrong.
+    """
+    from fedbo.call_arguments import named_in_python, overrides_of, study_of
+    from fedbo.study.study import load_study
+
+    with named_in_python():
+        return load_study(study_of(source), overrides_of(overrides), checks.flag("trust", trust))
 
 
 def run(
     study: str | Path | Mapping[str, Any] | Study,
     *,
     out: str | Path | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     progress: bool = False,
     callbacks: Sequence[Callback | str] = (),
 ) -> Result:
@@ -143,19 +158,24 @@ def run(
     happens, and change nothing (docs/plugins.md). StudyError when the study is wrong, RunError when it could not be completed;
     KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
     """
+    from fedbo.call_arguments import named_in_python, new_folder_of
+    from fedbo.callbacks import callbacks_of
+    from fedbo.execution.failures import succeeded
     from fedbo.execution.runner import run_study
-    from fedbo.study.study import Study, StudyError, load_study
+    from fedbo.study.study import Study
 
-    if overrides and isinstance(study, Study):
-        raise StudyError("overrides: have no effect on a study that is checked already; give them to load_study")
-    checked = study if isinstance(study, Study) else load_study(study, overrides, trust=True)
-    return run_study(checked, None if out is None else Path(out), _display(progress), _callbacks(callbacks))
+    with named_in_python():
+        place, made, display = new_folder_of(out), callbacks_of(callbacks), _display(progress)
+        if overrides and isinstance(study, Study):
+            raise checks.wrong("overrides", overrides, "has no effect on a checked study; pass it to load_study")
+        checked = study if isinstance(study, Study) else load_study(study, overrides, trust=True)
+        return succeeded(run_study(checked, place, display, made))
 
 
 def resume(
     directory: str | Path,
     *,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     algorithms: Sequence[Mapping[str, Any]] = (),
     progress: bool = False,
     callbacks: Sequence[Callback | str] = (),
@@ -168,10 +188,15 @@ def resume(
     or a run of the larger study would not begin as this one; else as `run`. `callbacks` are told of all from the beginning.
     Python code that the study names must be as it was, unless the run failed; `changed_code` allows a mix of both versions.
     """
+    from fedbo.call_arguments import added_algorithms, folder_of, named_in_python, overrides_of
+    from fedbo.callbacks import callbacks_of
+    from fedbo.execution.failures import succeeded
     from fedbo.execution.runner import resume_study
 
-    shown, told = _display(progress), _callbacks(callbacks)
-    return resume_study(Path(directory), overrides, shown, told, algorithms, changed_code=changed_code)
+    with named_in_python():
+        folder, changes, made = folder_of("directory", directory), overrides_of(overrides), callbacks_of(callbacks)
+        added, mixed = added_algorithms(algorithms), checks.flag("changed_code", changed_code)
+        return succeeded(resume_study(folder, changes, _display(progress), made, added, changed_code=mixed))
 
 
 def fork(
@@ -179,7 +204,7 @@ def fork(
     at: float | str | None = None,
     *,
     every: float | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     out: str | Path | None = None,
     progress: bool = False,
     trust: bool = False,
@@ -191,10 +216,17 @@ def fork(
     Python code that the run names is imported only with `trust`. ValueError with the reason where a run cannot be forked there,
     or not with that change; else as `run`.
     """
+    from fedbo.call_arguments import folder_of, named_in_python, new_folder_of, overrides_of
     from fedbo.execution.fork import fork_run, points_of
 
-    points = points_of(Path(directory), None if at is None else str(at), every)
-    return fork_run(Path(directory), points, overrides, None if out is None else Path(out), _display(progress), trust)
+    with named_in_python():
+        folder, changes, place = folder_of("directory", directory), overrides_of(overrides), new_folder_of(out)
+        if every is not None:
+            checks.number("every", every, above=0.0)
+        if at is not None and not isinstance(at, str):
+            checks.number("at", at)
+        points = points_of(folder, None if at is None else str(at), every)
+        return fork_run(folder, points, changes, place, _display(progress), checks.flag("trust", trust))
 
 
 def tune(
@@ -219,15 +251,17 @@ def tune(
     cluster, and `study` are tables of a study that override all this. With `resume`, the study in `out` is resumed, if it has
     begun. Raises what `run` raises. See docs/tuning.md.
     """
+    from fedbo.call_arguments import named_in_python
     from fedbo.tuning.tune import tuned
 
-    return tuned(objective, space, agents, options, _display(progress))
+    with named_in_python():
+        return tuned(objective, space, agents, options, _display(progress))
 
 
 def tabulate(
     objective: str | Path,
     *,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     points: int = 4096,
     refine: int = 0,
     agents: Sequence[int] | None = None,
@@ -243,24 +277,21 @@ def tabulate(
     `out` (by default NAME.table) is new, or holds the same table, which is then resumed or extended. ValueError when
     anything is wrong with these, RunError when evaluating failed, KeyboardInterrupt after Ctrl-C: what was evaluated is kept.
     """
+    from fedbo.call_arguments import check_tabulation, named_in_python, new_folder_of, overrides_of
     from fedbo.tabulation.sources import source
     from fedbo.tabulation.tabulation import TableRequest, tabulate
 
-    origin, hosting = source(str(objective), overrides, seed, replicate)
-    hosting = hosting if workers is None else hosting.model_copy(update={"workers": workers})
-    request = TableRequest(points, refine, None if agents is None else tuple(agents))
-    folder = Path(f"{origin.name}.table") if out is None else Path(out)
-    return tabulate(origin, folder, request, hosting, _display(progress))
-
-
-def _callbacks(given: Sequence[Callback | str]) -> list[Callback]:
-    from fedbo.callbacks import callback
-
-    return [callback(one) for one in given]
+    with named_in_python():
+        check_tabulation(points, refine, agents, seed, replicate, workers)
+        place, changes, name = new_folder_of(out), overrides_of(overrides), str(checks.path("objective", objective, "file"))
+        origin, hosting = source(name, changes, seed, replicate)
+        hosting = hosting if workers is None else hosting.model_copy(update={"workers": workers})
+        request = TableRequest(points, refine, None if agents is None else tuple(agents))
+        return tabulate(origin, place or Path(f"{origin.name}.table"), request, hosting, _display(progress))
 
 
 def _display(progress: bool) -> Progress | None:
-    if not progress:
+    if not checks.flag("progress", progress):
         return None
     from fedbo.execution.progress import progress_for
     from fedbo.reports.tables import console

@@ -7,13 +7,15 @@ study whose sites agree to that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fedbo.execution.notices import Callback, ClosedRound, Evaluation, LoggedEvent, check_callback
-from fedbo.settings.errors import unknown
+from fedbo.objectives.base import LibraryMissing
+from fedbo.settings.arguments import short, wrong
+from fedbo.settings.errors import ArgumentError, unknown
 from fedbo.settings.plugins import Catalogue
 from fedbo.settings.trust import admit
 
@@ -148,6 +150,23 @@ def callback(given: str | Callback) -> Callback:
     return check_callback(found() if isinstance(found, type) else found)
 
 
+def callbacks_of(given: Any) -> list[Callback]:
+    """Return the callbacks of an argument `callbacks`; ArgumentError where it is no list, or has one that is none."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise wrong("callbacks", given, "must be a list; write callbacks=[…]")
+    made = []
+    for place, each in enumerate(given):
+        try:
+            made.append(callback(each))
+        except ValueError as error:
+            raise ArgumentError(f"callbacks[{place}] = {short(each)}: {error}") from None
+        except TypeError as error:
+            raise ArgumentError(
+                f"callbacks[{place}] = {short(each)}: cannot be made without arguments ({error}); make it"
+            ) from None
+    return made
+
+
 CALLBACKS = Catalogue[Any](
     "callbacks", {"mlflow": MLflow, "wandb": WeightsAndBiases, "ray_metrics": RayMetrics}, check_callback
 )
@@ -165,4 +184,6 @@ def _needed(module: str, package: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:
-        raise ImportError(f"this callback needs {module}, which cannot be imported ({error}): pip install {package}") from error
+        raise LibraryMissing(
+            f"this callback needs {module}, which cannot be imported ({error}): pip install {package}"
+        ) from error

@@ -51,7 +51,7 @@ def new_directory(study: Study, out: Path | None) -> Path:
             raise DirectoryError(f"'{out}' holds a run that has not ended; go on with it: fedbo resume {quoted(out)}")
         taken = out.exists() and (not out.is_dir() or not _untouched(out, study))
     if taken:
-        raise FileExistsError(f"'{out}' exists and is not an empty directory; name a new one")
+        raise DirectoryError(f"'{out}' exists and is not an empty directory; name a new one")
     make_folder(out, PRIVATE)
     return out.resolve()
 

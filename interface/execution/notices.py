@@ -68,8 +68,8 @@ Callback = Callable[[Evaluation], object] | Any
 def check_callback(found: Any) -> Any:
     """Give a callback back; ValueError when it is no function and has no method of one."""
     if not callable(found) and not any(callable(getattr(found, name, None)) for name in METHODS):
-        words = f"a function of an evaluation would do, or an object with {', '.join(METHODS[:-1])} or {METHODS[-1]}"
-        raise ValueError(f"it is {found!r:.80}, and {words}")
+        methods = f"{', '.join(METHODS[:-1])} or {METHODS[-1]}"
+        raise ValueError(f"must be a function of an evaluation, or an object with {methods}, not a {type(found).__name__}")
     return found
 
 

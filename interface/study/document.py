@@ -216,7 +216,7 @@ def as_document(value: Any) -> Any:
 
 def one_line(value: Any, width: int = 60) -> str:
     """Write a value on one line the way a study file has it, cut off where it grows long."""
-    return shorten(repr(value) if isinstance(value, str) else _inline(value), width)
+    return shorten(repr(value) if isinstance(value, str) else inline(value), width)
 
 
 def shorten(text: str, width: int = 60) -> str:
@@ -250,17 +250,17 @@ def _block(header: str, table: Mapping[str, Any]) -> str:
 
 
 def _pairs(table: Mapping[str, Any]) -> list[str]:
-    return [f"{_key(key)} = {_inline(value)}" for key, value in table.items() if value is not None]
+    return [f"{_key(key)} = {inline(value)}" for key, value in table.items() if value is not None]
 
 
 def _key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else _inline(key)
+    return key if _BARE.fullmatch(key) else inline(key)
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
     """Write a value on one line as TOML has it."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_inline, value))}]"
+        return f"[{', '.join(map(inline, value))}]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(_pairs(value))}}}"
     if isinstance(value, str | bool):

@@ -210,11 +210,9 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
     for key, value in map(parse_override, overrides):
         changed.append(_located(document, key))
         document = with_value(document, changed[-1], value)
-    if isinstance(document.get("sweep"), dict):
-        document = {**document, "sweep": flatten(document["sweep"])}
     try:
         modules = not isinstance(source, Mapping)  # of which Python itself knows where they are
-        return _checked(resolve_paths(document, folder, trust, modules))
+        return checked_study(document, folder, trust, modules)
     except UntrustedError as error:
         raise StudyError(f"{name}: {code_in(document, error)}") from None
     except InvalidSettings as found:
@@ -223,6 +221,13 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
         if (words := code_words(error)) is None:
             raise
         raise StudyError(f"{name}: {words}") from error
+
+
+def checked_study(document: Document, folder: Path, trust: bool = False, modules: bool = False) -> Study:
+    """Return the study of a document whose paths count from a folder; InvalidSettings or UntrustedError."""
+    if isinstance(document.get("sweep"), dict):
+        document = {**document, "sweep": flatten(document["sweep"])}
+    return _checked(resolve_paths(document, folder, trust, modules))
 
 
 def recall_study(path: Path) -> Study:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
-from fedbo.callbacks import callback
+from fedbo.callbacks import callbacks_of
 from fedbo.execution.directory import unfinished
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.results.manifest import read_manifest
+from fedbo.settings.errors import ArgumentError
+from fedbo.study.document import as_document
+from fedbo.study.invalid import InvalidSettings
 from fedbo.study.paths import DirectoryError
-from fedbo.study.study import Study, StudyError, load_study
+from fedbo.study.study import Study, checked_study
+from fedbo.tuning.arguments import check_arguments, in_arguments
 from fedbo.tuning.spaces import written_space
 from fedbo.tuning.start import start_file
 
@@ -57,13 +62,14 @@ class Options(TypedDict):
 
 def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, progress: Progress | None = None) -> Result:
     """Run a tuning study, or resume it, and give its results; see `fedbo.tune`."""
+    options = _given_options(options)
+    callbacks = callbacks_of(options.get("callbacks", ()))
     study = tuning_study(function, space, agents, options)
     out = Path(options["out"]) if "out" in options else None
-    callbacks = [callback(one) for one in options.get("callbacks", ())]
     if not options.get("resume", False):
         return run_study(study, out, progress, callbacks)
     if out is None:
-        raise StudyError("resume: needs the directory of the study; give out=")
+        raise ArgumentError("resume = True: needs the directory of the study; add out=…")
     if not unfinished(out):
         if not (out / "manifest.json").exists():
             return run_study(study, out, progress, callbacks)
@@ -75,14 +81,19 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
     return resume_study(out, (), progress, callbacks, changed_code=True)
 
 
-def tuning_study(function: Callable[..., Any], space: Any, agents: int, options: Options) -> Study:
-    """Make the study; StudyError or ValueError when anything in it is wrong."""
+def _given_options(options: Options) -> Options:
+    """Return the options without those that are None, which stand for the default; TypeError where one is unknown."""
     if unknown := sorted(set(options) - set(Options.__annotations__)):
-        words = ", ".join(sorted(Options.__annotations__))
-        raise TypeError(f"tune() takes no argument '{unknown[0]}'; there are: objective, space, agents, {words}, progress")
+        near = difflib.get_close_matches(unknown[0], Options.__annotations__, n=1)
+        words = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(Options.__annotations__))}"
+        raise ArgumentError(f"tune() takes no argument '{unknown[0]}'; {words}")
+    return cast(Options, {name: value for name, value in options.items() if value is not None})
+
+
+def tuning_study(function: Callable[..., Any], space: Any, agents: int, options: Options) -> Study:
+    """Return the study of these arguments; ArgumentError when anything in them is wrong."""
+    check_arguments(function, space, agents, options)
     mode, asked = options.get("mode", "max"), options.get("resources", {})
-    if mode not in ("min", "max"):
-        raise StudyError(f"mode = {mode!r}: must be 'min' or 'max'")
     document: dict[str, Any] = {
         "study": {"name": options.get("name", "tuning"), "seed": options.get("seed", 0)},
         "objective": {
@@ -119,7 +130,11 @@ def tuning_study(function: Callable[..., Any], space: Any, agents: int, options:
     more = options.get("study", {})
     for name, table in more.items():
         document[name] = {**document.get(name, {}), **table} if isinstance(table, Mapping) else table
-    return load_study(document, trust=True)
+    document = as_document(document)
+    try:
+        return checked_study(document, Path.cwd(), trust=True)
+    except InvalidSettings as found:
+        raise in_arguments(found, document, more) from None
 
 
 def _algorithm(given: str | Mapping[str, Any]) -> dict[str, Any]:

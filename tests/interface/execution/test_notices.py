@@ -178,7 +178,7 @@ def test_callbacks_are_named_on_the_command_line(tmp_path: Path, capsys: pytest.
     assert json.loads(line.removeprefix("count ")) == expected
     for name, why in (
         ("mlflw", "no callback 'mlflw'; did you mean 'mlflow'"),
-        (f"{place}:number", "it is 5, and a function of an evaluation would do, or an object with on_evaluation"),
+        (f"{place}:number", "must be a function of an evaluation, or an object with on_evaluation"),
         (f"{place}:Needy", "TypeError: Needy.__init__() missing 1 required"),
         ("gone.py:Kept", "there is no file 'gone.py'"),
         ("no_such_package:function", "No module named 'no_such_package'"),
@@ -186,7 +186,7 @@ def test_callbacks_are_named_on_the_command_line(tmp_path: Path, capsys: pytest.
         assert main([*arguments, name]) == 2
         printed = capsys.readouterr().err
         assert f"--callback {name}: " in printed and why in printed and printed.count("\n") == 1
-    with pytest.raises(ValueError, match="it is 5, and a function of an evaluation would do"):
+    with pytest.raises(ValueError, match="must be a function of an evaluation, or an object with .*, not a int"):
         fedbo.run(STUDY, callbacks=[5])
 
 

@@ -256,7 +256,7 @@ def test_a_kill_before_anything_was_written_leaves_a_directory_in_which_the_stud
 @pytest.mark.parametrize("name", ["notes.txt", "study.toml", "manifest.txt"])
 def test_what_somebody_else_left_in_a_directory_is_not_written_over(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("mine")
-    with pytest.raises(FileExistsError, match="exists and is not an empty directory; name a new one"):
+    with pytest.raises(fedbo.DirectoryError, match="exists and is not an empty directory; name a new one"):
         fedbo.run(TROUBLED, out=tmp_path)
     assert (tmp_path / name).read_text() == "mine"
 

@@ -1,0 +1,98 @@
+"""The arguments of `fedbo.run`, `resume`, `fork`, `load_study` and `tabulate`, and their names in errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedbo.settings import arguments
+from fedbo.settings.errors import ArgumentError, FedboError
+from fedbo.study.document import as_document, inline
+
+Overrides = Sequence[str] | Mapping[str, Any]
+
+# What the command line calls otherwise, where a message names it.
+_IN_PYTHON = (
+    (re.compile(r"^--set:? ", re.MULTILINE), "overrides: "),
+    (re.compile(r"--set \"?([\w.]+=(?:[^\s;,\"]+|\"[^\"]*\"))\"?"), r"overrides=['\1']"),
+    (re.compile(r"--set\b"), "overrides"),
+    (re.compile(r"--algorithm\b"), "algorithms"),
+    (re.compile(r"--trust\b"), "trust=True"),
+    (re.compile(r"(?<![\w-])--(at|every|out|agents|points|seed|workers|address|callback)\b"), r"\1"),
+)
+
+
+@contextmanager
+def named_in_python() -> Iterator[None]:
+    """Name arguments instead of options of the command line in the errors that are raised within."""
+    try:
+        yield
+    except FedboError as error:
+        if error.args and isinstance(error.args[0], str):
+            words = error.args[0]
+            for option, argument in _IN_PYTHON:
+                words = option.sub(argument, words)
+            error.args = (words, *error.args[1:])
+        raise
+
+
+def study_of(given: Any) -> Any:
+    """Return a study file or the tables of a study; ArgumentError for anything else."""
+    if isinstance(given, Mapping):
+        return given
+    if isinstance(given, str | Path) and str(given):
+        return arguments.path("study", given, "file")
+    raise arguments.wrong("study", given, "must be a study file, or a dictionary of its tables")
+
+
+def overrides_of(given: Any) -> list[str]:
+    """Return overrides as `key=value`, also where they were passed as a dictionary by dotted keys."""
+    if isinstance(given, Mapping):
+        return [f"{arguments.text('overrides: a key', key)}={inline(as_document(value))}" for key, value in given.items()]
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        remedy = "must be a list such as ['budget.iterations=20'], or a dictionary such as {'budget.iterations': 20}"
+        raise arguments.wrong("overrides", given, remedy)
+    for place, each in enumerate(given):
+        if not isinstance(each, str):
+            raise arguments.wrong(f"overrides[{place}]", each, "must be a string such as 'budget.iterations=20'")
+    return list(given)
+
+
+def folder_of(name: str, given: Any) -> Path:
+    """Return a directory that must be there."""
+    folder = Path(arguments.path(name, given))
+    if not folder.is_dir():
+        raise arguments.wrong(name, str(given), "is no directory; pass the directory of a run, as result.directory names it")
+    return folder
+
+
+def new_folder_of(given: Any) -> Path | None:
+    """Return the directory that is to be made; None for the default."""
+    return None if given is None else Path(arguments.path("out", given))
+
+
+def added_algorithms(given: Any) -> list[Mapping[str, Any]]:
+    """Return the tables of algorithms; a name stands for its table."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise arguments.wrong("algorithms", given, "must be a list of tables, such as [{'name': 'ts'}]")
+    tables = [{"name": each} if isinstance(each, str) else each for each in given]
+    for place, table in enumerate(tables):
+        if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+            raise ArgumentError(f"algorithms[{place}] = {arguments.short(table)}: must be a table with a name; add one")
+    return tables
+
+
+def check_tabulation(points: Any, refine: Any, agents: Any, seed: Any, replicate: Any, workers: Any) -> None:
+    """Check the numbers that `tabulate` is passed."""
+    for name, value, least in (("points", points, 1), ("refine", refine, 0), ("replicate", replicate, 0)):
+        arguments.whole(name, value, least)
+    for name, value in (("seed", seed), ("workers", workers)):
+        if value is not None:
+            arguments.whole(name, value)
+    if agents is not None and (isinstance(agents, str) or not isinstance(agents, Sequence)):
+        raise arguments.wrong("agents", agents, "must be a list of the numbers of agents")
+    for agent in agents or ():
+        arguments.whole("agents", agent)

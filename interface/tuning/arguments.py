@@ -1,0 +1,191 @@
+"""The arguments of `fedbo.tune`, checked before anything starts, and their names for what a study says of them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cloudpickle
+
+from fedbo.settings import arguments
+from fedbo.settings.errors import ArgumentError
+from fedbo.study.document import Loc, as_document, lookup, one_line
+from fedbo.study.invalid import InvalidSetting, InvalidSettings
+
+# Where a study has what an argument sets; what stands under such a place is an entry of the argument.
+PLACES: dict[Loc, str] = {
+    ("study", "name"): "name",
+    ("study", "seed"): "seed",
+    ("objective", "function"): "objective",
+    ("objective", "space"): "space",
+    ("objective", "agents"): "agents",
+    ("objective", "metric_name"): "metric",
+    ("objective", "steps"): "steps",
+    ("agents", "initial"): "initial",
+    ("agents", "history"): "start",
+    ("budget", "iterations"): "iterations",
+    ("budget", "target"): "target",
+    ("budget", "evaluations"): "evaluations",
+    ("budget", "time"): "seconds",
+    ("algorithm", 0, "name"): "algorithm",
+    ("algorithm", 0): "algorithm",
+    ("algorithm",): "algorithm",
+    ("evaluation", "parallel"): "parallel",
+    ("evaluation", "prefetch"): "prefetch",
+    ("evaluation", "resources"): "resources",
+    ("evaluation", "time_limit"): "time_limit",
+    ("evaluation", "memory_limit"): "memory_limit",
+    ("evaluation", "retries"): "retries",
+    ("evaluation", "failure"): "failure",
+    ("hosting", "address"): "address",
+    ("stopping", "kind"): "stopping",
+    ("stopping",): "stopping",
+}
+_KEY = re.compile(r"\[+(\w+)\]+ (\w+)(?: = ((?:\"[^\"]*\"|[^\s;,]+)))?")
+
+
+def check_arguments(function: Any, space: Any, agents: Any, options: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for the first argument that is wrong by itself; the space is checked where it is written."""
+    check_objective(function, "stopping" in options)
+    arguments.whole("agents", agents, 1)
+    for name, check in _CHECKS.items():
+        if name in options:
+            check(name, options[name])
+    if options.get("stopping") is not None and "steps" not in options:
+        raise arguments.wrong("stopping", options["stopping"], "needs the number of steps of an evaluation; add steps=…")
+
+
+def check_objective(function: Any, reports: bool = False) -> None:
+    """Raise ArgumentError unless this is a function of a configuration that a process can be sent."""
+    if not callable(function) or inspect.isclass(function):
+        raise arguments.wrong("objective", function, "must be a function of a configuration, such as def f(config)")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise arguments.wrong("objective", function, "must return a number; write a plain function, without async or yield")
+    if reports and not _takes(function, "report"):
+        raise arguments.wrong("objective", function, "takes no report, so 'stopping' has no effect; add an argument 'report'")
+    try:
+        cloudpickle.dumps(function)
+    except Exception as error:
+        words = f"cannot be sent to other processes ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
+        raise arguments.wrong("objective", function, f"{words}; open files, locks and connections within it") from None
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    try:
+        taken = inspect.signature(function).parameters
+    except ValueError:
+        return True
+    return name in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
+
+
+def in_arguments(found: InvalidSettings, document: Mapping[str, Any], table: Mapping[str, Any]) -> ArgumentError:
+    """Return what is wrong with a study as errors of the arguments that it was made of, one line each.
+
+    `table` is the argument `study`, which names what it sets by itself.
+    """
+    lines = [_line(fault, document, table) for fault in found.faults]
+    return ArgumentError("\n".join(dict.fromkeys(lines)))
+
+
+def _line(fault: InvalidSetting, document: Mapping[str, Any], table: Mapping[str, Any]) -> str:
+    try:
+        value = lookup(document, fault.loc)
+    except KeyError:
+        value = None
+    shows = value is not None and not isinstance(value, Mapping | list) and fault.loc[-1] not in ("space", "function")
+    return f"{_name(fault.loc, table)}{f' = {one_line(value)}' if shows else ''}: {_in_python(fault.remedy)}"
+
+
+def _name(loc: Loc, table: Mapping[str, Any] | None = None) -> str:
+    """Return the argument that sets a place of a study, with the entry of it."""
+    if table is None or not _sets(table, loc):
+        for length in range(len(loc), 0, -1):
+            if loc[:length] in PLACES:
+                return PLACES[loc[:length]] + "".join(f"[{step!r}]" for step in loc[length:])
+    return "study" + "".join(f"[{step!r}]" for step in loc)
+
+
+def _sets(table: Mapping[str, Any], loc: Loc) -> bool:
+    try:
+        lookup(table, loc)
+    except KeyError:
+        return False
+    return True
+
+
+def _in_python(remedy: str) -> str:
+    """Return a remedy in which keys of a study are the arguments that set them."""
+
+    def replaced(found: re.Match[str]) -> str:
+        head, key, value = found.groups()
+        name = _name((head, 0, key) if head == "algorithm" else (head, key))
+        return name if value is None else f"{name}={value}" if "[" not in name else f"{name} = {value}"
+
+    return _KEY.sub(replaced, remedy)
+
+
+def _resources(name: str, value: Any) -> None:
+    tables = [value] if isinstance(value, Mapping) else value
+    if not isinstance(tables, list | tuple) or not all(isinstance(table, Mapping) for table in tables):
+        raise arguments.wrong(name, value, "must be a table such as {'CPU': 2}, or a list with one for each agent")
+    for table in tables:
+        for resource, amount in table.items():
+            called = f"{name}[{resource!r}]"
+            arguments.text(f"{name}: the name of a resource", resource)
+            if arguments.number(called, amount) < 0:
+                raise arguments.wrong(called, amount, "must be at least 0")
+
+
+def _algorithm(name: str, value: Any) -> None:
+    if not isinstance(value, str | Mapping):
+        raise arguments.wrong(name, value, "must be a name, or a table such as {'name': 'fts', 'every': 2}")
+    if isinstance(value, Mapping) and not isinstance(value.get("name"), str):
+        raise arguments.wrong(name, value, "has no name; add one, such as 'name': 'fts'")
+
+
+def _stopping(name: str, value: Any) -> None:
+    if not isinstance(value, str | Mapping):
+        raise arguments.wrong(name, value, "must be 'asha', 'hyperband', 'median', or a table such as {'kind': 'asha'}")
+
+
+def _study(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise arguments.wrong(name, value, "must be a dictionary of tables, such as {'exchange': {'mode': 'barrier'}}")
+    as_document(value)
+
+
+def _at_least(least: int) -> Callable[[str, Any], object]:
+    return lambda name, value: arguments.whole(name, value, least)
+
+
+def _above_zero(name: str, value: Any) -> None:
+    arguments.number(name, value, above=0.0)
+
+
+_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "algorithm": _algorithm,
+    "iterations": _at_least(1),
+    "initial": _at_least(0),
+    "metric": arguments.text,
+    "mode": lambda name, value: arguments.one_of(name, value, ("min", "max")),
+    "parallel": _at_least(1),
+    "prefetch": _at_least(0),
+    "resources": _resources,
+    "target": arguments.number,
+    "evaluations": _at_least(1),
+    "seconds": _above_zero,
+    "time_limit": _above_zero,
+    "memory_limit": _at_least(1),
+    "retries": _at_least(0),
+    "failure": lambda name, value: arguments.one_of(name, value, ("avoid", "drop", "stop")),
+    "seed": _at_least(0),
+    "name": arguments.text,
+    "address": arguments.text,
+    "out": arguments.path,
+    "resume": arguments.flag,
+    "steps": _at_least(2),
+    "stopping": _stopping,
+    "study": _study,
+}

@@ -158,9 +158,8 @@ def run(
     happens, and change nothing (docs/plugins.md). StudyError when the study is wrong, RunError when it could not be completed;
     KeyboardInterrupt after Ctrl-C. Whatever was observed before has been written.
     """
-    from fedbo.call_arguments import named_in_python, new_folder_of
+    from fedbo.call_arguments import named_in_python, new_folder_of, succeeded
     from fedbo.callbacks import callbacks_of
-    from fedbo.execution.failures import succeeded
     from fedbo.execution.runner import run_study
     from fedbo.study.study import Study
 
@@ -188,9 +187,8 @@ def resume(
     or a run of the larger study would not begin as this one; else as `run`. `callbacks` are told of all from the beginning.
     Python code that the study names must be as it was, unless the run failed; `changed_code` allows a mix of both versions.
     """
-    from fedbo.call_arguments import added_algorithms, folder_of, named_in_python, overrides_of
+    from fedbo.call_arguments import added_algorithms, folder_of, named_in_python, overrides_of, succeeded
     from fedbo.callbacks import callbacks_of
-    from fedbo.execution.failures import succeeded
     from fedbo.execution.runner import resume_study
 
     with named_in_python():
@@ -251,11 +249,11 @@ def tune(
     cluster, and `study` are tables of a study that override all this. With `resume`, the study in `out` is resumed, if it has
     begun. Raises what `run` raises. See docs/tuning.md.
     """
-    from fedbo.call_arguments import named_in_python
+    from fedbo.call_arguments import named_in_python, succeeded
     from fedbo.tuning.tune import tuned
 
     with named_in_python():
-        return tuned(objective, space, agents, options, _display(progress))
+        return succeeded(tuned(objective, space, agents, options, _display(progress)), warn=False)
 
 
 def tabulate(

@@ -1,13 +1,16 @@
-"""The arguments of `fedbo.run`, `resume`, `fork`, `load_study` and `tabulate`, and their names in errors."""
+"""The arguments of `fedbo.run`, `resume`, `fork`, `load_study` and `tabulate`, their names in errors, and what all return."""
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedbo.execution.runner import RunError
+from fedbo.results.result import Result
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError, FedboError
 from fedbo.study.document import as_document, inline
@@ -96,3 +99,15 @@ def check_tabulation(points: Any, refine: Any, agents: Any, seed: Any, replicate
         raise arguments.wrong("agents", agents, "must be a list of the numbers of agents")
     for agent in agents or ():
         arguments.whole("agents", agent)
+
+
+def succeeded(result: Result, warn: bool = True) -> Result:
+    """Return the result of a run; RunError where all its evaluations failed. Warn where some did, once."""
+    failed, first = result.failures()
+    total = len(result.observations)
+    words = f"{failed} of {total} evaluations failed; the first one: {first}"
+    if failed and failed == total:
+        raise RunError(f"{words}; all that was observed is in {result.directory}", result.directory)
+    if failed and warn:
+        warnings.warn(words, RuntimeWarning, stacklevel=3)
+    return result

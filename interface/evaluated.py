@@ -16,6 +16,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.objectives.typed_spaces.typed import Space
 from fedbo.records.text_table import spreadsheet_cell
+from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.spaces import written_space
 
 
@@ -46,13 +47,13 @@ def evaluated(
             return evaluated_in_csv(path, space, value)
         if path.suffix == ".parquet" and path.is_file():
             return _in_parquet(path, space, value)
-        raise ValueError(f"start = '{path}': is no .csv or .parquet file and no run directory; give one that is there")
+        raise ArgumentError(f"start = '{path}': is no .csv or .parquet file and no run directory; give one that is there")
     read, found = _read(space), list[Evaluated]()
     try:
         pairs = [(flattened(pair[0]), float(pair[1])) for pair in source]
     except (TypeError, ValueError, IndexError, KeyError, AttributeError):
         words = "give pairs of a configuration and its value, an optuna.Study, a .csv or .parquet file, or a run directory"
-        raise ValueError(f"start = {source!r:.60}: {words}") from None
+        raise ArgumentError(f"start = {source!r:.60}: {words}") from None
     for number, (configuration, worth) in enumerate(pairs, 1):
         found.append(_checked(read, Evaluated(configuration, worth, f"start/{number}"), f"start, point {number}"))
     return found
@@ -62,7 +63,7 @@ def _in_parquet(path: Path, space: Any, value: str) -> list[Evaluated]:
     table, read = read_table(path), _read(space)
     if value not in table.column_names:
         there = ", ".join(table.column_names)
-        raise ValueError(f"'{path}': has no column '{value}'; there are: {there}; say which one has the value")
+        raise ArgumentError(f"'{path}': has no column '{value}'; there are: {there}; say which one has the value")
     found = []
     for number, row in enumerate(table.to_pylist(), 1):
         configuration = {name: row[name] for name in _names(read) if row.get(name) is not None}
@@ -96,10 +97,12 @@ def evaluated_in_study(study: Any, space: Any, mode: str | None = None) -> list[
     """
     read = _read(space)
     if len(study.directions) != 1:
-        raise ValueError(f"study '{study.study_name}': has {len(study.directions)} objectives; one with a single one would do")
+        raise ArgumentError(
+            f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with a single one"
+        )
     direction = "min" if study.direction.name == "MINIMIZE" else "max"
     if mode not in (None, direction):
-        raise ValueError(
+        raise ArgumentError(
             f"study '{study.study_name}': its values are better the {_better(direction)}, not as mode = {mode!r} says"
         )
     found = []
@@ -123,7 +126,7 @@ def evaluated_in_csv(path: str | Path, space: Any, value: str = "value") -> list
         rows = csv.DictReader(file)
         columns = list(rows.fieldnames or ())
         if value not in columns:
-            raise ValueError(
+            raise ArgumentError(
                 f"'{place}': has no column '{value}'; there are: {', '.join(columns)}; say which one has the value"
             )
         found = []
@@ -161,7 +164,7 @@ def _cell(space: Space, name: str, cell: str, where: str) -> Any:
     by_text = {spreadsheet_cell(text): choice for text, choice in by_text.items()} | by_text
     by_text |= {repr(float(each)): each for each in choices if type(each) in (int, float) and str(float(each)) not in by_text}
     if cell not in by_text:
-        raise ValueError(f"{where}: {name} = {cell!r}: is none of {', '.join(by_text)}")
+        raise ArgumentError(f"{where}: {name} = {cell!r}: is none of {', '.join(by_text)}")
     return by_text[cell]
 
 
@@ -169,12 +172,12 @@ def _float(cell: str, where: str) -> float:
     try:
         return float(cell)
     except ValueError:
-        raise ValueError(f"{where} = {cell!r}: is no number") from None
+        raise ArgumentError(f"{where} = {cell!r}: is no number") from None
 
 
 def _checked(space: Space, point: Evaluated, where: str) -> Evaluated:
     try:
         space.encode(point.configuration)
     except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ArgumentError(f"{where}: {error}") from None
     return point

@@ -18,10 +18,12 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from fedbo.objectives.typed_spaces.nesting import flattened
+from fedbo.settings.arguments import instance
+from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.optuna_space import distributions
-from fedbo.tuning.terms import Terms
+from fedbo.tuning.terms import Terms, check_agent
 
 ASKED = "fedbo:asked"  # the attribute of a trial that says which agent's folder gave it, and by which token
 
@@ -45,6 +47,9 @@ class OptunaSampler(BaseSampler):
         meeting: Meeting | None = None,
         independent: BaseSampler | None = None,
     ) -> None:
+        check_agent(folder, terms, number, meeting)
+        if independent is not None:
+            instance("independent", independent, BaseSampler, "pass one of optuna.samplers")
         self._folder, self._space, self._terms, self._number = Path(folder).resolve(), space, terms, number
         self._meeting, self._independent = meeting, independent or RandomSampler(terms.seed)
         self._distributions = distributions(space)
@@ -89,13 +94,16 @@ class OptunaSampler(BaseSampler):
             self._agent = None
 
     def _opened(self, study: Study) -> Agent:
-        self._raise_error_if_multi_objective(study)
+        if len(study.directions) != 1:
+            raise ArgumentError(
+                f"study '{study.study_name}': has {len(study.directions)} objectives; use a study with a single one"
+            )
         mode = "min" if study.direction == StudyDirection.MINIMIZE else "max"
         if self._agent is None:
             terms = replace(self._terms, mode=mode)
             self._agent = Agent(self._folder, self._space, terms, self._number, self._meeting)
         if self._agent.terms.mode != mode:
-            raise ValueError(f"study '{study.study_name}': has another direction than before; give it a sampler of its own")
+            raise ArgumentError(f"study '{study.study_name}': has another direction than before; use a new sampler for it")
         return self._agent
 
     def _learn(self, agent: Agent, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:

@@ -23,8 +23,11 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.evaluations import Query
 from fedbo.algorithms.streams import Streams
 from fedbo.objectives.base import Fidelity
+from fedbo.settings.arguments import path, text, whole
+from fedbo.settings.errors import ArgumentError
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.stopping import StoppingTable, invalid_rungs, not_in_real_time
+from fedbo.tuning.arguments import check_metric, check_stopping, in_arguments
 
 
 class RayScheduler(FIFOScheduler):
@@ -49,6 +52,11 @@ class RayScheduler(FIFOScheduler):
         metric: str | None = None,
         mode: str | None = None,
     ) -> None:
+        path("folder", folder)
+        check_stopping("stopping", stopping)
+        whole("steps", steps, 2)
+        text("time_attr", time_attr)
+        check_metric(metric, mode)
         super().__init__()  # type: ignore[no-untyped-call]
         self._folder, self._steps, self._time_attr = Path(folder).resolve(), steps, time_attr
         self._table = {"kind": stopping} if isinstance(stopping, str) else dict(stopping)
@@ -70,7 +78,8 @@ class RayScheduler(FIFOScheduler):
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Read what trials came to before; ValueError without metric and mode."""
         if self._metric is None or self._mode not in ("min", "max"):
-            raise ValueError("RayScheduler: no metric and mode; give both to TuneConfig, or here, the mode as 'min' or 'max'")
+            words = f"metric = {self._metric!r}, mode = {self._mode!r}: RayScheduler needs both"
+            raise ArgumentError(f"{words}; pass them to TuneConfig, or here, the mode as 'min' or 'max'")
         if self._log is None:
             head = {"stopping": self._table, "steps": self._steps, "metric": self._metric, "mode": self._mode}
             self._log = _RungLog(self._folder, head, self._stopping, 1.0 if self._mode == "max" else -1.0)
@@ -112,7 +121,7 @@ class _RungLog:
             if not whole:
                 atomic.append(file.fileno(), json.dumps(head).encode() + b"\n")
         if lines[0] != head:
-            raise ValueError(f"'{folder}': has rungs of {json.dumps(lines[0])}; give the same arguments, or a new folder")
+            raise ArgumentError(f"'{folder}': has rungs of {json.dumps(lines[0])}; use the same arguments, or a new folder")
         for trial, _, value in lines[1:]:
             self._judge(trial, value)
 
@@ -143,8 +152,6 @@ class _RungLog:
 
 def _stopping_on(table: dict[str, Any], steps: int) -> Stopping:
     """Make the stopper of a table, on so many steps; ValueError with a line for what is wrong."""
-    if type(steps) is not int or steps < 2:
-        raise ValueError(f"steps = {steps!r}: must be a whole number, at least 2")
     found = list[InvalidSetting]()
     try:
         stopper = StoppingTable.model_validate(table).make()
@@ -155,6 +162,5 @@ def _stopping_on(table: dict[str, Any], steps: int) -> Stopping:
     except InvalidSettings as error:
         found += error.faults
     if found:
-        document = {"stopping": table}
-        raise ValueError("; ".join(InvalidSetting(("stopping", *one.loc), one.remedy).line(document) for one in found))
+        raise in_arguments(InvalidSettings(found).under("stopping"), {"stopping": table}, {})
     return Stopping(stopper, 1, steps)

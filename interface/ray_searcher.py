@@ -16,10 +16,12 @@ from ray.tune.search.variant_generator import parse_spec_vars
 
 from fedbo.objectives.typed_spaces.declared_space import is_nested
 from fedbo.objectives.typed_spaces.nesting import flattened, nested
+from fedbo.settings.errors import ArgumentError
+from fedbo.tuning.arguments import check_metric
 from fedbo.tuning.ask_tell import Agent
 from fedbo.tuning.message_folder import Meeting
 from fedbo.tuning.spaces import written_space
-from fedbo.tuning.terms import Terms
+from fedbo.tuning.terms import Terms, check_agent
 
 # Agents that this process has open: Tune copies searchers, and a restored Tuner has another one on the same folder.
 _OPEN: dict[Path, tuple[Agent, str, Terms]] = {}
@@ -50,6 +52,8 @@ class RaySearcher(Searcher):
         metric: str | None = None,
         mode: str | None = None,
     ) -> None:
+        check_agent(folder, terms, number, meeting)
+        check_metric(metric, mode)
         super().__init__(metric, mode)
         self._folder, self._terms, self._number = Path(folder).resolve(), terms, number
         self._meeting = meeting
@@ -113,7 +117,7 @@ class RaySearcher(Searcher):
         """Go on where an experiment was saved, with the agent of that time; ValueError when this one is another."""
         state = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
         if (state["folder"], state["number"]) != (str(self._folder), self._number):
-            raise ValueError(
+            raise ArgumentError(
                 f"'{checkpoint_path}': is of agent {state['number']} in '{state['folder']}', not of {self._number} in "
                 f"'{self._folder}'; restore with that one"
             )
@@ -131,9 +135,10 @@ class RaySearcher(Searcher):
     @property
     def _agent(self) -> Agent:
         if self._written is None:
-            raise ValueError("RaySearcher: no space; give param_space to the Tuner, or space= here")
+            raise ArgumentError("space = None: RaySearcher needs a space; pass param_space to the Tuner, or space= here")
         if self._metric is None or self._mode not in ("min", "max"):
-            raise ValueError("RaySearcher: no metric and mode; give both to TuneConfig, or here, the mode as 'min' or 'max'")
+            words = f"metric = {self._metric!r}, mode = {self._mode!r}: RaySearcher needs both"
+            raise ArgumentError(f"{words}; pass them to TuneConfig, or here, the mode as 'min' or 'max'")
         wanted = self._written, replace(self._terms, mode=self._mode)
         if self._folder in _OPEN and _OPEN[self._folder][1:] != wanted:
             self.close()

@@ -31,8 +31,8 @@ def wrong(name: str, value: object, remedy: str) -> ArgumentError:
 def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
     """Return a whole number; True and 3.0 are none."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least or (most is not None and value > most):
-        between = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise wrong(name, value, f"must be a whole number, {between}")
+        between = f", at least {least}" if most is None else f" from {least} to {most}"
+        raise wrong(name, value, f"must be {least}" if most == least else f"must be a whole number{between}")
     return int(value)
 
 

@@ -14,6 +14,7 @@ from fedbo.objectives.tables.table import TableError
 from fedbo.page.page import ReportError
 from fedbo.plots.layout import PlotError
 from fedbo.results.result import ResultError
+from fedbo.settings.errors import ArgumentError
 from fedbo.settings.exits import ExitError
 from fedbo.settings.trust import UntrustedError
 from fedbo.study.paths import DirectoryError
@@ -23,7 +24,7 @@ from fedbo.world.measurements import Immeasurable
 def is_wrong_input(error: Exception) -> bool:
     """Say whether an argument or a directory was wrong, before anything ran."""
     ours = ResultError | PlotError | ReportError | DirectoryError | TableError | Damaged | OtherFormat
-    ours |= Immeasurable | ForkError | UntrustedError | TooLargeError
+    ours |= ArgumentError | Immeasurable | ForkError | UntrustedError | TooLargeError
     return isinstance(error, ours | FileExistsError | PermissionError)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -122,3 +123,18 @@ class CallbackCalls:
                 words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
                 print(shown(f"callback {name} failed and is told nothing more: {words}; the study goes on"), file=sys.stderr)
         return enough
+
+
+class FirstFailure:
+    """A callback that warns of the first failed evaluation, while the others continue."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def __call__(self, evaluation: Evaluation) -> None:
+        """Warn once, with the reason."""
+        if evaluation.error is not None and not self._warned:
+            self._warned = True
+            reason = evaluation.error.splitlines()[0]
+            words = f"evaluation {evaluation.number} of agent {evaluation.agent} failed: {reason}"
+            warnings.warn(f"{words}; later failures are listed by result.failures()", RuntimeWarning, stacklevel=2)

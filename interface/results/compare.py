@@ -13,6 +13,7 @@ from fedbo.results.curves import REGRET, Array, Axis, IncumbentTrace, replicate_
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.result import Result, ResultError, check_label, scored_traces
 from fedbo.results.summary import Difference, difference, main_algorithm, paired
+from fedbo.settings.arguments import number
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,10 @@ class TargetValue:
     algorithm: str
     level: float | None = None
     regret: bool = False
+
+    def __post_init__(self) -> None:
+        if self.level is not None:
+            number("level", self.level)
 
 
 def target_of(result: Result, algorithm: str | None, level: float | None = None, regret: bool = False) -> TargetValue:

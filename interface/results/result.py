@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, get_args, overload
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from fedbo.results.remote import open_copy
 from fedbo.results.schemas import OBSERVATIONS, PRINTED, PRIVACY, SPENT
 from fedbo.results.summary import SummaryRow, difference, regrets, summary_row
 from fedbo.results.trials import trials
+from fedbo.settings import arguments
 from fedbo.settings.errors import FedboError
 from fedbo.settings.shown import quoted
 from fedbo.settings.trust import UntrustedError, admit, places_in
@@ -66,7 +67,7 @@ class Result:
         ResultError when it is none, Damaged when a file of it is, OtherFormat of a later version.
         Nothing that its study names is run, unless it is to be trusted: regret on the mean takes its Python function.
         """
-        if (address := address_of(directory)) is not None:
+        if (address := address_of(arguments.path("directory", directory))) is not None:
             return open_copy(cls, address, trust)
         folder = Path(directory)
         with usable(folder, "cannot be looked at"):
@@ -162,7 +163,11 @@ class Result:
 
     def metric(self, cell: int = 0) -> Metric:
         """Give the native quantity that was optimised in a cell."""
-        return Metric(**_of_cell(self.manifest["metric"], cell, dict))
+        return Metric(**_of_cell(self.manifest["metric"], self._cell(cell), dict))
+
+    def _cell(self, cell: int, name: str = "cell") -> int:
+        """Return the number of a cell; ArgumentError where there is none of it."""
+        return arguments.whole(name, cell, 0, len(self.manifest["cells"]) - 1)
 
     def configurations(self, cell: int = 0) -> Configurations:
         """Return what the points of a cell stand for: configurations, by the names of their parameters."""
@@ -214,6 +219,8 @@ class Result:
         delta; the cost is the time that the target had spent in evaluations. With `regret`, the distance to each agent's own
         best value instead of the native quantity; ResultError where that is not known.
         """
+        arguments.one_of("by", by, get_args(Axis))
+        arguments.whole("points", points, 1)
         groups = by_cell_and_algorithm(scored_traces(self, regret)).items()
         drawn = (curve(mine, by, grid(mine, by, points), REGRET if regret else self.metric(cell)) for (cell, _), mine in groups)
         return Records("curves", Curve, drawn)
@@ -228,7 +235,7 @@ class Result:
 
     def regret_curves(self, points: int = 200) -> Records[RegretCurve]:
         """Average that regret over agents and replicates, cumulative and instantaneous, against evaluations of each agent."""
-        return Records("regret_curves", RegretCurve, regret_curves(self.regret, points))
+        return Records("regret_curves", RegretCurve, regret_curves(self.regret, arguments.whole("points", points, 1)))
 
     def regret_summary(self) -> Records[RegretRow]:
         """Sum that regret up with what was communicated for it, one row for each algorithm in each cell."""
@@ -257,6 +264,10 @@ class Result:
         ResultError when a cell has no such algorithm, or when the cells differ in what is optimised.
         """
         from fedbo.results.compare import TargetValue, comparison
+
+        if not isinstance(cells, tuple | list) or len(cells) != 2:
+            raise arguments.wrong("cells", cells, "must be the numbers of two cells, such as (0, 1)")
+        cells = self._cell(cells[0], "cells"), self._cell(cells[1], "cells")
 
         return comparison(self, cells, TargetValue(check_label(self, algorithm), level, regret))
 
@@ -304,6 +315,10 @@ class Result:
         """
         from fedbo.plots.plot import View, draw, draw_on
 
+        if path is not None:
+            arguments.path("path", path, "file")
+        if cell is not None:
+            arguments.whole("cell", cell)
         view = View.of(kind, cell, choices)
         if ax is not None:
             if path is not None:

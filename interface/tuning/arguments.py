@@ -138,16 +138,26 @@ def _resources(name: str, value: Any) -> None:
                 raise arguments.wrong(called, amount, "must be at least 0")
 
 
-def _algorithm(name: str, value: Any) -> None:
-    if not isinstance(value, str | Mapping):
+def check_algorithm(name: str, value: Any) -> None:
+    """Check that a value is the name of an algorithm, or a table with one."""
+    if not isinstance(value, str | Mapping) or not value:
         raise arguments.wrong(name, value, "must be a name, or a table such as {'name': 'fts', 'every': 2}")
     if isinstance(value, Mapping) and not isinstance(value.get("name"), str):
         raise arguments.wrong(name, value, "has no name; add one, such as 'name': 'fts'")
 
 
-def _stopping(name: str, value: Any) -> None:
+def check_stopping(name: str, value: Any) -> None:
+    """Check that a value is the name of a stopper, or its table."""
     if not isinstance(value, str | Mapping):
         raise arguments.wrong(name, value, "must be 'asha', 'hyperband', 'median', or a table such as {'kind': 'asha'}")
+
+
+def check_metric(metric: Any, mode: Any) -> None:
+    """Check the name of a metric and its direction, each of which may be None."""
+    if metric is not None:
+        arguments.text("metric", metric)
+    if mode is not None:
+        arguments.one_of("mode", mode, ("min", "max"))
 
 
 def _study(name: str, value: Any) -> None:
@@ -165,7 +175,7 @@ def _above_zero(name: str, value: Any) -> None:
 
 
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
-    "algorithm": _algorithm,
+    "algorithm": check_algorithm,
     "iterations": _at_least(1),
     "initial": _at_least(0),
     "metric": arguments.text,
@@ -186,6 +196,6 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "out": arguments.path,
     "resume": arguments.flag,
     "steps": _at_least(2),
-    "stopping": _stopping,
+    "stopping": check_stopping,
     "study": _study,
 }

@@ -17,7 +17,7 @@ from fedbo.actors.storage import atomic
 from fedbo.actors.storage.sealed import Damaged
 from fedbo.algorithms.base import Array
 from fedbo.study.lock import locked
-from fedbo.study.paths import PRIVATE
+from fedbo.study.paths import PRIVATE, DirectoryError
 
 LogEntry = dict[str, Any]
 
@@ -35,7 +35,7 @@ class AskLog:
 
     def __init__(self, folder: Path, head: LogEntry) -> None:
         atomic.make_folder(folder, PRIVATE)
-        self._held = ExitStack()
+        self._folder, self._held, self._closed = folder, ExitStack(), False
         self._held.enter_context(locked(folder))
         path = folder / "log.jsonl"
         self._file = atomic.open_log(path)
@@ -44,9 +44,8 @@ class AskLog:
         os.ftruncate(self._file, size)
         if found and found[0] != head:
             self.close()
-            raise ValueError(
-                f"'{folder}': was made with another space, other terms or another number; give those, or a new folder"
-            )
+            words = "was made with another space, other terms or another number; use those, or a new folder"
+            raise DirectoryError(f"'{folder}': {words}")
         self._sum = hashlib.sha256()
         self._sums = [self._added(line) for line in path.read_bytes()[:size].splitlines(keepends=True)]
         if not found:
@@ -100,6 +99,8 @@ class AskLog:
         return found
 
     def _write(self, entry: LogEntry) -> None:
+        if self._closed:
+            raise DirectoryError(f"'{self._folder}': this agent is closed; open it again with fedbo.Agent")
         line = json.dumps(entry).encode() + b"\n"
         atomic.append(self._file, line, sync=True)
         self._added(line)
@@ -119,6 +120,7 @@ class AskLog:
 
     def close(self) -> None:
         """Let others open it; it may be called again."""
+        self._closed = True
         self._held.close()
 
 

@@ -16,19 +16,18 @@ import numpy as np
 from fedbo.actors.evaluation.failed_points import learns_failures, other_than, takes_worst
 from fedbo.actors.storage.checkpoint import CheckpointError, read_checkpoint, write_checkpoint
 from fedbo.actors.threads import blas_threads
-from fedbo.algorithms.base import Array, Inbound, Overlapping, Private, Problem, Starting
+from fedbo.algorithms.base import Array, Inbound, Problem, Starting
 from fedbo.algorithms.streams import Streams
 from fedbo.evaluated import Evaluated, evaluated
-from fedbo.objectives.base import is_usable
 from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import as_declared, flattened
-from fedbo.settings.trust import admit, places_in
-from fedbo.study.tables import AlgorithmTable
+from fedbo.settings import arguments
+from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.ask_log import AskLog, LogEntry
 from fedbo.tuning.message_folder import Meeting, answer_to
 from fedbo.tuning.messages import MessageStore, secret_step
 from fedbo.tuning.spaces import written_space
-from fedbo.tuning.terms import Terms
+from fedbo.tuning.terms import Terms, check_agent, observed_value
 
 
 class Suggestion(NamedTuple):
@@ -79,21 +78,12 @@ class Agent:
         *,
         start: Any = None,
     ) -> None:
+        check_agent(folder, terms, number, meeting)
         written = written_space(space)
         self.folder, self.terms, self.number, self._meeting = Path(folder), terms, number, meeting
         self._written = written
         self._space, self._sign = read_space(written), 1.0 if terms.mode == "max" else -1.0
-        named = {"name": terms.algorithm} if isinstance(terms.algorithm, str) else dict(terms.algorithm)
-        if named.get("name") == "fts":
-            named = {"every": 1, **named}
-        admit(places_in(named))  # which the caller names
-        self._algorithm: Any = AlgorithmTable.model_validate(named).make()
-        if not isinstance(self._algorithm, Overlapping) or self._algorithm.queries != 1 or isinstance(self._algorithm, Private):
-            raise ValueError(f"algorithm '{named.get('name')}' cannot be asked like this; take ts, fts, gp_ei or gp_ucb")
-        if meeting is not None:
-            meeting.check(self._algorithm, named["name"])
-        if not 0 <= number < terms.agents:
-            raise ValueError(f"number = {number}: there are {terms.agents} agents, numbered from 0 to {terms.agents - 1}")
+        self._algorithm: Any = terms.make()
         targets = tuple(range(terms.agents))
         dim = len(self._space.parameters)
         self._problem = Problem(dim, terms.agents, targets, terms.initial, 10**6, number, rounds=False, lattice=self._space)
@@ -117,6 +107,9 @@ class Agent:
         First come open ones that no client works on: for a named `client` those that it was given before, otherwise those of an
         earlier process, and those whose lease has run out. Then come new ones.
         """
+        arguments.whole("n", n, 1)
+        if client is not None:
+            arguments.text("client", client)
         found = self._log.again(client, self._handed)[:n]
         for token in found if self.terms.lease is not None else ():
             self._enter({"ask": token, **self._log.points[token], "client": client, "until": self._until()})
@@ -143,11 +136,10 @@ class Agent:
 
     def _closed(self, token: str, value: float | None, more: Mapping[str, Any]) -> bool:
         """Close an open configuration, and send the message that is due then."""
+        value = observed_value(value)
+        self._known(token)
         if token in self._log.told:
             return False
-        if token not in self._log.points:
-            raise ValueError(f"token {token!r}: this agent has handed out no such point; tell what `ask` gave")
-        value = None if value is None or not is_usable(value) else float(value)
         due = self._meeting is not None and self._due(self._file.told + 1)
         self._enter({"tell": token, "value": value, "at": time.time(), **more} | ({"sends": True} if due else {}))
         with self._threads.limit(limits=1):
@@ -163,7 +155,7 @@ class Agent:
         `tell` does so whenever a message is due. OSError as there; ValueError without a meeting.
         """
         if self._meeting is None:
-            raise ValueError("this agent has no meeting; give it one when it is opened")
+            raise ArgumentError("meeting = None: this agent has no meeting; pass one when it is opened")
         self._messages.exchange(self._meeting)
         taken = set(self._log.taken)
         new = [name for name in self._messages.names if name not in taken]
@@ -183,13 +175,11 @@ class Agent:
         Under a `name` that was added before, it is no news, and nothing happens; say whether it is news. Points that were added
         stand in for the random ones at the beginning. ValueError when the configuration is none of the space.
         """
+        value, u = observed_value(value), self._encoded(configuration)
         token = f"{self.number:05d}-added-{len(self._log.told)}" if name is None else f"{self.number:05d}-added:{name}"
         if token in self._log.told:
             return False
-        value = None if value is None or not is_usable(value) else float(value)
-        self._enter(
-            {"add": token, "u": self._space.encode(flattened(configuration)).tolist(), "value": value, "at": time.time()}
-        )
+        self._enter({"add": token, "u": u.tolist(), "value": value, "at": time.time()})
         self._file = self._taken_in(token, value)
         self._save()
         return True
@@ -199,8 +189,8 @@ class Agent:
         return [self._suggestion(token) for token in self._log.open if client in (None, self._log.points[token]["client"])]
 
     def given(self, token: str) -> Suggestion:
-        """Give a suggestion once more; KeyError when the token is not one of this agent's."""
-        return self._suggestion(token)
+        """Return a suggestion once more; ArgumentError when the token is not one of this agent's."""
+        return self._suggestion(self._known(token))
 
     def best(self) -> tuple[dict[str, Any], float] | None:
         """Give the best configuration that was told and its value; None before the first."""
@@ -213,6 +203,29 @@ class Agent:
     def _started(self, start: Any) -> list[Evaluated]:
         is_run = isinstance(start, str | Path) and Path(start).is_dir()
         return evaluated(start, self._written, mode=self.terms.mode, agent=self.number if is_run else None)
+
+    def __repr__(self) -> str:
+        """Name the agent, what it has observed, and the best configuration."""
+        values = sum(value is not None for value in self._log.told.values())
+        best = self.best()
+        said = "no value yet" if best is None else f"best {best[1]:.6g} at {best[0]}"
+        where = f"Agent {self.number} of {self.terms.agents} in '{self.folder}'"
+        return f"<{where}: {values} values, {len(self._log.open)} open, {said}>"
+
+    def _known(self, token: str) -> str:
+        """Return a token of this agent; ArgumentError for any other."""
+        if not isinstance(token, str) or token not in self._log.points:
+            raise arguments.wrong("token", token, "this agent has handed out no such point; use the token that ask returned")
+        return token
+
+    def _encoded(self, configuration: Mapping[str, Any]) -> Array:
+        """Return the point of a configuration, nested or flat; ArgumentError when it is none of the space."""
+        if not isinstance(configuration, Mapping):
+            raise arguments.wrong("configuration", configuration, "must be a dictionary with a value for each parameter")
+        try:
+            return self._space.encode(flattened(configuration))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"configuration: {error}") from None
 
     def close(self) -> None:
         """Let another process open the folder."""

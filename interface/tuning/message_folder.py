@@ -22,6 +22,8 @@ from fedbo.algorithms.base import Algorithm, Declaration, Inbound, Payload, Prob
 from fedbo.algorithms.reveals import Reveals, read_reveals, revealed_by
 from fedbo.algorithms.streams import COORDINATOR, Streams
 from fedbo.coordinator.messages import LARGEST, declared_size, fault, longest, named
+from fedbo.settings.arguments import path
+from fedbo.settings.errors import ArgumentError
 from fedbo.study.storage import reached
 
 _NAME = re.compile(r"([0-9a-f]{16})-(\d{5,9})-(\d{6,9})-([0-9a-f]{64})\.message")
@@ -91,15 +93,23 @@ class Meeting:
     """
 
     def __init__(self, folder: str | Path, filesystem: FileSystem | None = None, *, reveals: str = Reveals.DRAWS) -> None:
-        self.folder, self.reveals = folder, read_reveals(reveals)
-        self._files, self._path = reached(folder, filesystem)
+        path("folder", folder)
+        try:
+            self.folder, self.reveals = folder, read_reveals(reveals)
+            self._files, self._path = reached(folder, filesystem)
+        except ValueError as error:
+            raise ArgumentError(str(error)) from None
+
+    def __repr__(self) -> str:
+        """Name the folder, and the most that messages there may reveal."""
+        return f"<Meeting in '{self.folder}', reveals at most {self.reveals}>"
 
     def check(self, algorithm: Algorithm, name: str) -> None:
         """Raise ValueError when messages of an algorithm reveal more than may be revealed here."""
         declared = revealed_by(algorithm)
         if declared.exceeds(self.reveals):
             remedy = f"open the meeting with reveals = '{declared}' to accept that"
-            raise ValueError(f"algorithm '{name}': {declared.meaning}; {remedy}")
+            raise ArgumentError(f"algorithm = '{name}': {declared.meaning}; {remedy}")
 
     def sizes(self) -> dict[str, int]:
         """List the names of all messages with the sizes of their files; OSError when the folder cannot be reached."""

@@ -13,6 +13,7 @@ from fedbo.actors.storage import atomic
 from fedbo.evaluated import Evaluated, evaluated
 from fedbo.objectives.space import from_unit
 from fedbo.objectives.typed_spaces.declared_space import read_space
+from fedbo.settings.errors import ArgumentError
 
 
 def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> Path:
@@ -31,7 +32,7 @@ def start_file(given: Any, space: str, agents: int, mode: str, folder: Path) -> 
             lines.writerow([*x.tolist(), point.value, number])
     content = text.getvalue()
     if content.count("\n") == 1:
-        raise ValueError("start: has no point with a value; leave it out, or give some")
+        raise ArgumentError("start: has no point with a value; leave it out, or give some")
     path = folder / f"start-{hashlib.sha256(content.encode()).hexdigest()[:12]}.csv"
     atomic.write(path, lambda file: file.write(content.encode()), mode=0o600)
     return path
@@ -41,7 +42,7 @@ def _of_agents(given: Any, space: str, agents: int, mode: str) -> dict[int, list
     """List the points of each agent."""
     if isinstance(given, Mapping):
         if wrong := [key for key in given if key not in range(agents)]:
-            raise ValueError(f"start: has points for agent {wrong[0]!r}; there are agents 0 to {agents - 1}")
+            raise ArgumentError(f"start: has points for agent {wrong[0]!r}; there are agents 0 to {agents - 1}")
         return {number: evaluated(source, space, mode=mode) for number, source in given.items()}
     if isinstance(given, str | Path) and Path(given).is_dir():
         return {number: evaluated(given, space, agent=number) for number in range(agents)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict, cast
 
 from fedbo.callbacks import callbacks_of
 from fedbo.execution.directory import unfinished
+from fedbo.execution.notices import FirstFailure
 from fedbo.execution.runner import resume_study, run_study
 from fedbo.objectives.typed_function import GIVEN
 from fedbo.results.manifest import read_manifest
@@ -63,7 +64,7 @@ class Options(TypedDict):
 def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, progress: Progress | None = None) -> Result:
     """Run a tuning study, or resume it, and give its results; see `fedbo.tune`."""
     options = _given_options(options)
-    callbacks = callbacks_of(options.get("callbacks", ()))
+    callbacks = [FirstFailure(), *callbacks_of(options.get("callbacks", ()))]
     study = tuning_study(function, space, agents, options)
     out = Path(options["out"]) if "out" in options else None
     if not options.get("resume", False):

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -238,12 +239,11 @@ def _code(parameter: Parameter, choices: tuple[Any, ...] | None, value: Any) -> 
             if choice == value and isinstance(choice, bool | np.bool_) == isinstance(value, bool | np.bool_):
                 return float(place)
         raise ValueError(f"{parameter.name} = {value!r}: is none of {list(choices)}")
-    number = float(value)
-    whole = not parameter.whole or number.is_integer()
-    if not (parameter.low <= number <= parameter.high and whole):
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not parameter.low <= value <= parameter.high or (parameter.whole and not float(value).is_integer()):
         kind = "a whole number" if parameter.whole else "a number"
-        raise ValueError(f"{parameter.name} = {value!r}: {kind} in [{parameter.low:g}, {parameter.high:g}] would do")
-    return number
+        raise ValueError(f"{parameter.name} = {value!r}: must be {kind} in [{parameter.low:g}, {parameter.high:g}]")
+    return float(value)
 
 
 def _exact(parameters: tuple[Parameter, ...], x: Array) -> Array:

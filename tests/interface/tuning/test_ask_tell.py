@@ -59,7 +59,7 @@ def test_a_value_counts_once_and_the_first_one_stays(tmp_path: Path) -> None:
         assert not agent.tell(one.token, 5.0)
         best = agent.best()
         assert best is not None and best[1] == 2.0
-        with pytest.raises(ValueError, match="handed out no such point; tell what `ask` gave"):
+        with pytest.raises(ValueError, match="handed out no such point; use the token that ask returned"):
             agent.tell("00000-000099", 1.0)
 
 
@@ -193,7 +193,7 @@ def test_a_folder_serves_one_process_and_one_space(tmp_path: Path) -> None:
         fedbo.Agent(tmp_path, SPACE)
     with pytest.raises(ValueError, match="was made with another space, other terms or another number"):
         fedbo.Agent(tmp_path, {**SPACE, "n": (1, 31)})
-    with pytest.raises(ValueError, match="cannot be asked like this; take ts, fts, gp_ei or gp_ucb"):
+    with pytest.raises(ValueError, match="cannot be asked point by point; use ts, fts, gp_ei or gp_ucb"):
         fedbo.Agent(tmp_path / "new", SPACE, fedbo.Terms("admm_consensus"))
 
 
@@ -222,5 +222,5 @@ def test_points_that_were_evaluated_elsewhere_count_once_and_stand_in_for_random
     with fedbo.Agent(tmp_path / "informed", SPACE, terms) as agent:
         assert agent.ask() == [first]
         assert not agent.add(points[0], 100.0, "old/0")
-        with pytest.raises(ValueError, match="n = 31: a whole number in"):
+        with pytest.raises(ValueError, match="configuration: n = 31: must be a whole number in"):
             agent.add({**points[0], "n": 31}, 1.0)

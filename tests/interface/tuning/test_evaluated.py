@@ -44,10 +44,10 @@ def test_an_agent_begins_with_the_rows_of_a_csv_file(tmp_path: Path) -> None:
         ("m,bush,,0.5,1", "line 2: kind = 'bush': is none of tree, net"),
         ("m,tree,,much,1", "line 2: rate = 'much': is no number"),
         ("m,tree,,0.5,well", "line 2: loss = 'well': is no number"),
-        ("m,tree,,1.5,1", "line 2: rate = 1.5: a number in"),
+        ("m,tree,,1.5,1", "line 2: rate = 1.5: must be a number in"),
         ("m,net,,0.5,1", "line 2: layers: is missing"),
         ("m,tree,2,0.5,1", "line 2: layers: is not active in this configuration; leave it out"),
-        ("m,net,2.5,0.5,1", "line 2: layers = 2.5: a whole number in"),
+        ("m,net,2.5,0.5,1", "line 2: layers = 2.5: must be a whole number in"),
     ],
 )
 def test_a_row_that_will_not_do_is_named(tmp_path: Path, line: str, words: str) -> None:
@@ -86,5 +86,5 @@ def test_an_agent_begins_with_the_trials_of_an_optuna_study(tmp_path: Path) -> N
     with pytest.raises(ValueError, match="trial [01]: kind = 'tree': is none of .'bush', 'net'."):
         evaluated_in_study(study, {"kind": ["bush", "net"]})
     several = optuna.create_study(directions=["minimize", "maximize"], study_name="both")
-    with pytest.raises(ValueError, match="study 'both': has 2 objectives; one with a single one would do"):
+    with pytest.raises(ValueError, match="study 'both': has 2 objectives; use a study with a single one"):
         evaluated_in_study(several, space())

@@ -176,7 +176,10 @@ def test_what_could_not_be_sent_is_sent_later(tmp_path: Path) -> None:
         place.unlink()
         assert agent.exchange()
     assert [name.split("-")[2] for name in sorted(Meeting(place / "shared").sizes())] == ["000000", "000001", "000002"]
-    with fedbo.Agent(tmp_path / "alone", SPACE, terms) as alone, pytest.raises(ValueError, match="has no meeting; give it one"):
+    with (
+        fedbo.Agent(tmp_path / "alone", SPACE, terms) as alone,
+        pytest.raises(ValueError, match="this agent has no meeting; pass one"),
+    ):
         alone.exchange()
 
 

@@ -133,7 +133,7 @@ def test_a_scheduler_of_the_same_folder_goes_on_where_it_was_also_after_a_kill_w
         assert stopped_at(again, many, curves, seed=2) == steps, "told again what they were told"
         assert again.debug_string() == scheduler.debug_string() == f"Using hyperband of fedbo: num_stopped={stops(steps)}"
     assert (tmp_path / "rungs.jsonl").read_bytes() == before
-    with pytest.raises(ValueError, match='has rungs of .*"hyperband".*; give the same arguments, or a new folder'):
+    with pytest.raises(ValueError, match='has rungs of .*"hyperband".*; use the same arguments, or a new folder'):
         added(RayScheduler(tmp_path, "asha", 9), many)
 
 
@@ -157,12 +157,18 @@ def test_results_without_metric_or_time_are_passed_over_and_what_is_no_number_is
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("asah", 9), "kind = 'asah': no stopper 'asah'; did you mean 'asha'"),
-        (({"kind": "asha", "smallest": 9}, 9), "smallest = 9: must be at least 1 and below 9, the steps of the objectives"),
-        (({"kind": "asha", "reduction": 1}, 9), "reduction = 1: must be at least 2"),
-        (({"kind": "asha", "variant": "promote"}, 9), "variant = 'promote': must be \"stop\" in real time, where no"),
-        (({"kind": "median", "graze": 2}, 9), "graze = 2: no such key; did you mean 'grace'"),
-        (({"kind": 3}, 9), "kind = 3: must be a string in quotes"),
+        (("asah", 9), "stopping = 'asah': no stopper 'asah'; did you mean 'asha'"),
+        (
+            ({"kind": "asha", "smallest": 9}, 9),
+            "stopping['smallest'] = 9: must be at least 1",
+        ),
+        (({"kind": "asha", "reduction": 1}, 9), "stopping['reduction'] = 1: must be at least 2"),
+        (
+            ({"kind": "asha", "variant": "promote"}, 9),
+            "stopping['variant'] = 'promote': must be \"stop\" in real time",
+        ),
+        (({"kind": "median", "graze": 2}, 9), "stopping['graze'] = 2: no such key; did you mean 'grace'"),
+        (({"kind": 3}, 9), "stopping = 3: must be a string in quotes"),
         (("asha", 1), "steps = 1: must be a whole number, at least 2"),
     ],
 )
@@ -176,7 +182,7 @@ def test_metric_and_mode_are_needed_once(tmp_path: Path) -> None:
     scheduler = RayScheduler(tmp_path, "asha", 9, metric="score", mode="min")
     assert scheduler.set_search_properties(None, None) and scheduler.set_search_properties("score", "min")
     assert not scheduler.set_search_properties("loss", None) and not scheduler.set_search_properties(None, "max")
-    with pytest.raises(ValueError, match="no metric and mode; give both to TuneConfig, or here"):
+    with pytest.raises(ValueError, match="RayScheduler needs both; pass them to TuneConfig, or here"):
         RayScheduler(tmp_path, "asha", 9).on_trial_add(CONTROLLER, trials(1)[0])
 
 

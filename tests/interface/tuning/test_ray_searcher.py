@@ -109,9 +109,9 @@ def test_conditions_and_what_cannot_be_tuned(tmp_path: Path) -> None:
     assert all(("layers" in config) == (config["kind"] == "net") for config in found)
     assert not searcher.set_search_properties("loss", "min", SPACE), "Tune then says what is left unresolved"
     searcher.close()
-    with pytest.raises(ValueError, match="no space; give param_space to the Tuner, or space= here"):
+    with pytest.raises(ValueError, match="RaySearcher needs a space; pass param_space to the Tuner, or space= here"):
         RaySearcher(tmp_path / "b").suggest("t1")
-    with pytest.raises(ValueError, match="no metric and mode; give both to TuneConfig"):
+    with pytest.raises(ValueError, match="RaySearcher needs both; pass them to TuneConfig"):
         RaySearcher(tmp_path / "b", space).suggest("t1")
     with pytest.raises(ValueError, match=r"space\['x'\]: is a CallSampler Function of Ray Tune"):
         RaySearcher(tmp_path / "b").set_search_properties("loss", "min", {"x": tune.sample_from(lambda spec: 1)})

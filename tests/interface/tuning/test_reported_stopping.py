@@ -28,7 +28,7 @@ from fedbo.algorithms.streams import Streams
 from fedbo.execution.replay import replay
 from fedbo.objectives.typed_function import TypedFunction
 from fedbo.objectives.typed_spaces.reports import Report
-from fedbo.study.study import StudyError
+from fedbo.settings.errors import ArgumentError
 from fedbo.tuning.spaces import written_space
 from fedbo.tuning.tune import tuning_study
 
@@ -144,15 +144,18 @@ def test_real_time_needs_evaluations_that_report_and_cannot_pause() -> None:
     options: Any = {"stopping": {"kind": "asha", "reduction": 2}, "steps": 4}
     assert tuning_study(tuned_functions.training, SPACE, 2, options).stopping is not None
     for wrong, words in (
-        ({"stopping": "asha"}, "needs evaluations that report, in real time; leave it out, or take typed_function and say how"),
-        ({"stopping": {"kind": "asha", "variant": "promote"}, "steps": 4}, "variant = 'promote': must be \"stop\" in real"),
+        ({"stopping": "asha"}, "stopping = 'asha': needs the number of steps of an evaluation; add steps="),
+        (
+            {"stopping": {"kind": "asha", "variant": "promote"}, "steps": 4},
+            "stopping['variant'] = 'promote': must be \"stop\" in real",
+        ),
         (
             {"stopping": {"kind": "asha", "compare": "quantiles"}, "steps": 4},
-            "compare = 'quantiles': must be \"own\" in real time",
+            "stopping['compare'] = 'quantiles': must be \"own\" in real time",
         ),
         ({"stopping": {"kind": "asha", "smallest": 9}, "steps": 4}, "must be at least 1 and below 4, the steps of the object"),
     ):
-        with pytest.raises(StudyError, match=re.escape(words)):
+        with pytest.raises(ArgumentError, match=re.escape(words)):
             tuning_study(tuned_functions.training, SPACE, 2, wrong)  # type: ignore[arg-type]
 
 

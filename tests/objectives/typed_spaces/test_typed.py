@@ -185,7 +185,7 @@ def test_a_space_that_cannot_be_tuned_is_refused_with_what_would_do(text: str, w
         ({"kernel": "tanh"}, r"kernel = 'tanh': is none of"),
         ({"deep": 3}, "deep: is no parameter of the space"),
         ({"degree": 3}, "degree: is not active in this configuration"),
-        ({"depth": 1.5}, r"depth = 1.5: a whole number in \[1, 1000\]"),
+        ({"depth": 1.5}, r"depth = 1.5: must be a whole number in \[1, 1000\]"),
         ({"low": 5, "high": 2}, "is forbidden"),
         ({"depth": None}, "depth: is missing"),
     ],

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fedbo.plots.layout import PlotError
     from fedbo.results.fork import Fork
     from fedbo.results.result import Result, ResultError
-    from fedbo.settings.errors import ArgumentError, FedboError, SettingError, UnknownChoice
+    from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError, SettingError, UnknownChoice
     from fedbo.settings.exits import ExitError
     from fedbo.settings.own_code import CodeError
     from fedbo.settings.plugins import PluginError
@@ -55,6 +55,7 @@ __all__ = [
     "DataMissing",
     "DirectoryError",
     "EndlessError",
+    "EvaluationWarning",
     "ExitError",
     "FedboError",
     "Fork",
@@ -111,6 +112,7 @@ _PLACES = {
     "ResultError": "fedbo.results.result",
     "ArgumentError": "fedbo.settings.errors",
     "FedboError": "fedbo.settings.errors",
+    "EvaluationWarning": "fedbo.settings.errors",
     "SettingError": "fedbo.settings.errors",
     "UnknownChoice": "fedbo.settings.errors",
     "ExitError": "fedbo.settings.exits",

@@ -12,7 +12,7 @@ from typing import Any
 from fedbo.execution.runner import RunError
 from fedbo.results.result import Result
 from fedbo.settings import arguments
-from fedbo.settings.errors import ArgumentError, FedboError
+from fedbo.settings.errors import ArgumentError, EvaluationWarning, FedboError
 from fedbo.study.document import as_document, inline
 
 Overrides = Sequence[str] | Mapping[str, Any]
@@ -109,5 +109,5 @@ def succeeded(result: Result, warn: bool = True) -> Result:
     if failed and failed == total:
         raise RunError(f"{words}; all that was observed is in {result.directory}", result.directory)
     if failed and warn:
-        warnings.warn(words, RuntimeWarning, stacklevel=3)
+        warnings.warn(words, EvaluationWarning, stacklevel=3)
     return result

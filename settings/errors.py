@@ -10,6 +10,10 @@ class FedboError(Exception):
     """The base of all errors that fedbo raises on purpose; the message says what is wrong and what to do about it."""
 
 
+class EvaluationWarning(RuntimeWarning):
+    """Warns of evaluations that failed while a study or a tuning continued."""
+
+
 class ArgumentError(FedboError, ValueError):
     """A wrong argument of a function: `<argument> = <value>: <what it must be>; <remedy>`."""
 

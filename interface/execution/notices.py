@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from fedbo.actors.storage.rows import RunKey
+from fedbo.settings.errors import EvaluationWarning
 from fedbo.settings.exits import ends_process
 from fedbo.settings.shown import shown
 
@@ -137,4 +138,4 @@ class FirstFailure:
             self._warned = True
             reason = evaluation.error.splitlines()[0]
             words = f"evaluation {evaluation.number} of agent {evaluation.agent} failed: {reason}"
-            warnings.warn(f"{words}; later failures are listed by result.failures()", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{words}; later failures are listed by result.failures()", EvaluationWarning, stacklevel=2)

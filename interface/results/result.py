@@ -16,6 +16,7 @@ from fedbo.objectives.base import Metric
 from fedbo.records.configurations import Configurations
 from fedbo.records.records import Records, ResultTable, frame_of
 from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
+from fedbo.results.described import html_of, words_of
 from fedbo.results.disruptions import Disruptions, disruptions
 from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
 from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest, remedy_of
@@ -59,6 +60,14 @@ class Result:
         if trust:
             admit(places_in(study.document()))
         self.address: str | None = None
+
+    def __repr__(self) -> str:
+        """Name the run, and the best point of each algorithm."""
+        return words_of(self)
+
+    def _repr_html_(self) -> str:
+        """Write the same for a notebook."""
+        return html_of(self)
 
     @classmethod
     def open(cls, directory: str | Path, trust: bool = False) -> Result:
@@ -163,11 +172,9 @@ class Result:
 
     def metric(self, cell: int = 0) -> Metric:
         """Give the native quantity that was optimised in a cell."""
-        return Metric(**_of_cell(self.manifest["metric"], self._cell(cell), dict))
-
-    def _cell(self, cell: int, name: str = "cell") -> int:
-        """Return the number of a cell; ArgumentError where there is none of it."""
-        return arguments.whole(name, cell, 0, len(self.manifest["cells"]) - 1)
+        metrics = self.manifest["metric"]
+        most = len(metrics) - 1 if isinstance(metrics, list) else None
+        return Metric(**_of_cell(metrics, arguments.whole("cell", cell, 0, most), dict))
 
     def configurations(self, cell: int = 0) -> Configurations:
         """Return what the points of a cell stand for: configurations, by the names of their parameters."""
@@ -267,7 +274,7 @@ class Result:
 
         if not isinstance(cells, tuple | list) or len(cells) != 2:
             raise arguments.wrong("cells", cells, "must be the numbers of two cells, such as (0, 1)")
-        cells = self._cell(cells[0], "cells"), self._cell(cells[1], "cells")
+        cells = arguments.whole("cells", cells[0]), arguments.whole("cells", cells[1])
 
         return comparison(self, cells, TargetValue(check_label(self, algorithm), level, regret))
 

@@ -210,6 +210,7 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
     for key, value in map(parse_override, overrides):
         changed.append(_located(document, key))
         document = with_value(document, changed[-1], value)
+    document = _flat_sweep(document)
     try:
         modules = not isinstance(source, Mapping)  # of which Python itself knows where they are
         return checked_study(document, folder, trust, modules)
@@ -225,9 +226,12 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
 
 def checked_study(document: Document, folder: Path, trust: bool = False, modules: bool = False) -> Study:
     """Return the study of a document whose paths count from a folder; InvalidSettings or UntrustedError."""
-    if isinstance(document.get("sweep"), dict):
-        document = {**document, "sweep": flatten(document["sweep"])}
-    return _checked(resolve_paths(document, folder, trust, modules))
+    return _checked(resolve_paths(_flat_sweep(document), folder, trust, modules))
+
+
+def _flat_sweep(document: Document) -> Document:
+    swept = document.get("sweep")
+    return {**document, "sweep": flatten(swept)} if isinstance(swept, dict) else document
 
 
 def recall_study(path: Path) -> Study:

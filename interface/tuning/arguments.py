@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import cloudpickle
-
+from fedbo.objectives.typed_function import PickledFunction
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError
 from fedbo.study.document import Loc, as_document, lookup, one_line
@@ -66,7 +65,7 @@ def check_objective(function: Any, reports: bool = False) -> None:
     if reports and not _takes(function, "report"):
         raise arguments.wrong("objective", function, "takes no report, so 'stopping' has no effect; add an argument 'report'")
     try:
-        cloudpickle.dumps(function)
+        PickledFunction(function).__reduce__()
     except Exception as error:
         words = f"cannot be sent to other processes ({type(error).__name__}: {' '.join(str(error).split())[:100]})"
         raise arguments.wrong("objective", function, f"{words}; open files, locks and connections within it") from None

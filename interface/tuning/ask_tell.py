@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import as_declared, flattened
 from fedbo.settings import arguments
 from fedbo.settings.errors import ArgumentError
+from fedbo.settings.shown import shown
 from fedbo.tuning.ask_log import AskLog, LogEntry
 from fedbo.tuning.message_folder import Meeting, answer_to
 from fedbo.tuning.messages import MessageStore, secret_step
@@ -211,6 +213,10 @@ class Agent:
         said = "no value yet" if best is None else f"best {best[1]:.6g} at {best[0]}"
         where = f"Agent {self.number} of {self.terms.agents} in '{self.folder}'"
         return f"<{where}: {values} values, {len(self._log.open)} open, {said}>"
+
+    def _repr_html_(self) -> str:
+        """Write the same for a notebook."""
+        return f"<p>{escape(shown(repr(self)))}</p>"
 
     def _known(self, token: str) -> str:
         """Return a token of this agent; ArgumentError for any other."""

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ WRITES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"}
 def carry_out(what: str, arguments: list[str], limits: dict[str, Any]) -> None:
     """Run, resume or replay a study in this process, or try promises."""
     os.setsid()
+    warnings.simplefilter("ignore", fedbo.EvaluationWarning)  # what fails in these studies fails on purpose
     folder = arguments[-1] if what == "run" else arguments[0]
     if "before" in limits:
         die_before(limits["before"], folder)

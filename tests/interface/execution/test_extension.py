@@ -200,18 +200,27 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ([], "has ended; look at it with: fedbo show .*; or extend it, such as with --set budget.iterations=N"),
+        ([], "has ended; look at it with: fedbo show .*; or extend it, such as with overrides="),
         (
             ["budget.iterations=1"],
-            "--set budget.iterations=1: would have ended the run earlier, which had 2; give a larger one",
+            "overrides: budget.iterations=1: would have ended the run earlier, which had 2; give a larger one",
         ),
-        (["budget.time=3.0"], "--set budget.time=3.0: would have ended the run earlier, which had 9.0; give a larger one"),
-        (["budget.evaluations=50"], "--set budget.evaluations=50: would have ended the run earlier, which had none; give a"),
-        (["study.seed=5"], "--set study.seed=5: has been used from the beginning of the run; run it in a new directory"),
-        (["exchange.mode=immediate"], "--set exchange: has been used from the beginning of the run; what may be changed is"),
+        (["budget.time=3.0"], "overrides: budget.time=3.0: would have ended the run earlier, which had 9.0; give a larger one"),
+        (
+            ["budget.evaluations=50"],
+            "overrides: budget.evaluations=50: would have ended the run earlier, which had none",
+        ),
+        (["study.seed=5"], "overrides: study.seed=5: has been used from the beginning of the run; run it in a new directory"),
+        (
+            ["exchange.mode=immediate"],
+            "overrides: exchange: has been used from the beginning of the run; what may be",
+        ),
         (["budget.pulls=9"], "iterations"),
-        (["budget.iterations=0"], "--set: \\[budget\\] iterations = 0: must be"),
-        (["algorithm.random.label=b"], "--set algorithm.random: was run as it is; add another one with a label of its own"),
+        (["budget.iterations=0"], "overrides: \\[budget\\] iterations = 0: must be"),
+        (
+            ["algorithm.random.label=b"],
+            "overrides: algorithm.random: was run as it is; add another one with a label",
+        ),
     ],
 )
 def test_what_is_no_extension_is_refused_in_one_line(changes: list[str], words: str, ended: Path) -> None:
@@ -224,7 +233,7 @@ def test_what_is_no_extension_is_refused_in_one_line(changes: list[str], words: 
 
 def test_fewer_replicates_and_a_second_algorithm_with_one_label_are_refused(tmp_path: Path) -> None:
     fedbo.run(STUDY, out=tmp_path / "run", overrides=["study.replicates=2"])
-    with pytest.raises(StudyError, match="--set study.replicates=1: is fewer than the 2 of the run; give more"):
+    with pytest.raises(StudyError, match="overrides: study.replicates=1: is fewer than the 2 of the run; give more"):
         fedbo.resume(tmp_path / "run", overrides=["study.replicates=1"])
     with pytest.raises(StudyError, match="label"):
         fedbo.resume(tmp_path / "run", algorithms=[{"name": "random"}])
@@ -233,7 +242,7 @@ def test_fewer_replicates_and_a_second_algorithm_with_one_label_are_refused(tmp_
 def test_a_swept_budget_is_not_extended(tmp_path: Path) -> None:
     fedbo.run({**STUDY, "sweep": {"budget.iterations": [1, 2]}}, out=tmp_path / "run")
     with pytest.raises(
-        StudyError, match="--set budget.iterations: is swept, so each cell has its own; run the larger ones as a"
+        StudyError, match="overrides: budget.iterations: is swept, so each cell has its own; run the larger ones as a"
     ):
         fedbo.resume(tmp_path / "run", overrides=["budget.iterations=5"])
 

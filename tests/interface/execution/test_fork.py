@@ -201,7 +201,7 @@ def test_the_effect_is_told_by_when_the_change_comes(run: Path, tmp_path: Path, 
         ("fault=[{kind = 'crash', at = 1.0}]", 'fault.crash.at=1: lies before the fork at 3; give a later time, or "fork"'),
         (
             "exchange.mode=barrier",
-            "exchange.mode=barrier: is as it was; change something, or give no --set for a branch that is",
+            "exchange.mode=barrier: is as it was; change something, or give no overrides for a branch that is",
         ),
         ("budget.time=2.0", "budget.time=2: lies before the fork at 3; give a later time"),
         ("budget.evaluations=20", "budget.evaluations: they have not been counted before the fork"),
@@ -243,9 +243,9 @@ def test_a_branch_keeps_the_histories_of_the_run(tmp_path: Path) -> None:
 
 
 def test_a_fork_after_the_end_and_forks_of_branches_are_refused(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(ForkError, match="--at 1e\\+06: the run of 'fts', replicate 0, has ended before; give an earlier one"):
+    with pytest.raises(ForkError, match="at 1e\\+06: the run of 'fts', replicate 0, has ended before; give an earlier one"):
         fedbo.fork(run, 1e6, out=tmp_path / "late")
-    with pytest.raises(StudyError, match='--set fault: "fork" stands for a time; give --at a time, not an event'):
+    with pytest.raises(StudyError, match='overrides: fault: "fork" stands for a time; give at a time, not an event'):
         fedbo.fork(run, "event:5", overrides=[LOSS], out=tmp_path / "event")
     with pytest.raises(ResultError, match="holds no fork that has ended; give the directory that fedbo fork printed"):
         fedbo.Fork.open(run)

@@ -35,7 +35,7 @@ class CalledFunction:
         """Call the function at x `(d,)`; TypeError when what it returns is not a number."""
         point = inside(self.parameters, x).copy()  # what the function does to its argument stays with it
         value: Any = self.function(*(point, self.agent, rng)[: _wanted(self.function)])
-        if isinstance(value, str | bytes | bytearray):  # which float() reads where they hold a number
+        if isinstance(value, str | bytes | bytearray | bool | np.bool_):  # which float() reads too
             raise TypeError(f"{_named(self.function)} returned {value!r}: one number would do")
         try:
             return self.sign * float(value)

@@ -18,6 +18,7 @@ from fedbo.objectives.typed_spaces.declared_space import read_space
 from fedbo.objectives.typed_spaces.nesting import as_declared
 from fedbo.objectives.typed_spaces.reports import Reports, StoppedEarly, of_failure, with_reports
 from fedbo.objectives.typed_spaces.typed import Space
+from fedbo.settings.errors import SettingError
 from fedbo.settings.ranges import check
 
 
@@ -99,7 +100,7 @@ class TypedFunction:
     def __post_init__(self) -> None:
         check(self)
         read_space(self.space)
-        _takes(self._callable)
+        _check_signature(self._callable)
 
     @property
     def _callable(self) -> Callable[..., Any]:
@@ -159,6 +160,9 @@ class TypedFunction:
 GIVEN: dict[str, Callable[..., Any]] = {}
 
 
+CARRIED = ("agent", "rng", "report")  # what a function may ask for beside the configuration
+
+
 def _takes(function: Callable[..., Any]) -> list[str]:
     """List which of agent, rng and report a function asks for."""
     try:
@@ -167,11 +171,27 @@ def _takes(function: Callable[..., Any]) -> list[str]:
         return []
     every = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
     named = {parameter.name for parameter in list(taken)[1:] if parameter.kind is not parameter.POSITIONAL_ONLY}
-    return [name for name in ("agent", "rng", "report") if name in named or every]
+    return [name for name in CARRIED if name in named or every]
+
+
+def _check_signature(function: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with a configuration, and with those it asks for of agent, rng and report."""
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some functions written in C do not say
+        return
+    taken = list(signature.parameters.values())
+    first = taken[0] if taken else None
+    if first is None or first.kind in (first.KEYWORD_ONLY, first.VAR_KEYWORD):
+        raise SettingError("function", "takes no configuration; write it as f(config)")
+    for one in taken[1:]:
+        needed = one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        if needed and (one.name not in CARRIED or one.kind is one.POSITIONAL_ONLY):
+            raise SettingError("function", f"takes '{one.name}', which nothing sets; use agent, rng, report, or a default")
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, str | bytes | bytearray):  # which float() reads where they hold a number
+    if isinstance(value, str | bytes | bytearray | bool | np.bool_):  # which float() reads too
         raise TypeError(f"the objective returned {value!r}: a number, or a dictionary of numbers, would do")
     try:
         return float(value)

@@ -12,6 +12,7 @@ from fedbo.settings.errors import ArgumentError
 from fedbo.settings.shown import shown
 
 LONGEST = 60  # characters of a value in a message
+MOST = 2**63 - 1  # what a study file can hold
 
 
 def short(value: object) -> str:
@@ -28,10 +29,12 @@ def wrong(name: str, value: object, remedy: str) -> ArgumentError:
     return ArgumentError(f"{name} = {short(value)}: {remedy}")
 
 
-def whole(name: str, value: Any, least: int = 0, most: int | None = None) -> int:
+def whole(name: str, value: Any, least: int = 0, most: int = MOST) -> int:
     """Return a whole number; True and 3.0 are none."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least or (most is not None and value > most):
-        between = f", at least {least}" if most is None else f" from {least} to {most}"
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value <= most:
+        if isinstance(value, Integral) and value > MOST == most:
+            raise wrong(name, value, "must be at most 2**63 - 1")
+        between = f", at least {least}" if most == MOST else f" from {least} to {most}"
         raise wrong(name, value, f"must be {least}" if most == least else f"must be a whole number{between}")
     return int(value)
 

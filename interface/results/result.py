@@ -173,7 +173,7 @@ class Result:
     def metric(self, cell: int = 0) -> Metric:
         """Give the native quantity that was optimised in a cell."""
         metrics = self.manifest["metric"]
-        most = len(metrics) - 1 if isinstance(metrics, list) else None
+        most = len(metrics) - 1 if isinstance(metrics, list) else arguments.MOST
         return Metric(**_of_cell(metrics, arguments.whole("cell", cell, 0, most), dict))
 
     def configurations(self, cell: int = 0) -> Configurations:

@@ -159,6 +159,11 @@ def check_metric(metric: Any, mode: Any) -> None:
         arguments.one_of("mode", mode, ("min", "max"))
 
 
+def _address(name: str, value: Any) -> None:
+    if value != "auto" and not re.fullmatch(r"(ray://)?[^/]+:\d+", arguments.text(name, value)):
+        raise arguments.wrong(name, value, "must be 'auto', 'HOST:PORT' or 'ray://HOST:PORT', such as '10.0.0.1:6379'")
+
+
 def _study(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
         raise arguments.wrong(name, value, "must be a dictionary of tables, such as {'exchange': {'mode': 'barrier'}}")
@@ -191,7 +196,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "failure": lambda name, value: arguments.one_of(name, value, ("avoid", "drop", "stop")),
     "seed": _at_least(0),
     "name": arguments.text,
-    "address": arguments.text,
+    "address": _address,
     "out": arguments.path,
     "resume": arguments.flag,
     "steps": _at_least(2),

@@ -64,8 +64,7 @@ def _readable(text: str) -> str:
     try:
         read_space(text)
     except Refused as error:
-        remedy = "write a dictionary of names, each with a range or a list of choices"
-        raise ArgumentError(f"space: {error.args[2]}; {remedy}") from None
+        raise ArgumentError(f"space: {error.args[2]}; use a dictionary of names, with ranges or lists of choices") from None
     except ValueError as error:
         raise ArgumentError(f"space: {_line(error)}") from None
     return text

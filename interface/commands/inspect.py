@@ -192,16 +192,19 @@ def plot(
     from fedbo.results.fork import Fork, is_fork
     from fedbo.results.result import Result
 
-    look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title}
-    if is_fork(folder):
-        from fedbo.plots.fork import draw_fork
-
-        print(draw_fork(Fork.open(folder, trust), out, cell or 0, look))
-        return
     choices: Choices = {
         **{"regret": regret, "algorithm": algorithm, "level": level, "replicate": replicate},
         **{"algorithms": _listed(algorithms), "panels": _listed(panels)},
     }
+    look: Choices = {"width": width, "height": height, "font": font, "font_size": font_size, "title": title}
+    if is_fork(folder):
+        from fedbo.plots.fork import draw_fork
+
+        idle = [name for name, value in {"kind": kind, **choices}.items() if value not in (None, False)]
+        if idle:
+            raise typer.BadParameter(f"a fork has one figure, without --{idle[0]}; leave it out, or plot one of its runs")
+        print(draw_fork(Fork.open(folder, trust), out, cell or 0, look))
+        return
     print(Result.open(folder, trust).plot(out, kind, cell, **{**choices, **look}))
 
 

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fedbo.objectives.base import Metric
 from fedbo.plots.cells import SHADES
 from fedbo.plots.curves import label_panel, line
-from fedbo.plots.layout import FigurePanel, PlotError, Sheet, arrange
+from fedbo.plots.layout import FigurePanel, PlotError, Sheet, arrange, row_labels
 from fedbo.plots.plot import Choices, View, write
-from fedbo.plots.style import FAINT, INK, LINES, band_entry, entries, styles, time_label
-from fedbo.results.curves import Array, IncumbentTrace, curve, grid, mean_and_error, replicate_means
+from fedbo.plots.style import FAINT, INK, LINES, band_entry, entries, rows_only, styles, time_label
+from fedbo.results.compare import last_place
+from fedbo.results.curves import Array, Axis, IncumbentTrace, curve, grid, mean_and_error, replicate_means
 from fedbo.results.grouping import by_cell_and_algorithm
 from fedbo.results.summary import student_factor
 
@@ -27,21 +29,28 @@ if TYPE_CHECKING:
 
 _POINTS = 400
 _SHOWN = 0.75  # of the time of the first fork: when the figure begins
+_MARKS = ("o", "s", "^", "D", "v", "P")
 BAND = "95 % over replicates"
+COSTS: dict[Axis, str] = {"time": "end of the run", "evaluations": "evaluations", "bytes": "bytes", "epsilon": "epsilon"}
 
 
 def draw_fork(fork: Fork, path: Path | None, cell: int = 0, look: Choices | None = None) -> Path:
     """Draw the figure of one cell of a fork and return its path, by default in its directory; PlotError without such a cell."""
+    return write(fork_figure(fork, cell, look), path or fork.directory, "fork", View.of("fork", cell, look or {}).look)
+
+
+def fork_figure(fork: Fork, cell: int = 0, look: Choices | None = None) -> Figure:
+    """Make the figure itself; PlotError when there is no such cell."""
     if cell not in {trace.cell for trace in fork.original.traces}:
         raise PlotError(f"no cell {cell} in '{fork.directory}'; give one of its sweep")
-    sizes = View.of("fork", cell, look or {}).look
-    return write(arrange(_sheet(fork, cell), sizes), path or fork.directory, "fork", sizes)
+    return arrange(_sheet(fork, cell), View.of("fork", cell, look or {}).look)
 
 
 def _sheet(fork: Fork, cell: int) -> Sheet:
-    """Collect what the figure shows: all ways against time, and the effect."""
+    """Collect what the figure shows: all ways against time, the effect, and what else changes."""
     panels = [FigurePanel("time", partial(_draw_ways, fork=fork, cell=cell))]
     panels.append(FigurePanel("effect", partial(_draw_gap if len(fork.branches) == 1 else _draw_effects, fork=fork, cell=cell)))
+    panels.append(FigurePanel("costs", partial(_draw_costs, fork=fork, cell=cell), wide=True, rows=2 * len(COSTS)))
     legend = entries({label: _line_of(fork, label) for label in fork.original.study.labels})
     legend.append(Line2D([], [], color=INK, linestyle=LINES[2], label="as it was"))
     if len(fork.branches) > 1:
@@ -51,12 +60,13 @@ def _sheet(fork: Fork, cell: int) -> Sheet:
 
 
 def _line_of(fork: Fork, label: str) -> dict[str, Any]:
-    """Return the options of an algorithm's line; among several branches colours are for these, and markers tell it apart."""
-    known = styles(fork.original)[label]
-    if len(fork.branches) == 1:
-        return {**known, "linestyle": "-"}
+    """Return the options of an algorithm's line; kinds of lines tell what was from what is, and markers algorithms apart.
+
+    Among several branches colours are for these.
+    """
     place = fork.original.study.labels.index(label)
-    return {**known, "color": INK, "linestyle": "-", "marker": ("o", "s", "^", "D", "v", "P")[place % 6]}
+    options = {**styles(fork.original)[label], "linestyle": "-", "marker": _MARKS[place % len(_MARKS)]}
+    return options if len(fork.branches) == 1 else {**options, "color": INK}
 
 
 def _shade(fork: Fork, place: int) -> Any:
@@ -117,6 +127,34 @@ def _draw_effects(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
         axes.fill_between(times, ends[:, 0], ends[:, 1], color=colour, alpha=0.16, linewidth=0)
         axes.plot(times, mean, color=colour, linestyle=known[label]["linestyle"], marker=marker, markersize=4.5)
     return _label_effect(axes, fork, metric, "Effect in the end, by when", f"{time_label(fork.original)} of the fork")
+
+
+def _draw_costs(axes: Axes, fork: Fork, cell: int) -> Sequence[Artist]:
+    """Draw what each run took and spent in the end, as a multiple of what it was; a row for each quantity."""
+    before, labels = by_cell_and_algorithm(fork.original.traces), fork.original.study.labels
+    rows = [axis for axis in COSTS if any(_total(before[key], axis) for key in before if key[0] == cell)]
+    for place, branch in enumerate(fork.branches):
+        for (number, label), mine in by_cell_and_algorithm(branch.traces).items():
+            options = _line_of(fork, label)
+            shade = _shade(fork, place) if len(fork.branches) > 1 else options["color"]
+            beside = 0.5 * ((labels.index(label) + 0.5) / len(labels) - 0.5)
+            for row, axis in enumerate(rows if number == cell else []):
+                if was := _total(before[cell, label], axis):
+                    axes.plot([_total(mine, axis) / was], [row + beside], marker=options["marker"], color=shade, markersize=5.5)
+    axes.axvline(1.0, color=FAINT, linewidth=0.8)
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.9), max(high, 1.1))
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    row_labels(axes, [COSTS[axis] for axis in rows])
+    rows_only(axes)
+    axes.set_title("What else it changes")
+    axes.set_xlabel("as a multiple of what it was, mean over replicates")
+    return ()
+
+
+def _total(found: list[IncumbentTrace], axis: Axis) -> float:
+    """Return where runs ended on an axis, the mean over replicates."""
+    return float(np.mean([last_place(found, replicate, axis) for replicate in {trace.replicate for trace in found}]))
 
 
 def _label_effect(axes: Axes, fork: Fork, metric: Metric, title: str, unit: str) -> Sequence[Artist]:

@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedbo.plots.style import FAINT, INK, STYLE, colour_at, decades
+from fedbo.plots.style import FAINT, INK, STYLE, colour_at, decades, style_at
 from fedbo.statistics.costs import factors_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def draw_profile(axes: Axes, found: CostToLevel, all_of_them: Sequence[CostToLev
     factors = factors_of(all_of_them)
     shares = found.profile(factors)
     for place, label in enumerate(found.labels):
-        axes.plot(factors, shares[:, place], drawstyle="steps-post", color=colour_at(place), linewidth=2.0, label=label)
+        axes.plot(factors, shares[:, place], drawstyle="steps-post", label=label, **style_at(place))
     decades(axes, 1.0, float(factors[-1]))
     axes.set_ylim(-0.02, 1.04)
     axes.set_title(f"Performance profile: {found.axis}")

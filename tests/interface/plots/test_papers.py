@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from matplotlib.transforms import Bbox
 from synthetic_run import document, write_run
 from test_plots import legends, plain
 
+from fedbo.plots.fork import fork_figure
 from fedbo.plots.layout import Look
 from fedbo.plots.plot import PlotError, View, draw_on, figure_of
 from fedbo.plots.style import style_at
+from fedbo.results.fork import Fork
 from fedbo.results.result import Result, ResultError
 
 
@@ -135,3 +138,35 @@ def test_a_file_is_where_the_figure_says_it_is(swept: Result, tmp_path: Path) ->
 def test_a_sweep_is_drawn_as_one_figure_unless_a_cell_is_chosen(swept: Result) -> None:
     assert [axes.get_xlabel() for axes in figure_of(swept, View()).axes][1] == "virtual time"
     assert len(figure_of(swept, View()).axes) == 4 and len(figure_of(swept, View(cell=2)).axes) == 3
+
+
+def _branch(original: Result, time: float, slower: float) -> Result:
+    """Make a branch that forks at a time and whose evaluations take so many times as long from there on."""
+    branch = Result(original.directory, original.study, {**original.manifest, "forked": {"at": {"run": time}}})
+    branch.traces = [
+        replace(one, finished=np.where(one.finished > time, time + slower * (one.finished - time), one.finished))
+        for one in original.traces
+    ]
+    return branch
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_fork_is_drawn_by_the_same_hand_and_shows_what_else_changes(tmp_path: Path, count: int) -> None:
+    original = Result.open(write_run(tmp_path / "run", document(agents=3, iterations=5, replicates=2)))
+    branches = [_branch(original, 2.0 + place, 3.0) for place in range(count)]
+    fork = Fork(tmp_path, original, branches, [f"{2 + place}" for place in range(count)], ["timing.evaluation.mean=3.0"])
+    figure = fork_figure(fork, look={"width": 3.5})
+    figure.draw_without_rendering()
+    found = [(name, box.padded(-1.0)) for name, box in boxes(figure)]
+    assert [(a, b) for (a, one), (b, other) in combinations(found, 2) if one.overlaps(other)] == []
+    costs = figure.axes[2]
+    assert [text.get_text() for text in costs.get_yticklabels()][:2] == ["end of the run", "evaluations"]
+    ends = [np.mean([max(t.finished[-1] for t in one.traces if (t.algorithm, t.replicate) == ("Alone", r)) for r in (0, 1)])
+            for one in (original, branches[0])]  # fmt: skip
+    assert costs.lines[0].get_xdata()[0] == pytest.approx(ends[1] / ends[0]) and costs.lines[0].get_xdata()[0] > 1.5
+    names = [text.get_text() for text in legends(figure)[0].get_texts()]
+    assert [name for name in names if name.startswith("fork at")] == (
+        [f"fork at {2 + place}" for place in range(3)] if count > 1 else []
+    )
+    with pytest.raises(PlotError, match="no cell 3 in"):
+        fork_figure(fork, 3)

@@ -251,11 +251,13 @@ def tune(
     cluster, and `study` are tables of a study that override all this. With `resume`, the study in `out` is resumed, if it has
     begun. Raises what `run` raises. See docs/tuning.md.
     """
-    from fedbo.call_arguments import named_in_python, succeeded
+    from fedbo.call_arguments import drawn, named_in_python, succeeded
+    from fedbo.reports.tables import console
     from fedbo.tuning.tune import tuned
 
     with named_in_python():
-        return succeeded(tuned(objective, space, agents, options, _display(progress)), warn=False)
+        terminal = console(stderr=True) if checks.flag("progress", progress) else None
+        return drawn(succeeded(tuned(objective, space, agents, options, terminal), warn=False))
 
 
 def tabulate(

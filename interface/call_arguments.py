@@ -111,3 +111,17 @@ def succeeded(result: Result, warn: bool = True) -> Result:
     if failed and warn:
         warnings.warn(words, EvaluationWarning, stacklevel=3)
     return result
+
+
+def drawn(result: Result) -> Result:
+    """Return a result whose figure and report have been written into its directory, as `fedbo run` does; warn if not."""
+    from fedbo.page.page import REPORT, write_report
+
+    try:
+        if result.traces:
+            result.plot()
+        write_report([result], result.directory / REPORT)
+    except Exception as error:  # what was observed is there, and must be returned
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        warnings.warn(f"no report was written: {words}; try fedbo report {result.directory}", RuntimeWarning, stacklevel=3)
+    return result

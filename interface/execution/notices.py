@@ -137,5 +137,4 @@ class FirstFailure:
         if evaluation.error is not None and not self._warned:
             self._warned = True
             reason = evaluation.error.splitlines()[0]
-            words = f"evaluation {evaluation.number} of agent {evaluation.agent} failed: {reason}"
-            warnings.warn(f"{words}; later failures are listed by result.failures()", EvaluationWarning, stacklevel=2)
+            warnings.warn(f"an evaluation failed, the others continue: {reason}", EvaluationWarning, stacklevel=2)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from fedbo.objectives.typed_spaces.nesting import flattened
 from fedbo.settings.errors import FedboError
 from fedbo.settings.shown import shown
 
@@ -53,5 +54,5 @@ def _rows(result: Result) -> Iterator[tuple[str, ...]]:
 
 
 def _point(point: Mapping[str, Any]) -> str:
-    written = {name: f"{value:.6g}" if isinstance(value, float) else repr(value) for name, value in point.items()}
+    written = {name: f"{value:.6g}" if isinstance(value, float) else repr(value) for name, value in flattened(point).items()}
     return ", ".join(f"{name}={value}" for name, value in written.items())

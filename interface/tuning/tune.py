@@ -20,12 +20,14 @@ from fedbo.study.invalid import InvalidSettings
 from fedbo.study.paths import DirectoryError
 from fedbo.study.study import Study, checked_study
 from fedbo.tuning.arguments import check_arguments, in_arguments
+from fedbo.tuning.progress import TuningProgress
 from fedbo.tuning.spaces import written_space
 from fedbo.tuning.start import start_file
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from fedbo.execution.notices import Callback
-    from fedbo.execution.progress import Progress
     from fedbo.results.result import Result
 
 Resources = Mapping[str, float]
@@ -61,11 +63,13 @@ class Options(TypedDict):
     study: NotRequired[Mapping[str, Any]]
 
 
-def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, progress: Progress | None = None) -> Result:
+def tuned(function: Callable[..., Any], space: Any, agents: int, options: Options, console: Console | None = None) -> Result:
     """Run a tuning study, or resume it, and give its results; see `fedbo.tune`."""
     options = _given_options(options)
     callbacks = [FirstFailure(), *callbacks_of(options.get("callbacks", ()))]
     study = tuning_study(function, space, agents, options)
+    progress = None if console is None else _progress(study, console)
+    callbacks += [] if progress is None else [progress]
     out = Path(options["out"]) if "out" in options else None
     if not options.get("resume", False):
         return run_study(study, out, progress, callbacks)
@@ -80,6 +84,13 @@ def tuned(function: Callable[..., Any], space: Any, agents: int, options: Option
         return Result.open(out)
     _same(study, out)
     return resume_study(out, (), progress, callbacks, changed_code=True)
+
+
+def _progress(study: Study, console: Console) -> TuningProgress:
+    objective, budget = study.federation(), study.budget
+    total = objective.n_agents * (study.agents.initial + budget.decisions)
+    total = total if budget.evaluations is None else min(total, budget.evaluations)
+    return TuningProgress(console, total, objective.metric.sign > 0, study.objective.settings.get("steps"))
 
 
 def _given_options(options: Options) -> Options:

@@ -1,0 +1,77 @@
+"""The progress of a tuning, in evaluations: how many have ended, how many stopped early, and the best value so far."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as RichProgress
+
+from fedbo.actors.storage.rows import RunKey
+from fedbo.execution.notices import Evaluation
+from fedbo.execution.progress import RowInfo
+from fedbo.settings.shown import shown
+
+_EVERY = 5.0  # seconds between two lines where there is no terminal
+
+
+class TuningProgress:
+    """A progress display that is also a callback: a bar on a terminal, and elsewhere a line every few seconds.
+
+    `total` is the number of evaluations of all sites, `steps` that of an evaluation that is not stopped early; None if
+    evaluations have none.
+    """
+
+    def __init__(self, console: Console, total: int, maximise: bool, steps: int | None = None) -> None:
+        self._console, self._total, self._sign, self._steps = console, total, 1.0 if maximise else -1.0, steps
+        self._ended = self._failed = self._stopped = 0
+        self._best: tuple[float, int] | None = None
+        columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+        self._bar = RichProgress(*columns, console=console, refresh_per_second=5)
+        self._task = self._bar.add_task(self.words, total=total)
+        self._told, self._last = "", time.monotonic()
+
+    @property
+    def words(self) -> str:
+        """Return the progress in words, such as `14 of 21 evaluations, 6 stopped early, best 0.95 at site 1`."""
+        words = [f"{self._ended} of {self._total} evaluations"]
+        words += [f"{self._failed} failed"] if self._failed else []
+        words += [f"{self._stopped} stopped early"] if self._stopped else []
+        words += [f"best {self._best[0]:.4g} at site {self._best[1]}"] if self._best is not None else []
+        return ", ".join(words)
+
+    def __call__(self, evaluation: Evaluation) -> None:
+        """Count an evaluation that has ended."""
+        self._ended += 1
+        self._failed += evaluation.error is not None
+        value, reports = evaluation.value, evaluation.reports
+        self._stopped += value is not None and self._steps is not None and bool(reports) and reports[-1][0] < self._steps
+        if value is not None and (self._best is None or self._sign * value > self._sign * self._best[0]):
+            self._best = value, evaluation.agent
+        self._bar.update(self._task, completed=self._ended, description=self.words)
+        if not self._console.is_terminal and (time.monotonic() - self._last >= _EVERY or self._ended == self._total):
+            self._say()
+
+    def start(self, rows: Sequence[RowInfo]) -> None:
+        """Show the bar."""
+        if self._console.is_terminal:
+            self._bar.start()
+
+    def update(self, run: RunKey, done: int, total: int, best: float | None) -> None:
+        """Show nothing of steps: evaluations are counted as they end."""
+
+    def finish(self) -> None:
+        """Leave the bar as it is."""
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def on_end(self) -> None:
+        """Say how the tuning ended, where no bar says so."""
+        if not self._console.is_terminal and self.words != self._told:
+            self._say()
+
+    def _say(self) -> None:
+        self._told, self._last = self.words, time.monotonic()
+        print(shown(self._told), file=self._console.file, flush=True)

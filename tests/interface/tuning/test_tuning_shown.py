@@ -1,0 +1,93 @@
+"""What a tuning shows of itself: its progress in evaluations, a warning of the first failure, and itself in an interpreter."""
+
+from __future__ import annotations
+
+import io
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import fedbo
+from fedbo.execution.notices import Evaluation, FirstFailure
+from fedbo.tuning.progress import TuningProgress
+
+
+def ended(agent: int, number: int, value: float | None, reports: tuple[tuple[float, float], ...] = ()) -> Evaluation:
+    return Evaluation(agent, number, {"x": 0.5}, value, None if value is not None else "nope", 0.0, 1.0, {}, reports)
+
+
+def test_progress_counts_evaluations_early_stops_and_failures_and_names_the_best_site() -> None:
+    told = io.StringIO()
+    progress = TuningProgress(Console(file=told, force_terminal=False), 4, maximise=False, steps=9)
+    progress.start([])
+    assert progress.words == "0 of 4 evaluations"
+    for one in (ended(0, 0, 3.0, ((3.0, 5.0),)), ended(1, 0, 0.95, ((9.0, 0.95),)), ended(0, 1, None), ended(0, 2, 2.0)):
+        progress(one)
+    progress.finish()
+    progress.on_end()
+    words = "4 of 4 evaluations, 1 failed, 1 stopped early, best 0.95 at site 1"
+    assert progress.words == words
+    assert told.getvalue().splitlines() == [words], "where there is no terminal the end is said once"
+
+
+def test_the_first_failure_is_a_warning_with_its_reason_and_the_second_is_none(recwarn: pytest.WarningsRecorder) -> None:
+    warn = FirstFailure()
+    with pytest.warns(fedbo.EvaluationWarning, match="an evaluation failed, the others continue: nope"):
+        warn(ended(0, 0, None))
+    warn(ended(0, 1, None))
+    assert not recwarn.list
+
+
+def failing(share: float) -> dict[str, Any]:
+    """Make a study whose function fails for a share of its points."""
+    module: Any = types.ModuleType("failing_in_part")
+
+    def function(x: np.ndarray) -> float:
+        if x[0] < share:
+            raise ValueError("too small")
+        return float(x[0])
+
+    function.__module__, function.__qualname__ = module.__name__, "function"
+    module.function, sys.modules[module.__name__] = function, module
+    objective = {"name": "python_function", "function": function, "low": [0.0], "high": [1.0], "agents": 2}
+    return {
+        "study": {"name": "failing"},
+        "objective": objective,
+        "budget": {"iterations": 6},
+        "algorithm": [{"name": "random"}],
+    }
+
+
+def test_a_run_in_which_all_fails_raises_and_one_in_which_some_fail_warns(tmp_path: Path) -> None:
+    with pytest.warns(fedbo.EvaluationWarning, match=r"^\d+ of \d+ evaluations failed; the first one: .*too small"):
+        result = fedbo.run(failing(0.5), out=tmp_path / "some")
+    assert 0 < result.failures()[0] < len(result.observations)
+    assert f"{result.failures()[0]} failed" in repr(result)
+    with pytest.raises(fedbo.RunError, match=r"^(\d+) of \1 evaluations failed; .*too small; all that was") as raised:
+        fedbo.run(failing(2.0), out=tmp_path / "all")
+    assert fedbo.Result.open(raised.value.directory).best() == []
+
+
+def test_a_run_and_an_agent_show_their_best_configuration(tmp_path: Path) -> None:
+    study = {"study": {"name": "shown"}, "objective": {"name": "branin", "agents": 2}, "budget": {"iterations": 2}}
+    result = fedbo.run(study | {"algorithm": [{"name": "random"}]}, out=tmp_path / "run")
+    best = result.best()[0]
+    for words in (
+        "'shown' (complete)",
+        f"best value {best['value']:.6g}",
+        f"agent {best['agent']}",
+        f"x1={best['point']['x1']:.6g}",
+    ):
+        assert words in repr(result)
+        assert words.replace("'", "&#x27;") in result._repr_html_()
+    with fedbo.Agent(tmp_path / "a", {"model": {"n": (1, 4)}}, fedbo.Terms("random")) as agent:
+        assert "no value yet" in repr(agent)
+        agent.tell(agent.ask()[0].token, 3.0)
+        assert f"1 values, 0 open, best 3 at {agent.pending() or agent.best()[0]}" in repr(agent)  # type: ignore[index]
+    (tmp_path / "run" / "observations.parquet").write_bytes(b"")
+    assert "is damaged" in repr(fedbo.Result(result.directory, result.study, result.manifest))

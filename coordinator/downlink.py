@@ -24,6 +24,9 @@ class Downlink:
         number_of_agent, inbound, number, _ = answer
         agent = state.agents[number_of_agent]
         if agent.ended:
+            if inbound is not None and not has(agent.received_answers, number):  # it was transmitted all the same, once
+                enter(agent.received_answers, number)
+                self._log.append((now, "missed", agent.number, number, self._bytes(inbound.payload), "the agent had ended"))
             return []
         if network.has_outages and (lost := network.dropped_on_arrival(state, answer, self._weigh(answer), now)):
             return lost

@@ -41,6 +41,14 @@ from fedbo.settings.durations import transmission_time
 Key = tuple[int, int, int, str]  # of a transmission: its agent, its number there, its attempt and its direction
 
 
+CUT, DOWN = "partition", "coordinator down"  # why a transmission was lost, beside a fault of the plan
+
+
+def fault_at(place: int) -> str:
+    """Return how the log names a fault of the plan that made a transmission vanish: by its place there, from 0."""
+    return f"fault {place}"
+
+
 class Network:
     """The network: says when what is sent arrives, how often, and whether as it was sent."""
 
@@ -80,7 +88,7 @@ class Network:
         if self.is_plain:
             return [make(After, (self.latency, make(MessageReceived, (message,))))]
         if agent.partitions:
-            return self._lost(message, bytes_, now)
+            return self._lost(message, bytes_, now, CUT)
         key = (sender, step, attempt, "up")
         delay = self._delay(key, bytes_ or self._message_bytes)
         if not self._faults:
@@ -88,7 +96,7 @@ class Network:
         copies, carried, effects = [0.0], message, list[Effect]()
         for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
-                return self._lost(message, bytes_, now)
+                return self._lost(message, bytes_, now, fault_at(place))
             if isinstance(fault, Corruption) and fault.how == "replay":
                 if agent.previous_message is not None:  # in place of this message, which is not acknowledged then
                     carried = agent.previous_message
@@ -107,7 +115,7 @@ class Network:
         if self.is_plain:
             return [make(After, (self.latency, make(AnswerReceived, (answer,))))]
         if state.outages or state.agents[answer.agent].partitions:
-            return self._lost(answer, bytes_, now)
+            return self._lost(answer, bytes_, now, DOWN if state.outages else CUT)
         key = (answer.agent, answer.number, answer.attempt, "down")
         delay = self._delay(key, bytes_)
         if not self._faults:
@@ -115,7 +123,7 @@ class Network:
         copies = [0.0]
         for place, fault in self._faults_of(key, now):
             if isinstance(fault, Loss):
-                return self._lost(answer, bytes_, now)
+                return self._lost(answer, bytes_, now, fault_at(place))
             delay, copies = self._disturbed(place, fault, key, delay, copies)
         return [After(delay + later, AnswerReceived(answer)) for later in copies]
 
@@ -133,7 +141,7 @@ class Network:
         is_down = bool(state.outages) and isinstance(sent, Message)  # agents hear what left before the coordinator went down
         if not 0 <= agent < self._n_agents or not (is_down or state.agents[agent].partitions):
             return []
-        return self._lost(sent, bytes_, now)
+        return self._lost(sent, bytes_, now, DOWN if is_down else CUT)
 
     def round_trip(self, agents: Collection[int], number: int, bytes_: int) -> float:
         """Give how long it takes until the last of some agents has answered a question of round `number` with so many bytes."""
@@ -159,11 +167,11 @@ class Network:
     def _arrival(self, message: Message) -> MessageReceived | MessageAtLink:
         return make(MessageAtLink, (message,)) if self._link else make(MessageReceived, (message,))
 
-    def _lost(self, sent: Message | Answer, bytes_: int, now: float) -> list[Effect]:
+    def _lost(self, sent: Message | Answer, bytes_: int, now: float, why: str) -> list[Effect]:
         if isinstance(sent, Answer):
-            self._log.append((now, "lost", sent.agent, sent.number, bytes_, "down"))
+            self._log.append((now, "lost", sent.agent, sent.number, bytes_, f"down: {why}"))
         elif bytes_:
-            self._log.append((now, "lost", sent.sender, sent.step, bytes_, "up"))
+            self._log.append((now, "lost", sent.sender, sent.step, bytes_, f"up: {why}"))
         return [After(self._retry, AckTimeout(sent))]
 
     def _faults_of(self, key: Key, now: float) -> list[tuple[int, TransmissionFault]]:

@@ -69,7 +69,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "reports": "study estimates results statistics records",
         "statistics": "study results records",
         "plots": "results statistics",
-        "page": "study results statistics reports plots",
+        "page": "study results statistics reports plots records",
         "tuning": "study results execution callbacks evaluated",
         "tabulation": "study results execution",
         "papers": "study results execution reports plots",
@@ -77,7 +77,7 @@ WITHIN: dict[str, dict[str, str]] = {
         "world": "study results execution",
         "testing": ". study estimates results statistics execution reports plots page tabulation papers benchmarking tuning",
         "commands": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning "
-        "world callbacks",
+        "world callbacks records",
         ".": "study estimates results statistics execution reports plots page tabulation papers benchmarking tuning testing "
         "commands world records",
     },

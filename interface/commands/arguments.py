@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, TypeVar
 
 import typer
 
@@ -28,6 +28,19 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+
+
+class TableFormat(StrEnum):
+    """The output format of tables: text, one JSON object, or what spreadsheets, papers and pages read."""
+
+    text = "text"
+    json = "json"
+    csv = "csv"
+    latex = "latex"
+    markdown = "markdown"
+
+
+AnyFormat = TypeVar("AnyFormat", Format, TableFormat)
 
 
 class Stop(Exception):
@@ -58,6 +71,14 @@ Trust = Annotated[bool, typer.Option("--trust", help="Import the Python code tha
 Printed = Annotated[
     Format,
     typer.Option("--format", help="Words, or one JSON object on standard output.", callback=lambda given: _divert(given)),
+]
+TableFormats = Annotated[
+    TableFormat,
+    typer.Option(
+        "--format",
+        help="Words, one JSON object, CSV with all digits, or the printed tables as LaTeX or Markdown.",
+        callback=lambda given: _divert(given),
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress while it runs.")]
 Baseline = Annotated[str | None, typer.Option(help="Label of the algorithm to compare with; default: the first.")]
@@ -100,9 +121,9 @@ def say_failures(failed: int, total: int, first: str) -> None:
 _diverted: list[tuple[TextIO, int | None]] = []  # standard output, and its file, while it is standard error
 
 
-def _divert(printed: Format) -> Format:
+def _divert(printed: AnyFormat) -> AnyFormat:
     """Send all that objectives, callbacks and their programs print to standard error, where the answer is JSON."""
-    if printed is Format.json and not _diverted:
+    if printed == Format.json and not _diverted:
         stream, file = sys.stdout, None
         with suppress(OSError, ValueError):
             stream.flush()

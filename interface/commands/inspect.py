@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +20,15 @@ from fedbo.commands.arguments import (
     Sets,
     Stop,
     StudyFile,
+    TableFormat,
+    TableFormats,
     Trust,
     print_json,
 )
 
 if TYPE_CHECKING:
     from fedbo.plots.plot import Choices
+    from fedbo.reports.views import ReportView
     from fedbo.results.fork import Fork
     from fedbo.results.result import Result
 
@@ -87,19 +90,21 @@ def show(
     folder: RunFolderArgument,
     baseline: Baseline = None,
     trouble: Annotated[bool, typer.Option("--trouble", help="Stragglers, messages, crashes and failures instead.")] = False,
+    agents: Annotated[bool, typer.Option("--agents", help="With --trouble: a row for each agent too.")] = False,
     privacy: Annotated[bool, typer.Option("--privacy", help="What was spent in privacy instead.")] = False,
     regret: Annotated[bool, typer.Option("--regret", help="Regret on the mean of all agents' functions instead.")] = False,
     prints: Annotated[bool, typer.Option("--printed", help="What evaluations of your own code printed instead.")] = False,
+    best: Annotated[
+        bool, typer.Option("--best", help="The best configuration of each agent instead, and one recommended for all.")
+    ] = False,
+    trials: Annotated[bool, typer.Option("--trials", help="Every evaluation instead, with its configuration.")] = False,
     algorithm: Chosen = None,
     level: Level = None,
     trust: Trust = False,
-    printed: Printed = Format.text,
+    printed: TableFormats = TableFormat.text,
 ) -> None:
     """Print the summary of a run; for a sweep, also what its cells differ by."""
-    from fedbo.reports.disruptions import facts_of, tables_of
-    from fedbo.reports.privacy import privacy_table
-    from fedbo.reports.regret import regret_table
-    from fedbo.reports.tables import console, plain
+    from fedbo.reports.views import ReportView
     from fedbo.results.compare import target_of
     from fedbo.results.fork import Fork, is_fork
     from fedbo.results.result import Result
@@ -107,33 +112,41 @@ def show(
     if is_fork(folder):
         _show_fork(Fork.open(folder, trust), printed)
         return
-    result, terminal = Result.open(folder, trust), console()
+    asked = {"trouble": trouble, "privacy": privacy, "regret": regret, "printed": prints, "best": best, "trials": trials}
+    chosen = [name for name, wanted in asked.items() if wanted]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"--{chosen[0]} and --{chosen[1]} exclude each other; set one of them")
+    if agents and not trouble:
+        raise typer.BadParameter("--agents: has an effect with --trouble only; add --trouble, or leave --agents out")
+    result = Result.open(folder, trust)
     target = target_of(result, algorithm, level)
-    if trouble + privacy + regret + prints > 1:
-        raise typer.BadParameter("--trouble, --privacy, --regret and --printed exclude each other; give one of them")
-    if prints:
-        _show_prints(result, printed)
-        return
-    if printed is Format.json:
-        spent = _spent(result) if privacy else {}
-        lost = {"regret": plain(result.regret_summary())} if regret else {}
-        print_json({**facts_of(result, baseline, target, trouble), **spent, **lost, "figures": []})
-        return
-    if privacy:
-        terminal.print(privacy_table(result))
-    elif regret:
-        terminal.print(regret_table(result))
+    view = ReportView(chosen[0] if chosen else "summary", baseline, target, algorithm, agents)
+    _print_view(view, result, printed)
+
+
+def _print_view(view: ReportView, result: Result, printed: TableFormat) -> None:
+    """Print a view of a run in one of the formats."""
+    from fedbo.reports.tables import console
+    from fedbo.reports.views import written
+
+    if printed is TableFormat.json:
+        print_json({**view.facts(result), "figures": []})
+    elif printed is TableFormat.csv:
+        print(view.records(result).to_csv(), end="")
+        if view.name == "summary" and result.study.sweep:
+            print("the comparison of cells is not in CSV; use --format json", file=sys.stderr)
+    elif printed is TableFormat.text and view.name == "printed":
+        _show_prints(result)
+    elif printed is TableFormat.text:
+        console().print(view.shown(result))
+        print(f"results: {result.address or result.directory}")
     else:
-        terminal.print(tables_of(result, baseline, target, trouble, terminal.width))
-    print(f"results: {result.address or result.directory}")
+        print(written(view.shown(result), printed), end="")
 
 
-def _show_prints(result: Result, printed: Format) -> None:
+def _show_prints(result: Result) -> None:
     """Print what each evaluation printed, below a line that names the evaluation."""
     rows = result.printed.to_pylist()
-    if printed is Format.json:
-        print_json({"printed": rows})
-        return
     for row in rows:
         cell = f"cell {row['cell']}, " if len(result.manifest["cells"]) > 1 else ""
         place = f"replicate {row['replicate']}, agent {row['agent']}, step {row['step']}, evaluation {row['number']}"
@@ -142,24 +155,23 @@ def _show_prints(result: Result, printed: Format) -> None:
         print("no evaluation printed anything; prints of fedbo's own objectives are not kept")
 
 
-def _spent(result: Result) -> dict[str, Any]:
-    """Return the spending of a run as plain data."""
-    from fedbo.reports.tables import plain
-
-    total = result.spending_together()
-    return {"privacy": plain(result.spending()), "privacy_together": plain([] if total is None else [total])}
-
-
-def _show_fork(fork: Fork, printed: Format) -> None:
+def _show_fork(fork: Fork, printed: TableFormat) -> None:
     """Print the effects of a fork."""
+    from fedbo.records.records import Records
     from fedbo.reports.fork import fork_facts, fork_table
     from fedbo.reports.tables import console
+    from fedbo.reports.views import written
+    from fedbo.results.fork import ForkEffect
 
-    if printed is Format.json:
+    if printed is TableFormat.json:
         print_json({**fork_facts(fork), "figures": []})
-        return
-    console().print(fork_table(fork))
-    print(f"results: {fork.directory}")
+    elif printed is TableFormat.csv:
+        print(Records("effects", ForkEffect, fork.effects()).to_csv(), end="")
+    elif printed is TableFormat.text:
+        console().print(fork_table(fork))
+        print(f"results: {fork.directory}")
+    else:
+        print(written(fork_table(fork), printed), end="")
 
 
 def plot(

@@ -138,7 +138,7 @@ def _print_run(result: Result, printed: Format, figures: Sequence[str], report: 
         print_json({**run_facts(result), "figures": list(figures), "report": str(report)})
         return
     terminal = console()
-    terminal.print(results_table(result, None, terminal.width))
+    terminal.print(results_table(result))
     print(f"results: {result.directory}")
     for figure in figures:
         print(f"figure:  {figure}")

@@ -42,7 +42,6 @@ REPORT = "report.html"
 _HERE = Path(__file__).parent
 _CELLS = 12  # cells of a sweep with figures of their own; all are in the tables
 _BARS = 12_000  # bars of all timelines: where there are more, only the main algorithm has one
-_WIDE = 160  # characters of a terminal in which every column of the summary is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ def _run_part(result: Result, key: str, title: str, shows_agents: bool) -> RunPa
     failed, _ = result.failures()
     rows = result.summary() if there else []
     main = main_algorithm(rows, result.study.labels)
-    summary = tables_of(result, None, target_of(result, main), False, _WIDE) if there else "No evaluation has ended."
+    summary = tables_of(result, None, target_of(result, main)) if there else "No evaluation has ended."
     status = result.manifest["status"]
     return RunPart(
         key=key,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from markupsafe import Markup, escape
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
+
+from fedbo.records.text_table import TextTable
 
 _MANY = 12  # columns that do not fit on a page but closely
 _EMPTY = {"0", "–", ""}
@@ -19,34 +20,30 @@ def html_of(shown: RenderableType, full: bool = True) -> Markup:
     """
     if isinstance(shown, Group):
         return Markup("\n").join(html_of(part, full) for part in shown.renderables)
-    if isinstance(shown, Table):
+    if isinstance(shown, TextTable):
         return _table(shown, full)
     if isinstance(shown, Text | str):
         return Markup("<p class=faint>{}</p>").format(str(shown)) if str(shown) else Markup("")
     raise TypeError(f"{type(shown).__name__}: only tables and texts can be written")
 
 
-def _table(table: Table, full: bool) -> Markup:
+def _table(table: TextTable, full: bool) -> Markup:
     """Write a table with its title as caption; words go to the left, numbers to the right as in a terminal."""
-    columns = [one for one in table.columns if full or not _EMPTY.issuperset(str(cell) for cell in one.cells)]
-    caption = Markup("<caption>{}</caption>").format(str(table.title)) if table.title else Markup("")
-    numbers = [column.justify == "right" for column in columns]
-    headings = [
-        Markup("<th{}>{}</th>").format(_number_class(number), str(column.header))
-        for number, column in zip(numbers, columns, strict=True)
+    kept = [
+        place
+        for place in range(len(table.headings))
+        if full or not place or not _EMPTY.issuperset(str(row[place]) for row in table.rows)
     ]
-    head = Markup("<thead><tr>{}</tr></thead>").format(Markup("").join(headings)) if table.show_header else Markup("")
-    lines = zip(*(column.cells for column in columns), strict=True)
-    rows = [
-        Markup("<tr>{}</tr>").format(Markup("").join(_cell(cell, number) for cell, number in zip(line, numbers, strict=True)))
-        for line in lines
-    ]
+    caption = Markup("<caption>{}</caption>").format(table.title) if table.title else Markup("")
+    headings = [Markup("<th{}>{}</th>").format(_number_class(place > 0), table.headings[place]) for place in kept]
+    head = Markup("<thead><tr>{}</tr></thead>").format(Markup("").join(headings))
+    rows = [Markup("<tr>{}</tr>").format(Markup("").join(_cell(row[place], place > 0) for place in kept)) for row in table.rows]
     body = Markup("").join(rows)
-    dense = Markup(' class="dense"') if len(columns) > _MANY else Markup("")
+    dense = Markup(' class="dense"') if len(kept) > _MANY else Markup("")
     return Markup('<div class="scroll"><table{}>{}{}<tbody>{}</tbody></table></div>').format(dense, caption, head, body)
 
 
-def _cell(cell: RenderableType, number: bool) -> Markup:
+def _cell(cell: str | Text, number: bool) -> Markup:
     marked = _CLASSES.get(str(cell.style)) if isinstance(cell, Text) else None
     words = Markup('<span class="{}">{}</span>').format(marked, str(cell)) if marked else escape(str(cell))
     return Markup("<td{}>{}</td>").format(_number_class(number), words)

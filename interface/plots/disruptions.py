@@ -18,10 +18,9 @@ from fedbo.plots.cells import cell_styles, short
 from fedbo.plots.growth import draw_growth
 from fedbo.plots.layout import FigurePanel, row_labels
 from fedbo.plots.style import FAINT, INK, PALE, rows_only, styles
-from fedbo.results.curves import Array, targets_of
-from fedbo.results.disruptions import Disruptions, falsified_arrivals, staleness_of
-from fedbo.results.grouping import by_run, of_kinds, runs_by_algorithm
-from fedbo.results.timeline_bars import evaluation_bars
+from fedbo.results.curves import Array
+from fedbo.results.disruptions import Disruptions, staleness_of
+from fedbo.results.grouping import runs_by_algorithm
 
 if TYPE_CHECKING:
     from fedbo.results.result import Result
@@ -48,17 +47,12 @@ LEAST = 0.04  # of the height of a row: what is rare can be seen
 
 @dataclass(frozen=True, slots=True)
 class PanelRows:
-    """The rows of all panels: for each a name, a colour, its measures and the staleness of its messages.
-
-    `lies` counts the falsified messages that took effect; `queueing` is the time in which steps waited for workers.
-    """
+    """The rows of all panels: for each a name, a colour, its measures and the staleness of its messages."""
 
     names: Sequence[str]
     shades: Sequence[str]
     measures: Sequence[Disruptions]
     stale: Sequence[Array]
-    lies: Sequence[float]
-    queueing: Sequence[float]
     about: str
 
 
@@ -96,25 +90,8 @@ def _rows(result: Result, label: str) -> PanelRows:
         names = [chosen.titles[row.cell] for row in measures]
         shades = [str(chosen.lines[row.cell]["color"]) for row in measures]
         about = f"{label} by {' and '.join(map(short, chosen.keys))}"
-    stale, lies, queueing = list[Array](), list[float](), list[float]()
-    evaluated, targets = dict(by_run(result.shown[0])), targets_of(result.shown[0])
-    for row in measures:
-        events = [own for _, own in runs[row.cell, row.algorithm]]
-        stale.append(np.concatenate([staleness_of(own) for own in events]))
-        lies.append(float(np.mean([falsified_arrivals(own) for own in events])))
-        waits = [
-            _queueing(evaluated[key], own, targets[row.cell]) for key, own in runs[row.cell, row.algorithm] if key in evaluated
-        ]
-        queueing.append(float(np.mean(waits or [0.0])))
-    return PanelRows(names, shades, measures, stale, lies, queueing, about)
-
-
-def _queueing(observations: Any, events: Any, targets: Any) -> float:
-    """Return the mean time for which a target's step only waited for workers of a cluster, in one run."""
-    if not len(of_kinds(events, "placed")):
-        return 0.0
-    bars, _ = evaluation_bars(observations, events, {int(agent): place for place, agent in enumerate(targets)})
-    return sum(end - begin for _, begin, end in bars["queueing"]) / max(1, len(targets))
+    stale = [np.concatenate([staleness_of(own) for _, own in runs[row.cell, row.algorithm]]) for row in measures]
+    return PanelRows(names, shades, measures, stale, about)
 
 
 def _staleness(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
@@ -144,9 +121,7 @@ def _time_by_state(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     axes.set_title("How agents spent their time")
     axes.set_xlabel("share of the time of an agent that optimises, %")
     axes.set_xlim(0, 100)
-    parts = {name: np.array([getattr(row, name, 0.0) for row in rows.measures]) for name in STATE_STYLES}
-    parts["queueing"] = np.array(rows.queueing)
-    parts["evaluating"] = parts["evaluating"] - parts["queueing"]
+    parts = {name: np.array([getattr(row, name) for row in rows.measures]) for name in STATE_STYLES}
     whole = np.maximum(1e-300, np.sum(list(parts.values()), axis=0))
     return _stacked(axes, {name: 100 * part / whole for name, part in parts.items()}, STATE_STYLES)
 
@@ -155,8 +130,8 @@ def _fates(axes: Axes, rows: PanelRows) -> Sequence[Artist]:
     """Stack the transmissions to the coordinator by their fate, and write down what became of the answers."""
     axes.set_title("Messages by their fate")
     axes.set_xlabel("transmissions to the coordinator, in one replicate")
-    parts = {name: np.array([getattr(row, name, 0.0) for row in rows.measures]) for name in FATE_STYLES}
-    parts["falsified"] = np.array(rows.lies)
+    parts = {name: np.array([getattr(row, name) for row in rows.measures]) for name in FATE_STYLES}
+    parts["falsified"] = np.array([row.lies for row in rows.measures])  # those of them that took effect
     parts["arrived"] = parts["arrived"] - parts["falsified"]
     handles = _stacked(axes, parts, FATE_STYLES)
     ends = np.sum(list(parts.values()), axis=0)

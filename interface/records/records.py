@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_type_hints
@@ -40,19 +40,20 @@ class Tabular:
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """Return the table as CSV; numbers have all their digits, missing values are empty."""
-        return _kept(self._in_words(repr).csv(), path)
+        return _kept(self.in_words(repr).csv(), path)
 
     def to_latex(self, path: str | Path | None = None) -> str:
         """Return the table as LaTeX, for the package booktabs; numbers have four significant digits."""
-        return _kept(self._in_words(_rounded).latex(), path)
+        return _kept(self.in_words().latex(), path)
 
     def to_markdown(self, path: str | Path | None = None) -> str:
         """Return the table as Markdown; numbers have four significant digits."""
-        return _kept(self._in_words(_rounded).markdown(), path)
+        return _kept(self.in_words().markdown(), path)
 
-    def _in_words(self, number: Any) -> TextTable:
+    def in_words(self, number: Callable[[float], str] | None = None) -> TextTable:
+        """Return the table in words, by default with four significant digits; `number` writes one otherwise."""
         table = self.to_arrow()
-        columns = [[_word(value, number) for value in column.to_pylist()] for column in table.columns]
+        columns = [[_word(value, number or _rounded) for value in column.to_pylist()] for column in table.columns]
         return TextTable(self.name, self.name, table.column_names, list(zip(*columns, strict=True)))
 
 
@@ -130,7 +131,7 @@ def _flattened(kind: Any, rows: Sequence[Any]) -> dict[str, list[Any]]:
     return columns
 
 
-def _word(value: Any, number: Any) -> str:
+def _word(value: Any, number: Callable[[float], str]) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

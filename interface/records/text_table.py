@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+from rich.text import Text
+
 from fedbo.actors.storage import atomic
 
+_GAP, _EDGES = 3, 2  # places between two columns on a terminal, and at the two ends of a line
 _PRINTED = {letter: f"\\{letter}" for letter in "&%$#_{}"}
 _LATEX = _PRINTED | {
     "\\": r"\textbackslash{}",
@@ -25,16 +33,49 @@ _LATEX = _PRINTED | {
 
 @dataclass(frozen=True, slots=True)
 class TextTable:
-    """A table: the name of its file, its caption, its headings, its rows in words, and further remarks.
+    """A table: the name of its file, its caption, its headings, its rows in words, further remarks, and a title.
 
-    A cell may be anything that `str` writes, such as a text of Rich with its colours.
+    A cell is a word or a text of Rich with its colours. A terminal shows the title and the table; columns that do not fit
+    beside the others follow below, again with the first column. What is no terminal has all the width that is needed.
     """
 
     name: str
     caption: str
     headings: Sequence[str]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[str | Text]]
     remarks: Sequence[str] = ()
+    title: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width if console.is_terminal else sys.maxsize
+        for number, places in enumerate(self._parts(width)):
+            title = self.title if not number else None
+            table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+            for place in places:
+                table.add_column(self.headings[place], justify="right" if place else "left", overflow="fold")
+            for row in self.rows:
+                table.add_row(*(row[place] for place in places))
+            whole = options if console.is_terminal else options.update(width=max(options.max_width, self._needed))
+            yield from console.render(table, whole)
+
+    @property
+    def _needed(self) -> int:
+        return _EDGES + sum(size + _GAP for size in self._widths())
+
+    def _widths(self) -> list[int]:
+        return [max(cell_len(str(cell)) for cell in column) for column in zip(self.headings, *self.rows, strict=True)]
+
+    def _parts(self, width: int) -> list[list[int]]:
+        """Share the columns out among as few parts as fit; the first column is in each."""
+        first, *widths = self._widths()
+        parts, used = [[0]], _EDGES + first
+        for place, size in enumerate(widths, 1):
+            if used + _GAP + size > width and len(parts[-1]) > 1:
+                parts.append([0])
+                used = _EDGES + first
+            parts[-1].append(place)
+            used += _GAP + size
+        return parts
 
     def csv(self) -> str:
         """Write the headings and the rows."""
@@ -56,7 +97,8 @@ class TextTable:
         """Write a table as GitHub and most other readers of Markdown know it."""
         rule = ["---", *["---:"] * (len(self.headings) - 1)]
         lines = [[_markdown(str(cell)) for cell in row] for row in (self.headings, *self.rows)]
-        return "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
+        title = f"**{self.title}**\n\n" if self.title else ""
+        return title + "".join(f"| {' | '.join(line)} |\n" for line in (lines[0], rule, *lines[1:]))
 
     def write(self, folder: Path) -> list[Path]:
         """Write both forms into a folder, and give their paths."""

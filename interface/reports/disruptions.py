@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from fedbo.reports.tables import gap_in_words, plain, results_table, run_facts, table_of
+from fedbo.reports.configurations import configurations_table, shows_configurations
+from fedbo.reports.recommendation import best_configurations
+from fedbo.reports.tables import amount, gap_in_words, plain, results_table, run_facts, table_of
 from fedbo.results.compare import Comparison, TargetValue, against_first, metric_of
-from fedbo.results.disruptions import Disruptions
 from fedbo.results.queueing import WorkerUse, worker_use
 from fedbo.results.result import Result
 
-_COLUMNS: dict[str, Callable[[Disruptions], str]] = {
+_COLUMNS: dict[str, Callable[[Any], str]] = {
     "rounds": lambda row: _count(row.rounds),
     "length": lambda row: _number(row.round_length),
     "sent": lambda row: _count(row.sent),
     "lost": lambda row: _count(row.lost + row.answers_lost),
+    "lost to": lambda row: _causes(row),
     "late": lambda row: _count(row.late),
     "rejected": lambda row: _count(row.rejected),
+    "stale": lambda row: _count(row.stale),
     "copies": lambda row: _count(row.duplicates + row.answer_copies),
     "given up": lambda row: _count(row.given_up),
-    "falsified": lambda row: _count(row.falsified),
+    "falsified": lambda row: f"{_count(row.falsified)} ({_count(row.lies)} took effect)" if row.falsified else "0",
     "staleness": lambda row: "–" if row.staleness is None else f"{row.staleness:.2g} (max {row.max_staleness:g})",
+    "bytes up": lambda row: _moved(row.bytes_up, row.bytes_arrived),
+    "bytes down": lambda row: _moved(row.bytes_down, row.bytes_delivered),
     "busy": lambda row: f"{row.utilisation:.0%}",
+    "queueing": lambda row: _number(row.queueing or None),
     "waiting": lambda row: _number(row.waiting or None),
     "away": lambda row: _number(row.away or None),
     "down": lambda row: _number(row.down or None),
@@ -33,6 +39,10 @@ _COLUMNS: dict[str, Callable[[Disruptions], str]] = {
     "failed": lambda row: _count(row.failed),
     "forgotten": lambda row: _count(row.forgotten),
 }
+
+_RARE = ("lost to", "stale", "falsified", "queueing")  # columns that are shown where there is anything in them
+_OF_AGENTS = ("sent", "lost", "lost to", "late", "rejected", "stale", "falsified", "staleness", "busy", "queueing", "waiting",
+              "away", "down")  # fmt: skip
 
 _WORKERS: dict[str, Callable[[WorkerUse], str]] = {
     "placed": lambda row: _count(row.placed),
@@ -44,36 +54,67 @@ _WORKERS: dict[str, Callable[[WorkerUse], str]] = {
 }
 
 
-def tables_of(result: Result, baseline: str | None, target: TargetValue, trouble: bool, width: int) -> RenderableType:
-    """Write the summary of a run and, for a sweep, the differences of its cells; or its disruptions alone."""
-    if trouble:
-        return disruptions_table(result)
-    summary = results_table(result, baseline, width)
-    return Group(summary, Text(), cells_table(result, target)) if result.study.sweep else summary
+def tables_of(result: Result, baseline: str | None, target: TargetValue) -> RenderableType:
+    """Write the summary of a run and, for a sweep, the differences of its cells, or for a single run its configurations."""
+    summary = results_table(result, baseline)
+    if result.study.sweep:
+        return Group(summary, Text(), cells_table(result, target))
+    if not shows_configurations(result):
+        return summary
+    return Group(summary, configurations_table(result, best_configurations(result)))
 
 
-def facts_of(result: Result, baseline: str | None, target: TargetValue, trouble: bool) -> dict[str, Any]:
-    """Give a run as plain data: `cells` where there is a sweep, and `trouble` where that is asked for."""
+def facts_of(result: Result, baseline: str | None, target: TargetValue) -> dict[str, Any]:
+    """Give a run as plain data: `cells` where there is a sweep."""
     cells = {"cells": cells_facts(result, target)} if result.study.sweep else {}
-    told = {"trouble": plain(result.trouble())} if trouble else {}
-    used = plain(_used(result)) if trouble else []
-    return {**run_facts(result, baseline), **cells, **told, **({"workers": used} if used else {})}
+    return {**run_facts(result, baseline), **cells}
 
 
-def disruptions_table(result: Result) -> RenderableType:
-    """Write what went wrong, a table for each cell of a sweep."""
+def trouble_facts(result: Result, agents: bool) -> dict[str, Any]:
+    """Return what went wrong as plain data, of every agent too where that is asked for."""
+    used = plain(_used(result))
+    told = {"trouble": plain(result.trouble())} | ({"agents": plain(result.trouble_by_agent())} if agents else {})
+    return {**told, **({"workers": used} if used else {})}
+
+
+def disruptions_table(result: Result, agents: bool = False) -> RenderableType:
+    """Write what went wrong, a table for each cell of a sweep, and with `agents` one with a row for each agent."""
     rows, tables = result.trouble(), list[RenderableType]()
-    # Few studies have agents that lie, and the table is wide.
-    columns = {name: column for name, column in _COLUMNS.items() if name != "falsified" or any(row.falsified for row in rows)}
+    columns = _filled(_COLUMNS, rows)
     for cell, title in enumerate(result.study.titles()):
         lines = [(row.algorithm, *(column(row) for column in columns.values())) for row in rows if row.cell == cell]
-        tables.append(table_of(title, ("algorithm", *columns), lines))
+        tables.append(table_of(title, ("algorithm", *columns), lines, "trouble"))
+    tables += _agent_tables(result) if agents else []
     tables += _worker_tables(result)
     unit = "seconds" if result.study.timing.clock == "wall" else "virtual time"
-    said = f"means over replicates; waiting, away and down: {unit} of each agent that optimises. "
+    said = f"means over replicates; queueing, waiting, away and down: {unit} of each agent that optimises. "
+    said += "lost: on both ways; bytes are those transmitted, and the share that arrived. "
     barren = [f"{row.algorithm} {row.barren:.3g}" for row in rows if row.barren]
     lacking = f"Agents without any good observation: {', '.join(barren)}. " if barren else ""
-    return Group(*tables, Text(said + lacking, style="dim"))
+    hint = "" if agents else "A row for each agent: --agents."
+    return Group(*tables, Text(f"{said}{lacking}{hint}".strip(), style="dim"))
+
+
+def _filled(columns: dict[str, Callable[[Any], str]], rows: Sequence[Any]) -> dict[str, Callable[[Any], str]]:
+    """Leave out the rare columns in which there is nothing; the table is wide."""
+    return {
+        name: column
+        for name, column in columns.items()
+        if name not in _RARE or any(column(row) not in ("0", "–") for row in rows)
+    }
+
+
+def _agent_tables(result: Result) -> list[RenderableType]:
+    """Write the trouble of every agent, a table for each algorithm in each cell."""
+    rows, tables = result.trouble_by_agent(), list[RenderableType]()
+    columns = _filled({name: _COLUMNS[name] for name in _OF_AGENTS}, rows)
+    titles = result.study.titles()
+    for cell, label in dict.fromkeys((row.cell, row.algorithm) for row in rows):
+        mine = [row for row in rows if (row.cell, row.algorithm) == (cell, label)]
+        lines = [(str(row.agent), *(column(row) for column in columns.values())) for row in mine]
+        title = ", ".join(word for word in (titles[cell], label, "agent by agent") if word)
+        tables.append(table_of(title, ("agent", *columns), lines, "agents"))
+    return tables
 
 
 def _worker_tables(result: Result) -> list[RenderableType]:
@@ -81,7 +122,7 @@ def _worker_tables(result: Result) -> list[RenderableType]:
     used, tables = _used(result), list[RenderableType]()
     for cell, title in enumerate(result.study.titles()):
         lines = [(row.algorithm, *(column(row) for column in _WORKERS.values())) for row in used if row.cell == cell]
-        tables += [table_of(f"{title} workers".strip(), ("algorithm", *_WORKERS), lines)] if lines else []
+        tables += [table_of(f"{title} workers".strip(), ("algorithm", *_WORKERS), lines, "workers")] if lines else []
     return tables
 
 
@@ -107,7 +148,7 @@ def cells_table(result: Result, target: TargetValue) -> RenderableType:
         f"level: {level}. Times are geometric means; a replicate that did not reach the level counts with the end of its run "
         "(≥). Differences and ratios are paired by replicate; a ratio counts times up to where the first of both runs ended."
     )
-    return Group(table_of(f"{target.algorithm}, cell by cell", headings, lines), Text(said, style="dim"))
+    return Group(table_of(f"{target.algorithm}, cell by cell", headings, lines, "cells"), Text(said, style="dim"))
 
 
 def _ratio_in_words(gap: Comparison | None) -> Text:
@@ -126,6 +167,15 @@ def cells_facts(result: Result, target: TargetValue) -> list[dict[str, Any]]:
         fact = {"cell": one.cell, "algorithm": one.algorithm, "level": one.level, "times": times}
         facts.append({**plain(fact), "time": plain(one.mean), "against_first": plain(gap)})
     return facts
+
+
+def _causes(row: Any) -> str:
+    return ", ".join(f"{cause} {_count(count)}" for cause, count in row.lost_to.items()) or "–"
+
+
+def _moved(size: float, came: float) -> str:
+    """Write the bytes that were transmitted, and the share that arrived where that is not all."""
+    return "–" if not size else amount(size) if came == size else f"{amount(size)} ({came / size:.0%})"
 
 
 def _count(mean: float) -> str:

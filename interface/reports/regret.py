@@ -22,7 +22,7 @@ def regret_table(result: Result) -> RenderableType:
     legend = (
         "R(T)/M: sum over the evaluations of an agent of f* - f(x), f the mean of all agents' functions; mean over agents, "
     )
-    legend += "± one standard deviation over replicates. numbers: of eight bytes, sent and received by each agent"
+    legend += "± one standard deviation over replicates. numbers: of eight bytes, transmitted by and to each agent"
     return Group(*tables, Text(legend, style="dim"))
 
 

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedbo.objectives.base import Metric
+from fedbo.records.text_table import TextTable
 from fedbo.settings.shown import ShownStream, shown
 
 if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
@@ -25,29 +26,20 @@ if TYPE_CHECKING:  # the lists of names need not wait for what reads a run
     from fedbo.results.summary import Difference, SummaryRow
     from fedbo.study.listing import Item
 
-_WIDE, _WIDE_ONLY = 112, ("at half", "time", "evaluations")
 
-
-def results_table(result: Result, baseline: str | None = None, width: int = 160) -> RenderableType:
-    """Write the summary of a run, a table for each cell of a sweep; a narrow terminal gets the chief columns."""
+def results_table(result: Result, baseline: str | None = None) -> RenderableType:
+    """Write the summary of a run, a table for each cell of a sweep."""
     columns = _columns(result, baseline or result.study.labels[0])
-    if width < _WIDE:
-        columns = {heading: column for heading, column in columns.items() if heading not in _WIDE_ONLY}
     rows, tables = result.summary(baseline), list[RenderableType]()
     for cell, title in enumerate(result.study.titles()):
         lines = [(row.algorithm, *(column(row) for column in columns.values())) for row in rows if row.cell == cell]
-        tables.append(table_of(title, ("algorithm", *columns), lines))
+        tables.append(table_of(title, ("algorithm", *columns), lines, "summary"))
     return Group(*tables, Text(_legend(result), style="dim"))
 
 
-def table_of(title: str, headings: Sequence[str], lines: Sequence[Sequence[str | Text]]) -> Table:
+def table_of(title: str, headings: Sequence[str], lines: Sequence[Sequence[str | Text]], name: str = "table") -> TextTable:
     """Lay a table out: a title, which may be empty, headings, and lines of words; the first column goes to the left."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    for line in lines:
-        table.add_row(*line)
-    return table
+    return TextTable(name, title or name, headings, lines, title=title)
 
 
 def _columns(result: Result, reference: str) -> dict[str, Callable[[SummaryRow], str | Text]]:
@@ -57,6 +49,7 @@ def _columns(result: Result, reference: str) -> dict[str, Callable[[SummaryRow],
         f"minus {reference} [95 %]": lambda row: gap_in_words(row.difference, result.metric(row.cell).sign),
         "federated": _federated,
         "sent/agent": lambda row: amount(row.bytes_up) if row.bytes_up else "–",
+        "answers/agent": lambda row: amount(row.bytes_down) if row.bytes_down else "–",
         "time": lambda row: f"{row.duration:.4g}",
         "evaluations": lambda row: f"{row.evaluations:.0f}",
     }
@@ -255,6 +248,10 @@ def console(stderr: bool = False) -> Console:
 
 class ShownConsole(Console):
     """A console that escapes text, and leaves what it adds itself, colours and movements of the cursor."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as a console does; where there is no terminal, lines that are longer than its width stay whole."""
+        super().print(*objects, **{"crop": self.is_terminal, **options})
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         return super()._render_buffer(

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from fedbo.actors.storage.rows import RunKey
 from fedbo.objectives.base import Metric
-from fedbo.results.grouping import by_replicate, by_run, column_of, of_kinds, starts
+from fedbo.results.grouping import by_replicate, by_run, column_of, sent_down, sent_up, starts
 
 Array = npt.NDArray[np.float64]
 Axis = Literal["iteration", "evaluations", "time", "bytes", "epsilon", "cost"]
@@ -36,9 +37,9 @@ class IncumbentTrace:
     `finished (e,)`; `score (e,)` is that of each point, NaN where its evaluation failed; `best (e,)` is the score of the
     incumbent, to be maximised, and `row (e,)` its row in the table of observations. Evaluations before the first that succeeded
     have `best` NaN and `row` -1; where none succeeded, `best` is the worst known score (`_without_success`). `moved (e,)` are
-    the bytes sent and delivered in the whole run before each ended, for each target. `spent (e,)` is the epsilon spent in the
-    run before each ended, at the first delta and by the agent that spent most; `used (e,)` is the time that the target had
-    spent in evaluations, which is their cost.
+    the bytes transmitted in the whole run, to the coordinator and to agents, before each ended, for each target. `spent (e,)`
+    is the epsilon spent in the run before each ended, at the first delta and by the agent that spent most; `used (e,)` is the
+    time that the target had spent in evaluations, which is their cost.
     """
 
     cell: int
@@ -152,7 +153,8 @@ def targets_of(observations: Any) -> dict[int, npt.NDArray[np.int64]]:
 def _traffic(events: Any, targets: Mapping[int, npt.NDArray[np.int64]]) -> dict[RunKey, tuple[Array, Array]]:
     """Give the times of each run's transmissions, and the bytes for each target up to and with each of them."""
     found = {}
-    for key, moved in by_run(of_kinds(events, "sent", "delivered")):
+    for key, own in by_run(events):
+        moved = pa.concat_tables([sent_up(own), sent_down(own)])
         time, size = column_of(moved, "time").astype(np.float64), column_of(moved, "bytes").astype(np.float64)
         order = np.argsort(time, kind="stable")
         found[key] = time[order], np.cumsum(size[order]) / max(1, len(targets.get(key.cell, ())))

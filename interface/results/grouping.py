@@ -86,6 +86,25 @@ def of_kinds(events: Any, *kinds: str) -> Any:
     return events.filter(pc.is_in(events["kind"], value_set=pa.array(kinds, pa.string())))
 
 
+def sent_up(events: Any) -> Any:
+    """Return what was transmitted to the coordinator, repeated and lost messages and the shares of unmasking included."""
+    return of_kinds(events, "sent", "unmasked", "aborted")
+
+
+def sent_down(events: Any) -> Any:
+    """Return what was transmitted to agents, repeated and lost answers included.
+
+    The log has no line when an answer leaves. It has one for each that arrives, is lost, or finds that its agent has ended.
+    """
+    lost = pc.and_(pc.equal(events["kind"], "lost"), pc.starts_with(events["detail"], "down"))
+    return events.filter(pc.or_(pc.is_in(events["kind"], value_set=pa.array(["delivered", "missed"])), lost))
+
+
+def bytes_of(events: Any) -> int:
+    """Return the bytes of all these events."""
+    return int(pc.sum(events["bytes"]).as_py() or 0)
+
+
 def of_algorithm(table: Any, cell: int, label: str) -> Any:
     """Give the rows of one algorithm in one cell, in their order."""
     return table.filter(pc.and_(pc.equal(table["cell"], cell), pc.equal(table["algorithm"], label)))

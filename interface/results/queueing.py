@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedbo.coordinator.environment.worker_models import ClusterModel
+from fedbo.results.agent_states import STATES, StateIntervals
 from fedbo.results.grouping import by_run, column_of, of_kinds, runs_by_algorithm
 from fedbo.study.study import Cell
 
@@ -43,6 +45,22 @@ def placements(events: Any) -> Any:
         rows += [(*key, agent, step, int(point), *found, end, False) for (agent, step, point), found in begun.items()]
     columns = zip(*rows, strict=True) if rows else [()] * len(PLACEMENTS)
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, PLACEMENTS, strict=True)], schema=PLACEMENTS)
+
+
+def queued_time(placed: Any, lived: StateIntervals, agent: int) -> float:
+    """Return how long an agent was in the middle of a step while its evaluations waited for workers and none of them ran."""
+    mine = placed.filter(pc.equal(placed["agent"], agent))
+    queued, started, ended = (column_of(mine, name).astype(float) for name in ("queued_at", "started_at", "ended_at"))
+    busy = (lived.agent == agent) & (lived.state == STATES.index("evaluating"))
+    spans = ((queued, started), (started, ended), (lived.begin[busy], lived.end[busy]))
+    time = np.concatenate([edge for span in spans for edge in span])
+    order = np.argsort(time, kind="stable")
+    sizes, waits = [len(span[0]) for span in spans], np.ones(len(time) - 1, dtype=bool)
+    for place, (size, wanted) in enumerate(zip(sizes, (True, False, True), strict=True)):
+        change, before = np.zeros(len(time), dtype=np.int64), 2 * sum(sizes[:place])
+        change[before : before + size], change[before + size : before + 2 * size] = 1, -1
+        waits &= (np.cumsum(change[order])[:-1] > 0) == wanted
+    return float(np.diff(time[order])[waits].sum())
 
 
 def _listed(events: Any) -> Any:

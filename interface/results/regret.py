@@ -15,7 +15,16 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from fedbo.actors.storage.rows import RunKey
-from fedbo.results.grouping import by_cell_and_algorithm, by_replicate, by_run, column_of, of_kinds
+from fedbo.results.grouping import (
+    by_cell_and_algorithm,
+    by_replicate,
+    by_run,
+    bytes_of,
+    column_of,
+    of_kinds,
+    sent_down,
+    sent_up,
+)
 from fedbo.results.mean_objective import ReplicateMean, means, points_of
 
 if TYPE_CHECKING:
@@ -78,7 +87,7 @@ class RegretRow:
 
     `rounds` are the evaluations of each agent; `mean` is R / M with its standard `deviation` over replicates (None with one),
     `total` is R, and `last` the regret of the last evaluation, a mean over the M agents. `rounds_up` are the messages that each
-    agent sent, `scalars_up` and `scalars_down` the numbers of eight bytes that it sent and was given.
+    agent sent, `scalars_up` and `scalars_down` the numbers of eight bytes that it sent and was sent.
     """
 
     cell: int
@@ -114,7 +123,6 @@ def regret_row(found: Sequence[RegretTrace], events: Any) -> RegretRow:
     totals = np.array([sum(trace.total for trace in group) for group in groups])
     counts = np.array([len(group) for group in groups])
     means, lives = totals / counts, len(found)
-    sent, given = (of_kinds(events, kind) for kind in ("sent", "delivered"))
     return RegretRow(
         cell=found[0].cell,
         algorithm=found[0].algorithm,
@@ -125,9 +133,9 @@ def regret_row(found: Sequence[RegretTrace], events: Any) -> RegretRow:
         deviation=float(means.std(ddof=1)) if len(means) > 1 else None,
         total=float(totals.mean()),
         last=float(np.mean([trace.instant[-1] for trace in found])),
-        rounds_up=len(sent) / lives,
-        scalars_up=(pc.sum(sent["bytes"]).as_py() or 0) / _NUMBER / lives,
-        scalars_down=(pc.sum(given["bytes"]).as_py() or 0) / _NUMBER / lives,
+        rounds_up=len(of_kinds(events, "sent")) / lives,
+        scalars_up=bytes_of(sent_up(events)) / _NUMBER / lives,
+        scalars_down=bytes_of(sent_down(events)) / _NUMBER / lives,
     )
 
 

@@ -17,7 +17,7 @@ from fedbo.records.configurations import Configurations
 from fedbo.records.records import Records, ResultTable, frame_of
 from fedbo.results.curves import REGRET, Axis, Curve, IncumbentTrace, curve, grid, traces
 from fedbo.results.described import html_of, words_of
-from fedbo.results.disruptions import Disruptions, disruptions
+from fedbo.results.disruptions import AgentTrouble, Disruptions, disruptions, trouble_by_agent
 from fedbo.results.grouping import by_cell_and_algorithm, by_run, of_algorithm
 from fedbo.results.manifest import MANIFEST, STUDY, back, check_tables, read_manifest, remedy_of
 from fedbo.results.privacy_summary import PrivacySummary, PrivacyTotal, privacy_summaries, privacy_total
@@ -251,9 +251,15 @@ class Result:
 
     def trouble(self) -> Records[Disruptions]:
         """Measure what went wrong, one row for each algorithm in each cell."""
+        rows = disruptions(*self.shown, _fault_names(self.study))
         rank = {label: place for place, label in enumerate(self.study.labels)}
-        rows = sorted(disruptions(*self.shown), key=lambda row: (row.cell, rank[row.algorithm]))
-        return Records("trouble", Disruptions, rows)
+        return Records("trouble", Disruptions, sorted(rows, key=lambda row: (row.cell, rank[row.algorithm])))
+
+    def trouble_by_agent(self) -> Records[AgentTrouble]:
+        """Measure the messages and the times of every agent, one row for each algorithm in each cell."""
+        rows = trouble_by_agent(self.shown[1], _fault_names(self.study))
+        rank = {label: place for place, label in enumerate(self.study.labels)}
+        return Records("agents", AgentTrouble, sorted(rows, key=lambda row: (row.cell, rank[row.algorithm], row.agent)))
 
     def spending(self) -> Records[PrivacySummary]:
         """Measure what was spent in privacy, one row for each algorithm in each cell that has any."""
@@ -351,6 +357,15 @@ def scored_traces(result: Result, regret: bool) -> list[IncumbentTrace]:
         return regrets(result.traces, result.manifest.get("best_values") or {})
     except ValueError as error:
         raise ResultError(str(error)) from None
+
+
+def _fault_names(study: Study) -> list[str]:
+    """Name the faults of a plan by their labels, or else by their kinds, with their place where there are several of one."""
+    kinds = [fault.kind for fault in study.fault]
+    return [
+        fault.label or (fault.kind if kinds.count(fault.kind) == 1 else f"{fault.kind} ({place})")
+        for place, fault in enumerate(study.fault)
+    ]
 
 
 def _complete(manifest: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:

@@ -15,7 +15,7 @@ import scipy
 from fedbo.algorithms.base import Origin
 from fedbo.objectives.base import Metric
 from fedbo.results.curves import IncumbentTrace, mean_and_error, replicate_means
-from fedbo.results.grouping import by_replicate, of_kinds
+from fedbo.results.grouping import by_replicate, bytes_of, of_kinds, sent_down, sent_up
 
 FEDERATED: Origin = "federated"
 
@@ -52,9 +52,9 @@ class SummaryRow:
 
     `final` and `half` are the mean best native values over targets, at the end and at half of the iterations;
     `difference` is that of `final` to the baseline's on the same replicates. `origins` gives for each origin its share
-    of the points that were decided; `federated` is that of the origin of this name. `bytes_up` and `messages` are means
-    over replicates for each agent that sent something; `duration` (in the study's unit of time) and `evaluations` are means
-    over replicates.
+    of the points that were decided; `federated` is that of the origin of this name. `bytes_up`, `bytes_down` and `messages` are
+    means over replicates for each agent that sent something: what was transmitted to the coordinator and to agents, also if it
+    was lost on the way. `duration` (in the study's unit of time) and `evaluations` are means over replicates.
     """
 
     cell: int
@@ -66,6 +66,7 @@ class SummaryRow:
     origins: Mapping[str, float]
     federated: float
     bytes_up: float
+    bytes_down: float
     messages: float
     duration: float
     evaluations: float
@@ -87,7 +88,8 @@ def summary_row(found: Sequence[IncumbentTrace], half: int, tables: tuple[Any, A
         difference=None,
         origins=origins,
         federated=origins.get(FEDERATED, 0.0),
-        bytes_up=(pc.sum(sent["bytes"]).as_py() or 0) / senders,
+        bytes_up=bytes_of(sent_up(events)) / senders,
+        bytes_down=bytes_of(sent_down(events)) / senders,
         messages=len(sent) / senders,
         duration=_duration(found),
         evaluations=sum(int(trace.evaluated[-1]) for trace in found) / replicates,

@@ -94,7 +94,7 @@ def _messages(run: RunTables) -> Iterator[str]:
         if kind == "sent":
             sent[key].append(event)
         elif kind == "lost":
-            if event["detail"] == "up" and key not in sent:
+            if event["detail"].startswith("up") and key not in sent:
                 yield f"message {key} was lost before it was sent"
         elif not event["detail"].startswith("duplicate: the agent"):
             if key not in sent:

@@ -327,11 +327,14 @@ class Messages:
         return any(isinstance(f, Corruption) and f.how == "replay" and agent in f.agents for f in self.plan)
 
     def _lost(self, record: Any, key: tuple[int, int]) -> None:
-        way = record.detail
+        way, why = record.detail.split(": ")
         assert record.bytes == self.up if way == "up" else record.bytes in (0, self.down)
-        lossy = any(isinstance(f, Loss) and key[0] in f.agents and f.direction in (way, "both") for f in self.plan)
-        is_cut = self.troubles.is_down or self.troubles.cut(key[0], record.time, surely=False)
-        assert lossy or is_cut, "lost for no reason"
+        if why.startswith("fault "):
+            fault = self.plan[int(why.removeprefix("fault "))]
+            assert isinstance(fault, Loss) and key[0] in fault.agents and fault.direction in (way, "both"), "lost for no reason"
+        else:
+            is_cut = self.troubles.cut(key[0], record.time, surely=False)
+            assert {"partition": is_cut, "coordinator down": self.troubles.is_down}[why], "lost for no reason"
         if way == "up":
             assert key in self.sent
             self.lost[key].append(record.time)
@@ -394,10 +397,12 @@ class Messages:
         self.heard.add(key)
 
     def _missed(self, record: Any, key: tuple[int, int]) -> None:
+        assert key not in self.heard
+        if record.detail == "the agent had ended":
+            assert (key[0] in self.troubles.done or key[0] in self.troubles.gone) and record.bytes == self.down
+            return
         assert record.detail == f"given up after {self.world['attempts']} transmissions"
-        assert key not in self.heard and any(
-            isinstance(f, Loss | NetworkPartition | Restart) and key[0] in getattr(f, "agents", key) for f in self.plan
-        )
+        assert any(isinstance(f, Loss | NetworkPartition | Restart) and key[0] in getattr(f, "agents", key) for f in self.plan)
 
     def end(self, ran: Ran, whole: bool) -> None:
         if whole:

@@ -116,10 +116,10 @@ class Life:
             self.tell("arrived", step, SIZE_UP, str(int(10 * fate**2)), 0.05)
             self.tell("delivered", step, SIZE_DOWN, after=0.1)
         elif fate < 0.8:
-            self.tell("lost", step, SIZE_UP, "up", 0.01)
+            self.tell("lost", step, SIZE_UP, "up: partition", 0.01)
             self.tell("sent", step, SIZE_UP, after=0.2)
             self.tell("arrived", step, SIZE_UP, "1", 0.25)
-            self.tell("lost", step, SIZE_DOWN, "down", 0.3)
+            self.tell("lost", step, SIZE_DOWN, "down: coordinator down", 0.3)
         elif fate < 0.9:
             self.tell("late", step, SIZE_UP, "its round had closed", 0.4)
         elif fate < 0.95:

@@ -115,11 +115,12 @@ class Prediction:
             and fault["start"] <= self.now < fault["end"]
         ]
 
-    def journey(self, agent: Agent, way: str) -> tuple[float, list[float]] | None:
-        """Give the time on the way, and how much later each copy comes; None where the transmission is lost."""
+    def journey(self, agent: Agent, way: str) -> tuple[float, list[float]] | str:
+        """Give the time on the way, and how much later each copy comes; where the transmission is lost, why."""
         met = self.met(agent, way)
-        if agent.cuts or any(fault["kind"] == "loss" for fault in met):
-            return None
+        losses = [f"fault {self.world['faults'].index(fault)}" for fault in met if fault["kind"] == "loss"]
+        if agent.cuts or losses:
+            return "partition" if agent.cuts else losses[0]
         time, copies = self.world["latency"], [0.0]
         if self.world["bandwidth"]:
             time += 8 * self.world[way] / self.world["bandwidth"]
@@ -133,13 +134,13 @@ class Prediction:
     def transmit(self, agent: Agent, step: int, attempt: int) -> None:
         self.say("sent", agent.number, step, "again" if attempt else "")
         way = self.journey(agent, "up")
-        if way is None:
-            return self.lose_up(agent, step, attempt)
+        if isinstance(way, str):
+            return self.lose_up(agent, step, attempt, way)
         for later in way[1]:
             self.after(way[0] + later, lambda: self.at_link(agent, step, attempt))
 
-    def lose_up(self, agent: Agent, step: int, attempt: int) -> None:
-        self.say("lost", agent.number, step, "up")
+    def lose_up(self, agent: Agent, step: int, attempt: int, why: str) -> None:
+        self.say("lost", agent.number, step, f"up: {why}")
         self.after(self.world["retry"], lambda: self.again_up(agent, step, attempt))
 
     def again_up(self, agent: Agent, step: int, attempt: int) -> None:
@@ -161,7 +162,7 @@ class Prediction:
 
     def arrive(self, agent: Agent, step: int, attempt: int) -> None:
         if self.down or agent.cuts:
-            return self.lose_up(agent, step, attempt)
+            return self.lose_up(agent, step, attempt, "coordinator down" if self.down else "partition")
         counted, world = False, self.world
         stale = self.age - agent.base[step]
         stale = stale if self.waits else stale // world["agents"]
@@ -233,14 +234,14 @@ class Prediction:
         self.after(self.world["length"], up, counts=False)
 
     def answer(self, agent: Agent, number: int, attempt: int) -> None:
-        way = None if self.down else self.journey(agent, "down")
-        if way is None:
-            return self.lose_down(agent, number, attempt)
+        way = "coordinator down" if self.down else self.journey(agent, "down")
+        if isinstance(way, str):
+            return self.lose_down(agent, number, attempt, way)
         for later in way[1]:
             self.after(way[0] + later, lambda: self.deliver(agent, number, attempt))
 
-    def lose_down(self, agent: Agent, number: int, attempt: int) -> None:
-        self.say("lost", agent.number, number, "down")
+    def lose_down(self, agent: Agent, number: int, attempt: int, why: str) -> None:
+        self.say("lost", agent.number, number, f"down: {why}")
         self.after(self.world["retry"], lambda: self.again_down(agent, number, attempt))
 
     def again_down(self, agent: Agent, number: int, attempt: int) -> None:
@@ -255,9 +256,11 @@ class Prediction:
 
     def deliver(self, agent: Agent, number: int, attempt: int) -> None:
         if agent.ended:
-            return
+            if number not in agent.heard:
+                self.say("missed", agent.number, number, "the agent had ended")
+            return agent.heard.add(number)
         if agent.cuts:
-            return self.lose_down(agent, number, attempt)
+            return self.lose_down(agent, number, attempt, "partition")
         if number in agent.heard:
             return self.say("rejected", agent.number, number, "duplicate")
         agent.heard.add(number)

@@ -12,7 +12,7 @@ from worlds import cluster_run, draw_cluster, draw_exchange, exchange_lines, exc
 
 from fedbo.coordinator import fault_injection
 from fedbo.coordinator.evaluations.worker_events import WorkerEvents
-from fedbo.coordinator.network import Network
+from fedbo.coordinator.network import DOWN, Network
 from fedbo.coordinator.runtime import event_queue
 from fedbo.coordinator.server import Server
 
@@ -86,7 +86,7 @@ DEFECTS = {
         "dropped_on_arrival",
         lambda before: (
             lambda self, state, sent, bytes_, now: (
-                self._lost(sent, bytes_, now) if state.outages else before(self, state, sent, bytes_, now)
+                self._lost(sent, bytes_, now, DOWN) if state.outages else before(self, state, sent, bytes_, now)
             )
         ),
     ),

@@ -91,7 +91,7 @@ def _flights(run: RunTables) -> list[EventSpan]:
         key = (event["agent"], event["step"])
         if event["kind"] == "sent":
             sent.setdefault(key, event["sequence"])
-        elif key in sent and event["detail"] != "down" and not event["detail"].startswith("duplicate: the agent"):
+        elif key in sent and not event["detail"].startswith(("down", "duplicate: the agent")):
             fate.setdefault(key, event["sequence"])
     return [EventSpan(agent, begin, fate.get((agent, step), math.inf), step) for (agent, step), begin in sent.items()]
 

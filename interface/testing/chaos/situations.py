@@ -60,8 +60,8 @@ def _down(view: RunView) -> int:
 
 SITUATIONS: dict[str, Found] = {
     # Messages.
-    "a message is lost on its way to the coordinator": lambda view: any(e["detail"] == "up" for e in view.of("lost")),
-    "an answer is lost on its way to an agent": lambda view: any(e["detail"] == "down" for e in view.of("lost")),
+    "a message is lost on its way to the coordinator": lambda view: any(e["detail"].startswith("up") for e in view.of("lost")),
+    "an answer is lost on its way to an agent": lambda view: any(e["detail"].startswith("down") for e in view.of("lost")),
     "a message arrives twice": lambda view: _rejected(view, "duplicate"),
     "an answer arrives twice": lambda view: _rejected(view, "duplicate: the agent"),
     "a message is sent three times": lambda view: any(count >= 3 for count in transmissions(view.run).values()),

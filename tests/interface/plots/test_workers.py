@@ -72,10 +72,10 @@ def _queueing_is_no_decision(result: Result) -> None:
     time = figure_of(result, View("trouble", panels=["time"])).axes[0]
     assert "queueing" in [text.get_text() for text in time.get_legend().get_texts()]
     rows = result.trouble()
-    total = sum(getattr(rows[0], state) for state in ("evaluating", "waiting", "away", "down"))
+    total = sum(getattr(rows[0], state) for state in ("evaluating", "queueing", "waiting", "away", "down"))
     queueing = sum(end - begin for _, begin, end in kinds["queueing"]) / 3
     widths = [patch.get_width() for patch in time.patches]
-    assert widths[1] == pytest.approx(100 * queueing / total)
+    assert widths[1] == pytest.approx(100 * queueing / total) and rows[0].queueing == pytest.approx(queueing)
 
 
 def test_short_bars_have_no_edges_and_no_seams(tmp_path: Path) -> None:

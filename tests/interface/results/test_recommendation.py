@@ -1,0 +1,72 @@
+"""The best configuration of each agent, and one recommended for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_trials import VIRTUAL
+
+import fedbo
+from fedbo.reports.recommendation import BestConfiguration, best_configurations, best_table
+from fedbo.results.result import Result
+
+OPTIMA = (0.2, 0.4, 0.9)  # of the agents; the mean of the three parabolas is least at 0.5
+
+
+def parabola(config: dict[str, Any], agent: int) -> float:
+    """Return an error, which one agent cannot compute for most configurations where `"fails"` is given."""
+    if config["mode"] == "fails" and agent == 2:
+        raise ValueError("no")
+    return float((config["x"] - OPTIMA[agent]) ** 2)
+
+
+def tuned(folder: Path, modes: list[str], **options: Any) -> Result:
+    """Tune the parabolas with random search."""
+    space = {"x": (0.0, 1.0), "mode": modes[0] if len(modes) == 1 else modes}
+    given: dict[str, Any] = {"mode": "min", "algorithm": "random", "seed": 4, "study": VIRTUAL, **options}
+    return fedbo.tune(parabola, space, 3, iterations=9, out=folder, **given)
+
+
+def for_all(found: list[BestConfiguration]) -> BestConfiguration:
+    """Return the only configuration that is recommended for all."""
+    (one,) = [each for each in found if each.agent is None]
+    return one
+
+
+def test_without_a_configuration_in_common_the_best_mean_is_estimated(tmp_path: Path) -> None:
+    found = best_configurations(tuned(tmp_path / "run", ["works"]))
+    assert [one.agent for one in found] == [0, 1, 2, None] and all(one.known == "evaluated" for one in found[:3])
+    one = for_all(found)
+    true = float(np.mean([(one.configuration["x"] - best) ** 2 for best in OPTIMA]))
+    assert one.known == "estimated" and one.evaluated == 1 and one.error is not None
+    assert abs(one.configuration["x"] - 0.5) < 0.1 and one.value == pytest.approx(true, abs=max(3 * one.error, 0.02))
+
+
+def test_what_all_agents_evaluated_is_judged_by_what_they_saw(tmp_path: Path) -> None:
+    rows = [f"{agent},0,{point},{x}" for agent in range(3) for point, x in enumerate((0.1, 0.45, 0.95))]
+    (tmp_path / "initial.csv").write_text("\n".join(["agent,replicate,point,x1", *rows, ""]), encoding="utf-8")
+    result = tuned(tmp_path / "run", ["works"], study={**VIRTUAL, "agents": {"initial_file": str(tmp_path / "initial.csv")}})
+    one = for_all(best_configurations(result))
+    assert (one.known, one.evaluated, one.error) == ("evaluated", 3, None) and one.configuration["x"] == pytest.approx(0.45)
+    assert one.value == pytest.approx(np.mean([(0.45 - best) ** 2 for best in OPTIMA]))
+
+
+def test_it_is_said_where_nothing_can_be_recommended(tmp_path: Path) -> None:
+    result = tuned(tmp_path / "run", ["fails"])
+    found = best_configurations(result)
+    one = for_all(found)
+    assert one.known == "unknown" and one.value is None and one.configuration == {}
+    assert one.why == "no configuration was evaluated by all agents, and agent 2 has fewer than 2 good evaluations"
+    table = best_table(result).to_arrow().to_pylist()
+    assert [row["agent"] for row in table] == [0, 1, None] and table[2]["known"] == "unknown" and table[2]["x"] is None
+
+
+def test_best_configurations_are_the_trials_with_the_best_values(tmp_path: Path) -> None:
+    result = tuned(tmp_path / "run", ["works"])
+    frame = result.trials().to_pandas()
+    for one in best_configurations(result)[:3]:
+        mine = frame[frame.agent == one.agent]
+        assert one.value == mine.value.min() and one.configuration["x"] == mine.loc[mine.value.idxmin(), "x"]

@@ -1,0 +1,98 @@
+"""What was transmitted and what arrived: bytes both ways, and why messages were lost, agent by agent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedbo
+from fedbo.results.grouping import sent_down, sent_up
+from fedbo.results.result import Result
+
+
+def study(*faults: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a study of two methods in lock-step, of which one sends."""
+    return {
+        "study": {"name": "traffic", "seed": 3},
+        "objective": {"name": "quadratic", "agents": 3},
+        "budget": {"iterations": 6},
+        "algorithm": [{"name": "random"}, {"name": "fts", "every": 1, "label": "fts"}],
+        "exchange": {"mode": "barrier"},
+        "timing": {"evaluation": {"model": "exponential", "mean": 1.0}, "latency": {"model": "constant", "mean": 0.05}},
+        "fault": list(faults),
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
+    """Run it without faults, with answers that are all lost, and with losses on both ways."""
+    folder = tmp_path_factory.mktemp("traffic")
+    faults: dict[str, list[dict[str, Any]]] = {
+        "plain": [],
+        "deaf": [{"kind": "loss", "probability": 1.0, "direction": "down"}],
+        "lossy": [
+            {"kind": "loss", "label": "bad line", "agents": [1], "probability": 0.5},
+            {"kind": "partition", "agents": [2], "at": 8.0, "duration": 6.0},
+            {"kind": "coordinator", "at": 1.0, "duration": 4.0},
+        ],
+    }
+    return {name: fedbo.run(study(*given, network={"attempts": 1}), out=folder / name) for name, given in faults.items()}
+
+
+def moved(result: Result) -> float:
+    """Return where the axis of bytes ends."""
+    return max(float(curve.x[-1]) for curve in result.curves("bytes"))
+
+
+def test_an_answer_that_is_lost_costs_what_one_that_arrives_costs(runs: dict[str, Result]) -> None:
+    plain, deaf = runs["plain"].summary()[1], runs["deaf"].summary()[1]
+    assert deaf.bytes_down == plain.bytes_down > 0 and deaf.bytes_up == plain.bytes_up > 0
+    assert moved(runs["deaf"]) == pytest.approx(moved(runs["plain"]))
+    assert runs["deaf"].trouble()[1].bytes_delivered == 0
+    row = runs["plain"].trouble()[1]
+    assert row.bytes_down == row.bytes_delivered and row.bytes_up == row.bytes_arrived
+
+
+@pytest.mark.parametrize("name", ["plain", "deaf", "lossy"])
+def test_every_table_and_the_axis_charge_the_same_bytes(runs: dict[str, Result], name: str) -> None:
+    result = runs[name]
+    events = result.events.to_pylist()
+    up = sum(one["bytes"] for one in events if one["kind"] == "sent")
+    answers = [one for one in events if one["kind"] in ("delivered", "missed") or one["detail"].startswith("down")]
+    down = sum(one["bytes"] for one in answers)
+    assert (up, down) == tuple(sum(part["bytes"].to_pylist()) for part in (sent_up(result.events), sent_down(result.events)))
+    trouble, summary = result.trouble()[1], result.summary()[1]
+    assert (trouble.bytes_up, trouble.bytes_down) == (up, down)
+    assert (3 * summary.bytes_up, 3 * summary.bytes_down) == (pytest.approx(up), pytest.approx(down))
+    last = max(trace.finished[-1] for trace in result.traces if trace.algorithm == "fts")
+    before = sum(one["bytes"] for one in events if one["time"] < last and (one["kind"] == "sent" or one in answers))
+    assert moved(result) == pytest.approx(before / 3)
+
+
+def test_losses_have_their_causes_and_their_agents(runs: dict[str, Result]) -> None:
+    result = runs["lossy"]
+    causes = Counter(one["detail"].partition(": ")[2] for one in result.events.to_pylist() if one["kind"] == "lost")
+    row = result.trouble()[1]
+    assert row.lost_to == {
+        name: causes[why]
+        for name, why in (("bad line", "fault 0"), ("coordinator down", "coordinator down"), ("partition", "partition"))
+    }
+    assert all(row.lost_to.values()) and sum(row.lost_to.values()) == row.lost + row.answers_lost
+    own = [one for one in result.trouble_by_agent() if one.algorithm == "fts"]
+    assert [set(one.lost_to) & {"bad line", "partition"} for one in own] == [set(), {"bad line"}, {"partition"}]
+    for name in ("sent", "lost", "late", "stale", "answers", "answers_lost", "bytes_up", "bytes_down"):
+        assert sum(getattr(one, name) for one in own) == getattr(row, name)
+    for state in ("evaluating", "queueing", "waiting", "away", "down"):
+        assert np.mean([getattr(one, state) for one in own]) == pytest.approx(getattr(row, state))
+
+
+def test_time_in_the_queue_for_workers_is_no_work(tmp_path: Path) -> None:
+    cluster = {"worker": [{"name": "only", "count": 1}]}
+    (alone, _) = fedbo.run(study(cluster=cluster, algorithm=[{"name": "random"}, {"name": "ts"}]), out=tmp_path / "r").trouble()
+    assert alone.queueing > 0 and alone.utilisation < 0.5
+    assert alone.evaluating / (alone.evaluating + alone.queueing + alone.waiting) == pytest.approx(alone.utilisation)

@@ -148,6 +148,11 @@ class TypedFunction:
         """Declare the steps that evaluations report in real time."""
         return None if self.steps is None else Fidelity("step", 1, self.steps)
 
+    @property
+    def takes_report(self) -> bool:
+        """Check whether the function can report what its steps come to."""
+        return "report" in _takes(self._callable)
+
     def objective(self, agent: int, shared_rng: np.random.Generator, agent_rng: np.random.Generator) -> TypedCall:
         """Build one agent's view of the function."""
         require_agent(agent, self.agents)

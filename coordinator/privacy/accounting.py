@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from scipy.optimize import brentq
 
 from fedbo.algorithms.base import Array
 from fedbo.coordinator.privacy.charge import ChargeSum, PrivacyCharge
@@ -106,6 +105,8 @@ def least_noise(spent: Callable[[float], float], epsilon: float, start: float = 
 
     def excess(log_noise: float) -> float:  # whose slope varies little, so that few sums are composed
         return math.log(min(max(spent(math.exp(log_noise)), _LEAST_SPENT), 1 / _LEAST_SPENT) / epsilon)
+
+    from scipy.optimize import brentq
 
     if spent(_MOST_NOISE) > epsilon:
         return None

@@ -85,7 +85,7 @@ def _studies(request: BenchmarkRequest, made: Benchmark) -> dict[str, Study]:
     studies, faults = dict[str, Study](), list[str]()
     for source in benchmark_sources(request.suite):
         try:
-            study = load_study(_document(request, source), request.hosting, trust=True)
+            study = load_study(_document(request, source), request.hosting, trust=True, derived=True)
             require_objective(study.cells()[0].study)
         except ABSENT as error:
             made.left_out.append(f"{source.name}: {str(error).splitlines()[0]}")

@@ -58,6 +58,8 @@ def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
     started = not ray.is_initialized()
     if started:
         _connect(to, cpus)
+    elif to.address is not None:
+        _check_same(to.address)
     try:
         have = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
         if have < cpus:  # an actor that is never scheduled would be waited for without end
@@ -68,6 +70,22 @@ def connected(to: Cluster, cpus: int, folder: Path) -> Iterator[None]:
     finally:
         if started:
             ray.shutdown()
+
+
+def _check_same(address: str) -> None:
+    """Check that the Ray to which this process is connected may be that of the address; ClusterError."""
+    host, _, port = address.rpartition(":")
+    if address == "auto" or address.startswith("ray://"):  # that of a client is not told by the cluster
+        return
+    here = str(ray.get_runtime_context().gcs_address)
+    own, _, own_port = here.rpartition(":")
+    try:
+        place = socket.gethostbyname(host.strip("[]"))
+    except OSError:
+        place = host
+    if port != own_port or not (place == own or place.startswith("127.")):
+        words = f"has no effect, since this process is connected to the Ray at {here}"
+        raise ClusterError(f"[hosting] address = '{address}': {words}; leave it out, or call ray.shutdown() first")
 
 
 def _connect(to: Cluster, cpus: int) -> None:

@@ -26,10 +26,10 @@ _WHAT = "budget.iterations, .evaluations, .time and .target, study.replicates, a
 
 def extended_study(before: Study, path: Path, overrides: Sequence[str], added: Sequence[Mapping[str, Any]]) -> Study:
     """Give the study of a finished run as it is to be; StudyError when a run of it would not begin as that one."""
-    more = load_study(path, overrides, trust=True)
+    more = load_study(path, overrides, trust=True, derived=True)
     if added:
         document = more.document()
-        more = load_study({**document, "algorithm": [*document["algorithm"], *added]}, trust=True)
+        more = load_study({**document, "algorithm": [*document["algorithm"], *added]}, trust=True, derived=True)
     for line in _not_extended(before, more):
         raise StudyError(f"--set {line}")
     return more

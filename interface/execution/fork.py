@@ -175,7 +175,7 @@ def _whole_study(directory: Path, trust: bool) -> Study:
         raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that run")
     check_tables(directory, manifest)
     check_versions(directory, manifest)
-    study = load_study(directory / STUDY, trust=trust)
+    study = load_study(directory / STUDY, trust=trust, derived=True)
     if differ := differing_code(manifest, study):
         raise DirectoryError(f"'{directory}': {', '.join(differ)} changed after the run; put it back, or run the study anew")
     if study.timing.clock == "wall":

@@ -48,7 +48,7 @@ def branch_study(before: Study, path: Path, overrides: Sequence[str], point: For
     The word "fork" in place of a time stands for that of the fork.
     """
     given = [_at(text, point) for text in overrides]
-    after = load_study(path, given, trust)
+    after = load_study(path, given, trust, derived=True)
     if given and after.document() == before.document():
         raise StudyError(f"--set {given[0]}: is as it was; change something, or give no --set for a branch that is the run")
     for line in _wrong(before, after, point):

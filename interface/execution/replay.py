@@ -70,7 +70,7 @@ def replay(directory: Path, out: Path | None = None, verify: bool = False, trust
         raise DirectoryError(f"'{directory}': is a branch of another run, which its study alone does not give; fork that again")
     compared = {f"{name}.parquet" for name in _COMPARED}  # row by row; of all others the sums are checked
     check_tables(directory, manifest, [name for name in manifest.get("files", ()) if name not in compared])
-    study = load_study(directory / "study.toml", trust=trust)
+    study = load_study(directory / "study.toml", trust=trust, derived=True)
     if study.privacy.secure_noise:
         raise DirectoryError(f"'{directory}': the key of its secure noise is gone, so it cannot be carried out again")
     with _place(study, out, verify) as place:

@@ -165,7 +165,7 @@ def _begun_study(directory: Path, manifest: dict[str, Any], overrides: Sequence[
     path, copy = directory / STUDY, directory / "parts" / STUDY
     changed = copy.is_file() and (not path.is_file() or path.read_bytes() != copy.read_bytes())
     try:
-        study = load_study(path, overrides, trust)
+        study = load_study(path, overrides, trust, derived=True)
     except StudyError as error:
         if not changed:
             raise

@@ -74,7 +74,7 @@ def worth_study(study: Study) -> tuple[Study, list[str]]:
     for table in _wanted(study):
         document = kept.document()
         try:
-            kept = load_study({**document, "algorithm": [*document["algorithm"], table]})
+            kept = load_study({**document, "algorithm": [*document["algorithm"], table]}, derived=True)
         except StudyError as error:
             left.append(f"{table['name']}: {str(error).splitlines()[0]}")
     return kept, left

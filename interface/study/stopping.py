@@ -85,6 +85,11 @@ def stopping_combinations(study: Study) -> Iterator[InvalidSetting]:
         yield InvalidSetting(("stopping",), words if real else f"{words}, or take learning_curves")
         return
     yield from (InvalidSetting(("stopping", *found.loc), found.remedy) for found in invalid_rungs(stopper, fidelity))
+    if real and not getattr(study.federation(), "takes_report", True):
+        words = (
+            "has no effect: the objective takes no 'report'; leave it out, or add that parameter and call report(value, step)"
+        )
+        yield InvalidSetting(("stopping", "kind"), words)
     if real:
         yield from (InvalidSetting(("stopping", *found.loc), found.remedy) for found in not_in_real_time(stopper))
     tells = getattr(stopper, "compare", "own") != "own"

@@ -49,6 +49,7 @@ from fedbo.study.environment.tables import (
     TimingTable,
 )
 from fedbo.study.files import hash_files, resolve_paths, source_hashes
+from fedbo.study.idle import settings_without_effect
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.plugins import code_in, distributions
 from fedbo.study.stopping import StoppingTable
@@ -142,10 +143,15 @@ class Study(Table):
 
     def cells(self) -> list[Cell]:
         """List the combinations of the sweep, each with a study of its own; one cell when nothing is swept."""
+        return list(self.each_cell())
+
+    def each_cell(self) -> Iterator[Cell]:
+        """Yield the cells one by one."""
         if not self.sweep:
-            return [Cell(0, {}, self)]
-        combined = enumerate(_combined(self))
-        return [Cell(number, values, _checked(document)) for number, (values, document) in combined]
+            yield Cell(0, {}, self)
+            return
+        for number, (values, document) in enumerate(_combined(self)):
+            yield Cell(number, values, _checked(document))
 
     def titles(self) -> list[str]:
         """Write each cell's values on one line, in the order of the cells; empty where nothing is swept."""
@@ -196,11 +202,14 @@ def _title(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in written.items())
 
 
-def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), trust: bool = False) -> Study:
+def load_study(
+    source: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), trust: bool = False, derived: bool = False
+) -> Study:
     """Load a study from a TOML file or from a dictionary of its tables; `overrides` are `dotted.key=value`.
 
-    Checking a study that names Python code imports that code, which needs `trust`. StudyError, with one line for each fault,
-    when anything is wrong.
+    Checking a study that names Python code imports that code, which needs `trust`. A study that is `derived` from one that was
+    checked, such as that of a run, may have settings without effect. StudyError, with one line for each fault, when anything is
+    wrong.
     """
     if isinstance(source, Mapping):
         name, folder, document = "study", Path.cwd(), as_document(source)
@@ -213,7 +222,7 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
     document = _flat_sweep(document)
     try:
         modules = not isinstance(source, Mapping)  # of which Python itself knows where they are
-        return checked_study(document, folder, trust, modules)
+        return checked_study(document, folder, trust, modules, derived)
     except UntrustedError as error:
         raise StudyError(f"{name}: {code_in(document, error)}") from None
     except InvalidSettings as found:
@@ -224,9 +233,12 @@ def load_study(source: str | Path | Mapping[str, Any], overrides: Sequence[str] 
         raise StudyError(f"{name}: {words}") from error
 
 
-def checked_study(document: Document, folder: Path, trust: bool = False, modules: bool = False) -> Study:
+def checked_study(document: Document, folder: Path, trust: bool = False, modules: bool = False, derived: bool = False) -> Study:
     """Return the study of a document whose paths count from a folder; InvalidSettings or UntrustedError."""
-    return _checked(resolve_paths(_flat_sweep(document), folder, trust, modules))
+    study = _checked(resolve_paths(_flat_sweep(document), folder, trust, modules))
+    if not derived and (idle := settings_without_effect(study)):
+        raise InvalidSettings(idle)
+    return study
 
 
 def _flat_sweep(document: Document) -> Document:

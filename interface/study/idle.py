@@ -1,0 +1,109 @@
+"""Settings that have no effect in a study, because of what else it says or leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fedbo.coordinator.environment.faults import MESSAGE_FAULTS, Crash
+from fedbo.coordinator.environment.timing import Constant
+from fedbo.study.document import Loc
+from fedbo.study.invalid import InvalidSetting
+from fedbo.study.stopping import algorithm_of
+
+if TYPE_CHECKING:
+    from fedbo.study.study import Study
+
+_NO_MESSAGES = "no algorithm of this study sends messages; leave it out, or add one that does, such as fts"
+
+
+def settings_without_effect(study: Study) -> list[InvalidSetting]:
+    """List the settings that change nothing in any cell of a study."""
+    found: list[InvalidSetting] | None = None
+    for cell in study.each_cell():
+        here = list(_of_cell(cell.study))
+        found = here if found is None else [fault for fault in found if fault in here]
+        if not found:
+            return []
+    return found or []
+
+
+def _of_cell(study: Study) -> Iterator[InvalidSetting]:
+    for loc, why in (*_choices(study), *_messages(study), *_disruptions(study)):
+        yield InvalidSetting(loc, f"has no effect: {why}")
+
+
+def _choices(study: Study) -> Iterator[tuple[Loc, str]]:
+    """List settings of something else than what was chosen."""
+    selection, staleness = study.exchange.make().selection, study.exchange.make().staleness
+    given = study.objective.differences
+    if given is not None and (differences := given.make()).likeness == 1.0:
+        yield from _changed(differences, ("objective", "differences"), ("length_scale",), "set likeness below 1 too")
+    if selection.who == "all":
+        unused, remedy = ("share", "explore", "penalty"), 'set who = "fraction", "poisson" or "speed" too'
+    else:
+        unused, remedy = () if selection.who == "speed" else ("explore", "penalty"), 'set who = "speed" too'
+    yield from _changed(selection, ("exchange", "selection"), unused, remedy)
+    if staleness.weight == "constant":
+        unused, remedy = ("decay", "after"), 'set weight = "hinge" too'
+    else:
+        unused = () if staleness.weight == "hinge" else ("after",)
+    yield from _changed(staleness, ("exchange", "staleness"), unused, remedy)
+    federation = study.federation()
+    if getattr(federation, "steps", None) is not None and not getattr(federation, "takes_report", True):
+        yield ("objective", "steps"), "the function takes no 'report'; leave it out, or add that parameter"
+    owners: list[tuple[Loc, Any]] = [(("timing",), study.timing)]
+    owners += [(("group", number), table) for number, table in enumerate(study.group)]
+    for loc, owner in owners:
+        if owner.decision is not None and (decision := owner.decision.make()).coefficient == 0:
+            yield from _changed(decision, (*loc, "decision"), ("power",), "set coefficient above 0 too")
+    policy = study.evaluation.make()
+    if policy.most_pending == 1:
+        yield from _changed(policy, ("evaluation",), ("wait",), "set parallel or prefetch too")
+    if study.cluster is not None and study.cluster.rule == "priority" and len(set(study.cluster.priorities)) < 2:
+        yield ("cluster", "rule"), "all agents have the same priority; set different priorities too"
+
+
+def _messages(study: Study) -> Iterator[tuple[Loc, str]]:
+    """List what concerns messages where nobody sends any."""
+    if any(_sends(study, number) for number in range(len(study.algorithm))):
+        return
+    for number, table in enumerate(study.fault):
+        if isinstance(table.make(), MESSAGE_FAULTS):
+            yield ("fault", number, "kind"), _NO_MESSAGES
+    for key in ("bandwidth", "link"):
+        if getattr(study.network, key) is not None:
+            yield ("network", key), _NO_MESSAGES
+    if study.timing.latency.make() != Constant(0.0):
+        yield ("timing", "latency"), _NO_MESSAGES
+    for number, group in enumerate(study.group):
+        for key in ("latency", "bandwidth"):
+            if getattr(group, key) is not None:
+                yield ("group", number, key), _NO_MESSAGES
+    if study.privacy.secure_aggregation is not None:
+        yield ("privacy", "secure_aggregation"), _NO_MESSAGES
+
+
+def _sends(study: Study, number: int) -> bool:
+    table = study.algorithm[number]
+    problem = study.problem_of(table)
+    return table.centralised is True or algorithm_of(study, table, problem).upload(problem) is not None
+
+
+def _disruptions(study: Study) -> Iterator[tuple[Loc, str]]:
+    """List what concerns absences and crashes in virtual time, where none come but those of the study."""
+    if study.timing.clock == "wall":
+        return
+    if study.availability.leaving == "lost" and study.availability.model == "always" and not study.group:
+        yield ("availability", "leaving"), 'agents are always there; leave it out, or set model = "markov"'
+    faults = [table.make() for table in study.fault]
+    if study.agents.checkpoint != 1 and not any(isinstance(one, Crash) and one.state == "lost" for one in faults):
+        yield ("agents", "checkpoint"), 'no agent loses its state; leave it out, or add a [[fault]] crash with state = "lost"'
+
+
+def _changed(made: Any, loc: Loc, names: tuple[str, ...], remedy: str) -> Iterator[tuple[Loc, str]]:
+    """List those of some settings that are not at their defaults."""
+    for name in names:
+        field = type(made).__dataclass_fields__[name]
+        if getattr(made, name) != field.default:
+            yield (*loc, name), f"it belongs to another choice; leave it out, or {remedy}"

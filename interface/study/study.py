@@ -40,6 +40,7 @@ from fedbo.study.document import (
     with_value,
 )
 from fedbo.study.environment.cluster_table import ClusterTable, WorkerTable
+from fedbo.study.environment.idle import settings_without_effect
 from fedbo.study.environment.tables import (
     AvailabilityTable,
     ExchangeTable,
@@ -49,7 +50,6 @@ from fedbo.study.environment.tables import (
     TimingTable,
 )
 from fedbo.study.files import hash_files, resolve_paths, source_hashes
-from fedbo.study.idle import settings_without_effect
 from fedbo.study.invalid import InvalidSetting, InvalidSettings, from_pydantic
 from fedbo.study.plugins import code_in, distributions
 from fedbo.study.stopping import StoppingTable

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from fedbo.papers.statements import FigureData, message_length, native_mean, replicate_scores
 from fedbo.plots.curves import label_panel, limits, line
 from fedbo.plots.layout import legend_above
-from fedbo.plots.style import COLOURS, FAINT, STYLE, band_entry, decades, save
+from fedbo.plots.style import COLOURS, FAINT, STYLE, band_entry, decades, save, style_at
 from fedbo.results.curves import Array, Curve, curve, grid
 from fedbo.results.summary import Difference, paired, student_factor
 
@@ -68,14 +68,13 @@ def _legend(axes: Axes, band: str = "") -> None:
 
 def _curves(axes: Axes, data: FigureData) -> None:
     """Draw the best value against iterations, one curve for each algorithm."""
-    colour, drawn = _colours(data), list[Curve]()
+    drawn = list[Curve]()
     for label in _labels(data):
         traces = data.traces(label)
         if traces:
             made = curve(traces, "iteration", grid(traces, "iteration", 0), data.metric)
             drawn.append(_with_interval(made, len({trace.replicate for trace in traces})))
-            wide = 4.2 if label == data.study.labels[0] else 1.9  # so that it shows beneath others that are the same
-            line(axes, drawn[-1], drawn[-1].x >= 0, color=colour[label], label=label, alpha=0.13, linewidth=wide)
+            line(axes, drawn[-1], drawn[-1].x >= 0, alpha=0.13, label=label, **style_at(_labels(data).index(label)))
     label_panel(axes, "Best so far", "iterations after the initial points")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(_name(data))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 AXES: tuple[Axis, ...] = ("evaluations", "time", "bytes", "epsilon", "cost")
 SHOWN = 2  # of them, unless others are asked for
 POINTS = 400
-BAND = "± 1 standard error over replicates"
+BAND = "± 1 standard error"
 
 
 def curve_panels(result: Result, cell: int, regret: bool = False) -> tuple[list[FigurePanel], list[Artist]]:
@@ -46,7 +46,8 @@ def _draw(axes: Axes, axis: Axis, result: Result, cell: int, regret: bool, count
     first = max(1, result.study.agents.initial)
     drawn, unit = in_units(drawn)
     for one in drawn:
-        line(axes, one, one.x >= first if axis == "evaluations" else np.ones(len(one.x), dtype=bool), **known[one.algorithm])
+        keep = one.x >= first if axis == "evaluations" else np.ones(len(one.x), dtype=bool)
+        line(axes, one, keep, band_alpha(len(drawn)), **known[one.algorithm])
     label_panel(axes, f"{name.capitalize()} against {axis}", axis_label(result, axis, unit))
     axes.set_ylabel(f"{name}, mean over agents")
     if axis == "time":
@@ -97,6 +98,11 @@ def line(axes: Axes, curve: Curve, keep: np.typing.NDArray[np.bool_], alpha: flo
         steps: Any = {"step": "post"} if amounts else {}
         axes.fill_between(x, mean - error, mean + error, color=colour, alpha=alpha, linewidth=0, **steps)
     axes.plot(x, mean, drawstyle="steps-post" if amounts else "default", **{"solid_capstyle": "round", **options})
+
+
+def band_alpha(count: int) -> float:
+    """Return how opaque bands are, so that many on each other leave lines to be seen."""
+    return min(0.16, 0.7 / max(1, count))
 
 
 def limits(axes: Sequence[Axes], drawn: Sequence[Curve], first: int) -> None:

@@ -152,8 +152,6 @@ def draw_into(axes: Axes, sheet: Sheet, title: bool) -> Axes:
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> float:
     """Put a legend between a panel and its title, and wrap its words to its width; return the legend's height in inches."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
     width, size = _width(axes), float(axes.title.get_fontsize())
     words, height = axes.get_title("left"), 0.0
     if handles:
@@ -166,8 +164,7 @@ def legend_above(axes: Axes, handles: Sequence[Artist]) -> float:
 
 def _width(axes: Axes) -> float:
     """Return the width of a panel in inches, less what names of rows take beyond the usual margin."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = axes.figure
     names = [label.get_window_extent().width for label in axes.get_yticklabels() if label.get_text()]
     taken = max(0.0, max(names, default=0.0) - 0.06 * figure.bbox.width)
     return float(max(0.4 * axes.get_window_extent().width, axes.get_window_extent().width - taken) / figure.dpi)
@@ -175,8 +172,7 @@ def _width(axes: Axes) -> float:
 
 def row_labels(axes: Axes, names: Sequence[str]) -> None:
     """Name the rows of a panel of bars, the first on top, in letters as small as they must be, on lines that leave room."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = axes.figure
     small = "medium" if len(names) <= 12 else "small" if len(names) <= 24 else "xx-small"
     width = 0.32 * axes.get_window_extent().width / figure.dpi
     size = float(axes.xaxis.label.get_fontsize())
@@ -191,11 +187,11 @@ def _fitted(make: Callable[[Sequence[Artist], int], Any], handles: Sequence[Arti
         # matplotlib fills columns from top to bottom, the longer ones first.
         legend = make([handles[place] for column in range(columns) for place in range(column, len(handles), columns)], columns)
         place = legend.get_window_extent()
-        if place.width <= width * legend.get_figure(root=True).dpi:
+        if place.width <= width * legend.figure.dpi:
             break
         if columns > 1:
             legend.remove()
-    return float(place.height / legend.get_figure(root=True).dpi)
+    return float(place.height / legend.figure.dpi)
 
 
 def _head(figure: FigureBase, sheet: Sheet, look: Look) -> float:

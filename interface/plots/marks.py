@@ -40,8 +40,7 @@ def add_bars(axes: Axes, bars: Bars, half: float, **options: Any) -> None:
     Short bars that touch are drawn as one, so that no seam shows between them.
     """
     low, high = axes.get_xlim()
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = axes.figure
     least = NO_EDGE / 72 * figure.dpi * (high - low) / axes.get_window_extent().width
     long = [bar for bar in bars if bar[2] - bar[1] >= least]
     short = list[tuple[float, float, float]]()

@@ -127,7 +127,7 @@ def _name(axes: Axes, best: Best, places: np.ndarray) -> None:
             box = Bbox.from_bounds(x + dx, y + dy, wide, high)
             if not any(box.overlaps(other) for other in taken):
                 taken.append(box)
-                shift = 72 / axes.get_figure(root=True).dpi * np.array([dx, dy])  # type: ignore[union-attr]
+                shift = 72 / axes.figure.dpi * np.array([dx, dy])
                 options: dict[str, Any] = {"textcoords": "offset points", "fontsize": "x-small", "color": FAINT, "zorder": 4}
                 axes.annotate(str(agent), tuple(place), tuple(shift), **options)
                 break

@@ -30,7 +30,7 @@ def regret_panels(result: Result, cell: int) -> tuple[list[FigurePanel], list[Ar
     found, coarse = ([c for c in result.regret_curves(points) if c.cell == cell] for points in (200, WINDOWS))
     legend = entries({label: options for label, options in styles(result).items() if label in {c.algorithm for c in found}})
     if any(np.isfinite(curve.deviation).any() for curve in found):
-        legend.append(band_entry("± 1 standard deviation over replicates"))
+        legend.append(band_entry("± 1 standard deviation"))
     return [
         FigurePanel("cumulative", partial(_cumulative, found=found, known=styles(result))),
         FigurePanel("single", partial(_single, found=coarse, known=styles(result))),

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from fedbo.plots.cells import CellStyles, cell_styles
-from fedbo.plots.curves import BAND, POINTS, axis_label, in_units, label_panel, limits, line, value_name
+from fedbo.plots.curves import BAND, POINTS, axis_label, band_alpha, in_units, label_panel, limits, line, value_name
 from fedbo.plots.layout import FigurePanel
 from fedbo.plots.style import FAINT, LINES, band_entry, decades, time_label
 from fedbo.plots.time_to_target import draw_time_to_target
@@ -76,9 +76,7 @@ def _draw(axes: Axes, axis: Axis, shared: SweepCurves) -> Sequence[Artist]:
     # What a baseline sends is no measure of its own: against bytes and epsilon it is not drawn.
     others = shared.curves(axis, shared.baseline) if shared.baseline and axis not in ("bytes", "epsilon") else []
     for one in drawn:
-        line(
-            axes, one, _shown(one, first), min(0.14, 0.7 / len(drawn)), **{**chosen.lines[one.cell], "gid": f"cell {one.cell}"}
-        )
+        line(axes, one, _shown(one, first), band_alpha(len(drawn)), **{**chosen.lines[one.cell], "gid": f"cell {one.cell}"})
     _baseline_lines(axes, others, chosen, first)
     limits((axes,), shared.counted, first)
     names = {result.metric(trace.cell).name for trace in result.traces}

@@ -35,8 +35,7 @@ def draw_time_to_target(axes: Axes, table: tuple[Rows, CellStyles, str], unit: s
     rows_only(axes)
     axes.set_xlabel(unit)
     axes.set_title(title)
-    figure = axes.get_figure(root=True)
-    assert figure is not None
+    figure = axes.figure
     if axes.get_window_extent().width / figure.dpi * 72 > ROOM * float(axes.xaxis.label.get_fontsize()):
         _side_table(axes, rows)
     keys = " · ".join(key if len(chosen.keys) == 1 else key.split(".")[-1] for key in chosen.keys)

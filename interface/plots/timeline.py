@@ -40,7 +40,7 @@ EVALUATING = {
     "queueing": "#C9B8DC",
     "deciding": "#8F9BAB",
 }
-HATCHES = {"failed or forgotten": "xxxx", "work lost": "....", "queueing": "\\\\\\\\"}
+HATCHES = {"deciding": "----", "failed or forgotten": "xxxx", "work lost": "....", "queueing": "\\\\\\\\"}
 
 
 def timeline_panels(result: Result, cell: int, label: str) -> list[FigurePanel]:

@@ -72,7 +72,7 @@ def test_an_overview_names_its_axes_and_every_algorithm(result: Result) -> None:
     figure = figure_of(result, View())
     left, right, below = figure.axes
     (legend,) = figure.subfigs[1].legends
-    assert [text.get_text() for text in legend.get_texts()] == ["Alone", "Together", "± 1 standard error over replicates"]
+    assert [text.get_text() for text in legend.get_texts()] == ["Alone", "Together", "± 1 standard error"]
     assert left.get_xlabel() == "evaluations of each agent, initial points included"
     assert left.get_ylabel() == "best error, mean over agents"
     assert right.get_xlabel() == below.get_xlabel() == "virtual time"

@@ -226,7 +226,8 @@ def test_figures_that_make_no_sense_are_refused(make: Make) -> None:
 
 def test_optima_show_every_agents_best_point_and_rank_the_agents(make: Make) -> None:
     result = make(agents=6, iterations=8)
-    left, right = figure_of(result, View("optima")).axes
+    figure = figure_of(result, View("optima"))
+    left, right = figure.axes
     best = {}
     for row in result.observations.to_pylist():
         if (

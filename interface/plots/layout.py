@@ -22,6 +22,7 @@ WIDE = 16.0  # inches of a figure for a screen
 PAPER = 10.0  # inches: a narrower figure is for print, with smaller letters
 COLUMN = 5.5  # inches: a narrower figure has one column of panels
 LETTER, BOLD = 0.52, 1.25  # the mean width of a letter as a share of its size, and how much wider bold ones are
+MARGIN = 0.65  # inches beside a panel for the names of its vertical axis
 NARROWEST, WIDEST = 2.5, 40.0
 SPACING: dict[str, Any] = {
     "columnspacing": 1.3,
@@ -215,7 +216,9 @@ def _body(figure: Any, sheet: Sheet, look: Look) -> float:
     columns = _columns([panel for panel in sheet.panels if not panel.wide], look)
     places = _places(sheet.panels, columns)
     rows = 1 + max(row for row, _ in places)
-    grid = figure.add_gridspec(rows, 1)
+    # Texts are measured before the layout, which chooses its own ends: these give panels about the width that they will have.
+    share = (1 / columns - MARGIN / look.inches) * (1.2 * columns - 0.2)
+    grid = figure.add_gridspec(rows, 1, left=MARGIN / look.inches, right=min(0.99, share + MARGIN / look.inches))
     inner = [grid[row].subgridspec(1, columns) for row in range(rows)]  # what stands beside one row narrows no other
     heights, alone = [0.0] * rows, len(sheet.panels) == 1
     for panel, (row, column) in zip(sheet.panels, places, strict=True):
